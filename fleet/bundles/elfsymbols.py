@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from fleet.runtimes.scan import elf_segments
 
-_SHARED = 3
+_PROGRAM, _SHARED = 2, 3  # a program that is no PIE; a library or a PIE
 _PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
 _NEEDED, _HASH, _STRTAB, _SYMTAB, _STRSZ, _GNU_HASH = 1, 4, 5, 6, 10, 0x6FFFFEF5
 _GLOBAL, _WEAK, _FUNC, _IFUNC = 1, 2, 2, 10
@@ -40,16 +40,34 @@ class Dynamic:
 
 def read_dynamic(data: bytes) -> Dynamic:
     """The dynamic segment of a shared object. Raises NotReadableError for anything else."""
-    if data[:4] != b"\x7fELF":
-        raise NotReadableError("the file is not an ELF file")
-    if len(data) < 52 or data[4] not in {1, 2} or data[5] != 1:
-        raise NotReadableError("the ELF header is truncated, or is for an unknown CPU")
-    if struct.unpack_from("<H", data, 16) != (_SHARED,):
+    if _kind(data) != _SHARED:
         raise NotReadableError("the file is not a shared object (.so)")
     try:
         return _Reader(data).dynamic()
     except (struct.error, OverflowError) as error:
         raise NotReadableError("the file is truncated") from error
+
+
+def read_needed(data: bytes) -> tuple[str, ...]:
+    """Names of the libraries that a library or a program is linked with; of a static one none.
+    Raises NotReadableError for anything else.
+    """
+    if _kind(data) not in {_PROGRAM, _SHARED}:
+        raise NotReadableError("the file is neither a program nor a shared object (.so)")
+    try:
+        return _Reader(data).needed()
+    except (struct.error, OverflowError) as error:
+        raise NotReadableError("the file is truncated") from error
+
+
+def _kind(data: bytes) -> int:
+    """e_type of the header."""
+    if data[:4] != b"\x7fELF":
+        raise NotReadableError("the file is not an ELF file")
+    if len(data) < 52 or data[4] not in {1, 2} or data[5] != 1:
+        raise NotReadableError("the ELF header is truncated, or is for an unknown CPU")
+    (kind,) = struct.unpack_from("<H", data, 16)
+    return int(kind)
 
 
 class _Reader:
@@ -66,17 +84,28 @@ class _Reader:
     def dynamic(self) -> Dynamic:
         entries = list(self._entries())
         table = dict(entries)
-        if not {_STRTAB, _STRSZ, _SYMTAB} <= set(table):
+        if _SYMTAB not in table:
             raise NotReadableError("the file has no table of dynamic symbols")
-        start = self._place(table[_STRTAB])
-        names = self._data[start : start + table[_STRSZ]]
+        names = self._names(table)
         symbols = self._symbols(table, names)
         return Dynamic(
             functions=frozenset(name for name, why in symbols.items() if not why),
             others={name: why for name, why in symbols.items() if why},
-            needed=tuple(_name(names, value) for tag, value in entries if tag == _NEEDED),
+            needed=_needed(entries, names),
             android=b"Android\0" in self._owners(),
         )
+
+    def needed(self) -> tuple[str, ...]:
+        if all(part.kind != _PT_DYNAMIC for part in self._segments):
+            return ()
+        entries = list(self._entries())
+        return _needed(entries, self._names(dict(entries)))
+
+    def _names(self, table: dict[int, int]) -> bytes:
+        if not {_STRTAB, _STRSZ} <= set(table):
+            raise NotReadableError("the file has no table of dynamic symbols")
+        start = self._place(table[_STRTAB])
+        return self._data[start : start + table[_STRSZ]]
 
     def _entries(self) -> Iterator[tuple[int, int]]:
         segment = next((part for part in self._segments if part.kind == _PT_DYNAMIC), None)
@@ -144,6 +173,10 @@ class _Reader:
                 owner, length = struct.unpack_from("<II", self._data, at)
                 yield self._data[at + 12 : at + 12 + owner]
                 at += 12 + (owner + 3) // 4 * 4 + (length + 3) // 4 * 4
+
+
+def _needed(entries: list[tuple[int, int]], names: bytes) -> tuple[str, ...]:
+    return tuple(_name(names, value) for tag, value in entries if tag == _NEEDED)
 
 
 def _not_exported(info: int, visible: int, section: int) -> str:

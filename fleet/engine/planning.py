@@ -2,12 +2,13 @@
 
 Two round trips; a third where the playbook wants something of the system, and a fourth
 where root is needed for it. One more where a program of the user's is linked with libraries of the
-device.
+device, or one of the SDK's that is still to be sent.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet.bundles.preflight import preflight
@@ -65,7 +66,7 @@ def plan_device(session: Session, builder: ReleaseBuilder, *, verify: bool = Fal
         files_to_send=sum(len(send.blobs) for send in sends),
     )
     findings = (
-        *_programs(session, builder, manifest, facts),
+        *_programs(session, builder, manifest, facts, parts.selection.tool if sends else None),
         *_pair(builder, parts),
         *cured(findings, system.plan),
         *system.plan.findings,
@@ -136,18 +137,24 @@ def require_current(plan: DevicePlan) -> None:
 
 
 def _programs(
-    session: Session, builder: ReleaseBuilder, manifest: Manifest, facts: Facts
+    session: Session,
+    builder: ReleaseBuilder,
+    manifest: Manifest,
+    facts: Facts,
+    tool: Path | None,
 ) -> tuple[Finding, ...]:
-    """Refusals of programs whose libraries neither the release nor the device has."""
+    """Refusals of programs whose libraries neither the release nor the device has. `tool` is
+    the SDK's.
+    """
     run = builder.playbook.run
     if run is None or facts.windows is not None:
         return ()
-    own = (*filter(None, [run.program]), *run.libraries)
+    own = (*filter(None, [run.program, tool]), *run.libraries)
     wanted = needs(own, manifest.files) if own else {}
     if not wanted:
         return ()
     answer = session.run(libraries_command(wanted), "libraries of the device")
-    return lacking(wanted, parse_libraries(answer.text, session.host.name))
+    return lacking(wanted, parse_libraries(answer.text, session.host.name), facts)
 
 
 def _pair(builder: ReleaseBuilder, parts: Parts) -> tuple[Finding, ...]:

@@ -15,7 +15,7 @@ from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics
 from fleet.profiles.formats.genie import parse_profile, printed
 from fleet.runners.base import FLAT, Defaults, Ended, Kit, Layout, Outcome, Start
-from fleet.runners.options import Options, has_program, parsed
+from fleet.runners.options import Options, has_program, own_files, parsed
 
 SCRIPT, TOOL_SCRIPT = "run/fleet_genie.py", "run/t2t_run.sh"
 OUTCOME, PROFILE = "outcome.json", "profile.json"
@@ -44,16 +44,19 @@ class GenieRunner(Defaults):
     windows = FLAT  # tools find skel and catalog in their own and the working folder
 
     def check(self, run: RunSpec) -> None:
-        """No options; the program comes with the runtime."""
+        """No options; the program comes with the runtime, but for what it is linked with."""
         parsed(GenieOptions, run.options, self.name)
-        has_program(run, self.name, "the program of the runtime", "`program:` and `libraries:`")
+        has_program(run, self.name, "the program of the runtime", "`program:`")
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
-        """What starts genie-t2t-run, or our runner where the runtime lacks it."""
+        """What starts genie-t2t-run, or our runner where the runtime lacks it; the user's
+        libraries.
+        """
+        own = own_files(kit.run, self.windows if kit.windows else self.layout)
         if kit.has_tool and kit.windows:
-            return ()
+            return own
         script = TOOL_SCRIPT if kit.has_tool else SCRIPT
-        return (file_ref(path_of(script.removeprefix("run/")), script, executable=True),)
+        return (file_ref(path_of(script.removeprefix("run/")), script, executable=True), *own)
 
     def health(self, kit: Kit, timeout: float) -> Start | None:
         """Create a dialog: backend, device and context from the real context binaries."""

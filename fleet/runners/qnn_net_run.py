@@ -20,7 +20,7 @@ from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics, Op
 from fleet.runners.base import Defaults, Ended, Kit, Layout, Outcome, Start
-from fleet.runners.options import Options, ending, named, parsed
+from fleet.runners.options import Options, ending, has_program, named, own_files, parsed
 from fleet.runners.qnn_viewer import CSV, JSON, WORDS, merged, viewed
 
 TOOL = "qnn-net-run"
@@ -65,6 +65,7 @@ class NetRunRunner(Defaults):
     def check(self, run: RunSpec) -> None:
         """Options; no blank in a name, which would split a line of the input list."""
         options = parsed(NetRunOptions, run.options, self.name)
+        has_program(run, self.name, "the program of the runtime", "`program:`")
         for name in (name for row in options.inputs for name in row):
             if re.search(r"\s", name) or not name.rpartition(":=")[2]:
                 raise InputError(
@@ -80,8 +81,9 @@ class NetRunRunner(Defaults):
             )
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
-        """Our script, which starts program and viewer."""
-        return (file_ref(path_of("net_run.sh"), SCRIPT, executable=True),)
+        """Our script, which starts program and viewer; the user's libraries."""
+        script = file_ref(path_of("net_run.sh"), SCRIPT, executable=True)
+        return (script, *own_files(kit.run, self.layout))
 
     def health(self, kit: Kit, timeout: float) -> Start | None:
         """The same graph with the same inputs, once, without a profile."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 from fleet.data import load
@@ -19,8 +20,9 @@ class Selection:
     """Files under their release names: `lib/<name>`, `dsp/<name>`, `bin/<name>` (executable).
 
     `missing` are required files that the runtime lacks (runtime paths); with any of them a
-    deploy cannot work. `has_tool` tells whether the SDK's program is among the files.
-    `arch_problem` is set when stub and skel could not be chosen, and says why.
+    deploy cannot work. `has_tool` tells whether the SDK's program is among the files, `tool` is its
+    place on this machine. `arch_problem` is set when stub and skel could not be chosen, and says
+    why.
     """
 
     target: str
@@ -30,6 +32,7 @@ class Selection:
     missing: tuple[str, ...]
     has_tool: bool
     arch_problem: str = ""
+    tool: Path | None = None
 
     @property
     def size(self) -> int:
@@ -90,6 +93,7 @@ def select_files(
         missing=tuple(missing),
         has_tool=bool(tool) and f"bin/{tool}" in files,
         arch_problem=problem,
+        tool=files[f"bin/{tool}"].source if f"bin/{tool}" in files else None,
     )
 
 

@@ -7,13 +7,16 @@ from pathlib import Path
 import pytest
 
 from fleet.bundles.programs import executorch_pair, lacking, needs
+from fleet.model.facts import Facts, Tools
 from fleet.model.files import FileRef
 
 from .elves import shared_object
 
+UBUNTU = Facts(os_id="ubuntu", tools=Tools(python3_version="3.10.12"))
 
-def elf(path: Path, *needed: str) -> Path:
-    path.write_bytes(shared_object(needed=needed))
+
+def elf(path: Path, *needed: str, elf_type: int = 3) -> Path:
+    path.write_bytes(shared_object(needed=needed, elf_type=elf_type))
     return path
 
 
@@ -28,12 +31,37 @@ def test_what_the_release_has_is_not_asked_for(tmp_path: Path) -> None:
         "libc.so.6": ("llama-bench",),
         "libgomp.so.1": ("llama-bench", "libllama.so"),
     }
-    (finding,) = lacking(wanted, {"libc.so.6"})
+    (finding,) = lacking(wanted, {"libc.so.6"}, UBUNTU)
     assert finding.refuses
     assert "llama-bench and libllama.so would not start: libgomp.so.1" in finding.message
     assert (finding.have, finding.need) == ("no libgomp.so.1", "libgomp.so.1")
     assert "`run: libraries:`" in finding.cure
-    assert lacking(wanted, set(wanted)) == ()
+    assert lacking(wanted, set(wanted), UBUNTU) == ()
+
+
+def test_a_program_that_is_no_pie_needs_its_libraries_too(tmp_path: Path) -> None:
+    fixed = elf(tmp_path / "fixed", "libgomp.so.1", elf_type=2)
+    made_by_cc = elf(tmp_path / "object", "libgomp.so.1", elf_type=1)  # no loader takes a .o
+    assert needs([fixed, made_by_cc], []) == {"libgomp.so.1": ("fixed",)}
+
+
+@pytest.mark.parametrize(
+    ("library", "facts", "package"),
+    [
+        ("libgomp.so.1", UBUNTU, "libgomp1"),
+        ("libunwind.so.1", UBUNTU, "libc++1"),
+        ("libpython3.10.so.1.0", UBUNTU, "libpython3.10"),
+        ("libpython3.11.so.1.0", UBUNTU, ""),  # Ubuntu 22.04 has no such package
+        ("libgomp.so.1", Facts(os_id="poky"), ""),
+        ("libmine.so", UBUNTU, ""),
+    ],
+)
+def test_the_cure_names_a_package_where_the_device_can_have_one(
+    library: str, facts: Facts, package: str
+) -> None:
+    (finding,) = lacking({library: ("qnn-net-run",)}, (), facts)
+    assert finding.cure.startswith(f"sudo apt install {package} on" if package else "name a copy")
+    assert f"a copy of {library}" in finding.cure
 
 
 @pytest.mark.parametrize(

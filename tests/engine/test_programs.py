@@ -11,6 +11,9 @@ import pytest
 
 from fleet.config.playbook import load_playbook
 from fleet.engine.pool import DeviceResult
+from fleet.runtimes.store import RuntimeStore
+from tests.bundles.conftest import DATA
+from tests.runtimes.fakes import X86, elf, target_files, write_tree
 
 from .conftest import Bench
 
@@ -54,3 +57,37 @@ def test_a_library_that_is_nowhere_is_named(bench: Bench, tmp_path: Path) -> Non
     assert refused.bytes_sent == 0
     sent = deployed(bench, tmp_path, mine, [str(tmp_path / "libnowhere.so.7")])
     assert sent.error is None, sent.error
+
+
+@pytest.mark.parametrize("brought", [False, True], ids=["", "brought along"])
+def test_a_program_of_the_sdk_is_looked_at_as_well(
+    bench: Bench, tmp_path: Path, *, brought: bool
+) -> None:
+    """qnn-net-run of SDK 2.25 is linked with libpython3.10: 112 MB were sent, then status 127."""
+    tool = program(tmp_path, "libnowhere.so.7")
+    files = {f"lib/{X86}/{name}": data for name, data in target_files(machine=62).items()}
+    files |= {f"lib/{X86}/libQnnSystem.so": elf(62), f"bin/{X86}/qnn-net-run": tool.read_bytes()}
+    bench.store = RuntimeStore(tmp_path / "store")
+    runtime = bench.store.add(write_tree(tmp_path / "sdk", files))
+    (tmp_path / "bundle").mkdir()
+    shutil.copy(DATA / "tiny_v73_soc77_qairt2.51.0.bin", tmp_path / "bundle")
+    (tmp_path / "bundle" / "x.raw").write_bytes(b"x")
+    text = {
+        "name": "net-run",
+        "bundle": {"path": "bundle", "kind": "qnn"},
+        "runtime": runtime.version,
+        "run": {
+            "runner": "qnn-net-run",
+            "options": {"inputs": [["x.raw"]]},
+            "libraries": [str(tmp_path / "libnowhere.so.7")] if brought else [],
+        },
+    }
+    (tmp_path / "playbook.yaml").write_text(json.dumps(text))
+    bench.playbook = load_playbook(tmp_path / "playbook.yaml")
+    (result,) = bench.operation().plan()
+    assert result.plan is not None, result.error
+    said = [one.message for one in result.plan.findings if one.rule == "program-needs"]
+    assert [text.partition(",")[0] for text in said] == (
+        [] if brought else ["qnn-net-run would not start: libnowhere.so.7"]
+    )
+    assert ("lib/libnowhere.so.7" in [one.name for one in result.plan.manifest.files]) == brought

@@ -1,11 +1,13 @@
 """qnn-net-run and qnn-profile-viewer of a user's SDK on a board behind a real sshd.
 
-FLEET_QAIRT_SDK is the folder of an SDK, with what its programs for x86_64 need (libc++). The graph
-is ours, a model library, since a program reads only the context binaries of its own time.
+FLEET_QAIRT_SDK is the folder of an SDK, with what its programs for x86_64 need beside its
+libraries: libc++, and libpython3.10, which is carried to the board by `libraries:`. The graph is
+ours, a model library, since a program reads only the context binaries of its own time.
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
@@ -16,7 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from fleet.bundles.elfsymbols import read_needed
 from fleet.config.playbook import load_playbook
+from fleet.engine.pool import DeviceResult
 from fleet.model.errors import PreflightError
 from fleet.model.record import Record
 from fleet.runtimes.store import RuntimeStore
@@ -60,15 +64,19 @@ def bundle(tmp_path: Path, sdk: tuple[Path, RuntimeStore, str]) -> Path:
     return folder
 
 
-def run(
-    bench: Bench, bundle: Path, sdk: tuple[Path, RuntimeStore, str], **options: object
-) -> Record:
+def deployed(
+    bench: Bench,
+    bundle: Path,
+    sdk: tuple[Path, RuntimeStore, str],
+    libraries: list[str],
+    **options: object,
+) -> DeviceResult:
     text = {
         "name": "net-run",
         "bundle": {"path": str(bundle), "kind": "qnn"},
         "runtime": sdk[2],
         "run": {
-            "runner": "qnn-net-run", "timeout": 60,
+            "runner": "qnn-net-run", "timeout": 60, "libraries": libraries,
             "options": {"inputs": [["x:=x.raw"]], "num_inferences": 3, **options},
         },
     }  # fmt: skip
@@ -76,6 +84,18 @@ def run(
     path.write_text(json.dumps(text))
     own = replace(bench, store=sdk[1], playbook=load_playbook(path))
     (result,) = own.operation().deploy()
+    return result
+
+
+def python_of(sdk: Path) -> list[str]:
+    """libpython, where it lies beside the libraries of the SDK."""
+    return sorted(map(str, (sdk / "lib" / X86).glob("libpython*.so.1.0")))
+
+
+def run(
+    bench: Bench, bundle: Path, sdk: tuple[Path, RuntimeStore, str], **options: object
+) -> Record:
+    result = deployed(bench, bundle, sdk, python_of(sdk[0]), **options)
     assert result.error is None, result.error
     (record,) = result.records
     assert record.emulated
@@ -136,6 +156,30 @@ def test_outputs_and_the_performance_mode(
     native = run(bench, bundle, sdk, keep_results=True, native_outputs=True)
     about = Path(native.artifacts["output"], "y_native.raw.json").read_text()
     assert json.loads(about)["Datatype"] == "QNN_DATATYPE_UFIXED_POINT_8"
+
+
+def test_without_its_libpython_it_is_refused_before_a_byte(
+    bench: Bench, bundle: Path, sdk: tuple[Path, RuntimeStore, str]
+) -> None:
+    needed = read_needed(Path(sdk[0], "bin", X86, "qnn-net-run").read_bytes())
+    carried = [name for path in python_of(sdk[0]) if (name := Path(path).name) in needed]
+    if not carried:
+        pytest.skip("qnn-net-run of this SDK needs no libpython that lies beside its libraries")
+    if has_library(carried[0]):
+        pytest.skip(f"the board, this machine, has a {carried[0]} of its own")
+    result = deployed(bench, bundle, sdk, [])
+    assert isinstance(result.error, PreflightError)
+    assert f"qnn-net-run would not start: {carried[0]}, which the loader" in result.error.message
+    assert carried[0] in (result.error.hint or "")
+    assert result.bytes_sent == 0
+
+
+def has_library(name: str) -> bool:
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
 
 
 @pytest.mark.qairt
