@@ -33,7 +33,7 @@ Boots = Annotated[
     typer.Option(
         min=1,
         max=8,
-        help="Spread every eight pairs of runs over this many boots. Reboots the devices.",
+        help="Measure in this many boots: fleet reboots the devices between the runs.",
     ),
 ]
 
@@ -47,14 +47,18 @@ def ab(
     limit: opt.Limit = None,
     playbook: Annotated[
         Path | None,
-        typer.Option(help="How to run A and B, if one of them is a release or a bundle."),
+        typer.Option(
+            help="Playbook that says how to run A and B, if they are releases or bundles."
+        ),
     ] = None,
     gate: Annotated[
         list[str] | None,
         typer.Option(help="Fail if B is worse than A by this much: 'decode_tps<-5%'. Repeatable."),
     ] = None,
     boots: Boots = 1,
-    budget: Annotated[str | None, typer.Option(help="Stop after this time: 25m.")] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Stop the comparison after this time, such as 25m.")
+    ] = None,
     resume: Annotated[
         str | None, typer.Option(help="Continue the comparison with this run id.")
     ] = None,
@@ -175,7 +179,9 @@ def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> N
         gates = [f"{name}{'<' if share < 0 else '>'}{share * 100:+g}%" for name, share in limits]
         if gates:
             output.note(f"verdict `fine`: B stays within the gates ({', '.join(gates)})")
-        output.note(f"to show this table again: fleet ab --resume {journal.run_id}")
+        output.note(
+            f"to print this table again (measures nothing): fleet ab --resume {journal.run_id}"
+        )
     for result, item in rows:
         if step := item.decision.step:
             place = f"{result.host.name} {item.metric}"

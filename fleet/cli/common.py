@@ -61,7 +61,7 @@ def only_host(inventory: Path, limit: list[str] | None, what: str) -> Host:
     hosts = hosts_of(inventory, limit)
     if len(hosts) != 1:
         raise InputError(
-            f"{what} connects to exactly one device, but you selected {len(hosts)} devices",
+            f"{what} works on exactly one device, but you selected {len(hosts)} devices",
             hint="select one device: --limit HOST",
         )
     return hosts[0]

@@ -22,7 +22,10 @@ from fleet.profiles.files import read_records
 from fleet.profiles.store import select
 
 OPS_SHOWN = 20
-AB = "fleet ab A B (runs A and B alternately and gives a verdict)"
+AB = (
+    "fleet ab A B --playbook PLAYBOOK -i INVENTORY (A and B: two releases, bundles or playbooks; "
+    "fleet runs them alternately)"
+)
 
 
 def group_of(text: str, store: Path | None) -> RecordGroup:

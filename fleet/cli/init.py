@@ -56,16 +56,27 @@ def init(
     ] = None,
     name: Annotated[str, typer.Option(help="Name for the new inventory and playbook.")] = "boards",
     bundle: Annotated[
-        Path | None, typer.Option(help="Bundle folder to write into the playbook.")
+        Path | None,
+        typer.Option(
+            help="Folder of the compiled model; fleet writes its path into the new playbook."
+        ),
     ] = None,
     ssh_config: Annotated[
         Path | None, typer.Option(help="Read this ssh config instead of ~/.ssh/config.")
     ] = None,
     lab: Annotated[
-        Path | None, typer.Option(help="Also add the boards of this lab folder, such as .lab.")
+        Path | None,
+        typer.Option(
+            help="Also write the emulated boards of `fleet lab up` into the inventory; "
+            "value: its folder, .lab."
+        ),
     ] = None,
     probe: Annotated[
-        bool, typer.Option("--probe", help="Connect to the devices and describe them in comments.")
+        bool,
+        typer.Option(
+            "--probe",
+            help="Connect to the devices, and write what they are as comments into the inventory.",
+        ),
     ] = False,
     as_json: opt.Json = False,
 ) -> None:

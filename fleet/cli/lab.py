@@ -48,13 +48,19 @@ def up(
     profile: Annotated[str, typer.Option(help="Board type: bare-evk, FILE.yaml, ...")] = "iq9075",
     kind: Annotated[
         str,
-        typer.Option(help="Isolation: namespace (needs root), user (processes only), or auto."),
+        typer.Option(
+            help="How each board is isolated: namespace (own network, needs root), user (plain "
+            "processes), or auto (namespace for root, else user)."
+        ),
     ] = "auto",
     arch: Annotated[
-        str, typer.Option(help="CPU of the boards: arm64, or the CPU of this computer.")
+        str,
+        typer.Option(
+            help="CPU of the boards: arm64 (emulated). Default: the CPU of this computer."
+        ),
     ] = "",
     kernel: Annotated[
-        bool, typer.Option("--kernel", help="Boards with their own kernel (needs root).")
+        bool, typer.Option("--kernel", help="Give each board its own Linux kernel (needs root).")
     ] = False,
     port: Annotated[int, typer.Option(help="TCP port of the first board.")] = DEFAULT_PORT,
     phones: Annotated[int, typer.Option(min=0, max=200, help="Number of phones.")] = 0,
@@ -62,7 +68,12 @@ def up(
         str, typer.Option(help="Phone types, joined with commas: " + ", ".join(phone_profiles()))
     ] = "sm8650",
     phone_kind: Annotated[
-        str, typer.Option(help="Kind of phone: auto, phone (real adbd, as root), phone-emulator.")
+        str,
+        typer.Option(
+            help="Emulated phone: phone (the real program adbd, needs root), phone-emulator "
+            "(a stand-in "
+            "for adbd), or auto (phone where possible)."
+        ),
     ] = "auto",
     phone_port: Annotated[int, typer.Option(help="Port of the first phone.")] = DEFAULT_PHONE_PORT,
     folder: DirOption = DEFAULT_DIR,

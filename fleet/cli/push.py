@@ -24,7 +24,10 @@ def push(
     ] = None,
     limit: opt.Limit = None,
     keep: Annotated[
-        int, typer.Option(min=2, help="How many versions to keep on the device.")
+        int,
+        typer.Option(
+            min=2, help="Number of versions to keep on the device; older versions are deleted."
+        ),
     ] = KEEP,
     tune: opt.Tune = None,
     parallel: opt.Parallel = None,

@@ -129,10 +129,8 @@ def _plan_lines(plan: DevicePlan) -> tuple[str, ...]:
         lines += [f"  > {text}" for text in (() if plan.unchanged else plan.then)]
     for finding in plan.findings:
         mark = "REFUSED" if finding.refuses else "warning"
-        lines.append(
-            f"  ! {mark} {finding.rule}: {finding.message} (have {finding.have}, "
-            f"need {finding.need}); {finding.cure}"
-        )
+        lines.append(f"  ! {mark} {finding.rule}: {finding.told}")
+        lines.append(f"      fix: {finding.cure}")
     return (*lines, *(f"  * {text}" for text in plan.notes))
 
 

@@ -268,7 +268,7 @@ class SshTransport:
                 raise DeviceError(
                     f"no program on the device answers at port {port}",
                     device=name,
-                    hint="fleet serve status (is the service running?); fleet serve start",
+                    hint="fleet serve start; or, if the service was started: fleet serve logs",
                 ) from error
 
 

@@ -13,6 +13,7 @@ from fleet.engine.ab.journal import AbJournal, Pair, missing
 from fleet.engine.ab.sides import AbSide
 from fleet.engine.applying import reboot
 from fleet.engine.leasing import Lease
+from fleet.engine.measuring.validity import cure_of, words_of
 from fleet.engine.pool import DeviceResult
 from fleet.engine.provisioning import ask_rights
 from fleet.engine.rebooting import boot_id
@@ -41,11 +42,6 @@ from fleet.profiles.stats.trend import steady
 
 MOST_WARMUPS = 12
 MOST_BAD = 3  # pairs in sequence that do not count
-_BAD = "fleet doctor (finds out why); then fleet ab A B (again)"
-_CUT = (
-    "raise `max_tokens:` under `run:` in the playbook, or add `token_limit_counts: true` there "
-    "to count runs that reach the limit"
-)
 
 
 @dataclass(frozen=True)
@@ -164,11 +160,9 @@ def _pairs(board: _Board, pairs: list[Pair], budget: Deadline | None) -> None:
                 problems = sorted({word for run in both.values() for word in run.problems})
                 raise DeviceError(
                     f"fleet stopped the comparison, because the last {bad} pairs of runs were "
-                    f"not valid: {'; '.join(problems)}",
+                    f"not valid: {'; '.join(map(words_of, problems))}",
                     device=host,
-                    hint=_CUT
-                    if problems and all("token limit" in word for word in problems)
-                    else _BAD,
+                    hint=cure_of(problems[0], host),
                 )
         spent = time.monotonic() - began
 
