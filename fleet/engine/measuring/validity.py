@@ -32,6 +32,7 @@ _CURES = {  # by words of a problem; the first that fits
     "--limit {host}",
     "connection broke": "fleet run (measures again)",
 }
+_LASTING = ("token limit", "context length", "tolerance")
 _OTHERS = (
     "fleet run --stream --limit {host} (shows what the program prints); "
     "fleet doctor --limit {host} (examines the device)"
@@ -51,10 +52,15 @@ def words_of(problem: str) -> str:
     return words if kind in _KINDS else problem
 
 
-def cure_of(problem: str, host: str) -> str:
-    """What to do about a problem of a record."""
+def lasting(problem: str) -> bool:
+    """True for a problem that the same run will have again, whenever it is started."""
+    return any(words in problem for words in _LASTING)
+
+
+def cure_of(problem: str, host: str, playbook: str = "the playbook") -> str:
+    """What to do about a problem of a record. `playbook`: the file that says how it was run."""
     found = next((cure for words, cure in _CURES.items() if words in problem), _OTHERS)
-    return found.replace("{host}", host)
+    return found.replace("{host}", host).replace("the playbook", playbook)
 
 
 def marks_of(record: Record, earlier: Sequence[Record], metric: str = "") -> tuple[str, ...]:
