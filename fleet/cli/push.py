@@ -10,10 +10,9 @@ import typer
 from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
-from fleet.cli.live import listening
 from fleet.cli.results import show_devices
-from fleet.engine.pushing import KEEP, Push, PushOptions
-from fleet.engine.transfer.tuning import options_of
+from fleet.model.manifest import KEEP
+from fleet.transport.early import begun, sharing
 
 
 def push(
@@ -39,17 +38,24 @@ def push(
     Example: fleet push -i inventories/lab.yaml ./prompts --limit lab001
     """
     wanted = name or sources[0].resolve().stem
-    options = PushOptions(
-        verify=verify,
-        accept_new=accept_new,
-        parallel=parallel or DEFAULT_PARALLEL,
-        keep=keep,
-        transfer=options_of(tune or ()),
-    )
     hosts = hosts_of(inventory, limit)
-    with listening(as_json=as_json, ready=False, total=len(hosts)) as listener:
-        work = Push(wanted, sources, hosts, listener, options)
-        results = work.push(meanwhile=None if as_json else output.load)
+    parallel = parallel or DEFAULT_PARALLEL
+    with begun(() if accept_new else hosts, parallel) as transports:
+        with sharing():  # the engine takes as long to load as a board to answer
+            from fleet.cli.live import listening  # noqa: PLC0415
+            from fleet.engine.pushing import Push, PushOptions  # noqa: PLC0415
+            from fleet.engine.transfer.tuning import options_of  # noqa: PLC0415
+
+        options = PushOptions(
+            verify=verify,
+            accept_new=accept_new,
+            parallel=parallel,
+            keep=keep,
+            transfer=options_of(tune or ()),
+        )
+        with listening(as_json=as_json, ready=False, total=len(hosts)) as listener:
+            work = Push(wanted, sources, hosts, listener, options)
+            results = work.push(meanwhile=None if as_json else output.load, begun=transports)
     if not as_json:
         show_devices(f"push {wanted}", results)
         if any(result.outcome == "changed" for result in results):

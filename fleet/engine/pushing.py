@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -24,13 +24,13 @@ from fleet.model.errors import InputError
 from fleet.model.events import Listener
 from fleet.model.facts import Facts
 from fleet.model.inventory import Host
-from fleet.model.manifest import Manifest
+from fleet.model.manifest import KEEP, Manifest
 from fleet.model.plan import DevicePlan, SendBlobs
 from fleet.ops.backend import backend_for
 from fleet.ops.upload import Step
 from fleet.profiles.runs import new_run_id
+from fleet.transport import Transport
 
-KEEP = 2
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # as of playbooks
 
 
@@ -77,8 +77,12 @@ class Push:
         """What is to be there; waits until all is hashed. Raises InputError."""
         return Manifest(self.name, self.sources.files(), origin={"kind": "files"})
 
-    def push(self, meanwhile: Callable[[], object] | None = None) -> list[DeviceResult]:
-        """Bring them; a device that has them all is left alone. `meanwhile`: see the pool."""
+    def push(
+        self,
+        meanwhile: Callable[[], object] | None = None,
+        begun: Mapping[str, Transport] | None = None,
+    ) -> list[DeviceResult]:
+        """Bring them; a device that has them all is left alone. For the arguments see the pool."""
         Thread(target=self._name, daemon=True, name="fleet-name").start()
         return on_every_device(
             self.hosts,
@@ -88,6 +92,7 @@ class Push:
             accept_new=self.options.accept_new,
             transfer=self.transfer,
             meanwhile=meanwhile,
+            begun=begun,
         )
 
     def _name(self) -> None:

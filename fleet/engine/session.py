@@ -45,7 +45,8 @@ class Session:
     `traffic` adds up over all connections; `payload_bytes` counts the bytes of blobs only,
     `relayed_bytes` those that neighbours sent instead.
     All methods are for the thread of the device's worker, but for `cancel`; the thread of a
-    Lease calls `transport.run` alone. `lease` is set inside a Lease: commands that change
+    Lease calls `transport.run` alone. `transport`: one that may be open.
+    `lease` is set inside a Lease: commands that change
     something (`mutates`) are then begun only while it holds.
     """
 
@@ -56,6 +57,7 @@ class Session:
         *,
         accept_new: bool = False,
         transfer: TransferContext | None = None,
+        transport: Transport | None = None,
     ) -> None:
         self.host = host
         self.say = listener
@@ -72,7 +74,7 @@ class Session:
         self._past: list[Traffic] = []
         self._beside: list[_Closes] = []
         self._second: Opening | None = None
-        self.transport: Transport = transport_for(host, accept_new=accept_new)
+        self.transport: Transport = transport or transport_for(host, accept_new=accept_new)
 
     def open(self) -> None:
         """Connect within the host's connect_timeout; with much to send the second carrier too."""

@@ -16,6 +16,7 @@ from fleet.model.errors import InputError
 from fleet.model.files import FileRef
 
 SCHEMA = 1
+KEEP = 2  # releases of a push, on a device
 RELEASE = "{release}"  # stands for the release's absolute folder in environment values
 BASE = "{base}"  # and this for the base folder, three levels above
 _COLUMNS = ("name", "size", "sha256", "executable")  # of a file
