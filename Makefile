@@ -14,7 +14,8 @@ WORKERS ?= 3
 export PYTHONDONTWRITEBYTECODE :=
 STAMP := $(VENV)/.installed
 LOCKED := .ci/requirements
-SHELLS = $(shell find fleet tests -name '*.sh')
+SHELLS = $(shell find fleet tests .ci -name '*.sh')
+WORKING := sh .ci/working.sh
 
 .PHONY: demo docs test test-gate test-slow test-programs test-contract check bench clean
 
@@ -56,21 +57,21 @@ check: $(STAMP)-dev
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "fleet needs Python 3.11 or newer; set PYTHON=..." >&2; exit 1; }
-	@echo "making $(VENV) with $$($(PYTHON) -V)"
-	@$(PYTHON) -m venv $(VENV) || \
+	@$(WORKING) "making $(VENV) with $$($(PYTHON) -V)" $(PYTHON) -m venv $(VENV) || \
 	  { echo "fleet needs the venv module: apt-get install python3-venv" >&2; exit 1; }
 
 # Only what .ci/requirements names, by version and SHA-256; its lock renews it.
 PIP_INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check
 
 $(STAMP): pyproject.toml $(LOCKED)/install.txt | $(VENV)/bin/python
-	@echo "installing fleet into $(VENV): downloads 45 MB of packages"
-	@$(PIP_INSTALL) -v --require-hashes -r $(LOCKED)/install.txt
-	@$(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	@$(WORKING) "installing into $(VENV): downloads 45 MB of packages" \
+	  $(PIP_INSTALL) -v --require-hashes -r $(LOCKED)/install.txt
+	@$(WORKING) "installing fleet itself" $(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(STAMP)-dev: $(LOCKED)/dev.txt $(STAMP)
-	@$(PIP_INSTALL) --require-hashes -r $(LOCKED)/dev.txt
+	@$(WORKING) "installing what the tests need" \
+	  $(PIP_INSTALL) -v --require-hashes -r $(LOCKED)/dev.txt
 	@touch $@
 
 docs: $(STAMP)-dev

@@ -20,7 +20,7 @@ from fleet.config.nearest import FILE
 from fleet.data import shipped
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare
-from fleet.lab.rootfs import BUILD_MB, TREE_MB, rootfs_path
+from fleet.lab.rootfs import BUILD_MB, TREE_MB, progress, rootfs_path
 from fleet.model.errors import InputError
 from fleet.model.files import human_bytes
 from fleet.runtimes.store import RuntimeStore
@@ -28,7 +28,7 @@ from fleet.runtimes.store import RuntimeStore
 PARTS = ("assets/tiny-genie", "inventories/lab.yaml", "playbooks/tiny-genie.yaml")
 PROJECT = "inventory: inventories/lab.yaml\nplaybook: playbooks/tiny-genie.yaml\n"
 QAIRT, TARGET, QAIRT_MB = "2.51.0", "x86_64-linux-clang", 99
-BOARDS = 3
+BOARDS = STEPS = 3
 _EACH = 10.0  # seconds between two lines where nothing can be drawn over
 
 
@@ -47,10 +47,10 @@ def demo(
     _write(folder)
     program = _program()
     os.chdir(folder)
-    with _step(2, f"boot {BOARDS} boards", _growth if not built else None):
+    with _step(2, f"boot {BOARDS} boards", progress if not built else str):
         lab = Lab.up(Path(".lab"), count=BOARDS, base_port=0, install=install)
     output.note(f"     {BOARDS} {lab.boards[0].kind} boards answer over SSH")
-    with _step(3, f"cd {shlex.quote(str(folder))} && fleet deploy --run", None):
+    with _step(3, f"cd {shlex.quote(str(folder))} && fleet deploy --run", str):
         from fleet.cli.main import build  # noqa: PLC0415 - it imports this module
 
         tree = build("deploy")
@@ -106,38 +106,20 @@ def _write(folder: Path) -> None:
     output.note(f"1/3  wrote {folder}: inventory, playbook, bundle, {human_bytes(size)}")
 
 
-def _growth() -> int:
-    """Bytes of the userland so far."""
-    part = rootfs_path().with_name(f"{rootfs_path().name}.part")
-    total = 0
-    for folder, _, names in os.walk(part):
-        for name in names:
-            try:
-                total += os.lstat(Path(folder, name)).st_size
-            except OSError:  # gone meanwhile
-                continue
-    return total
-
-
 @contextmanager
-def _step(number: int, text: str, size: Callable[[], int] | None) -> Iterator[None]:
+def _step(number: int, text: str, doing: Callable[[], str]) -> Iterator[None]:
     """A line that moves while something works that says nothing."""
     begun = time.monotonic()
     terminal = output.on_terminal()
-    output.note(f"{number}/{BOARDS}  {text}")
+    output.note(f"{number}/{STEPS}  {text}")
 
     def tell() -> None:
-        spent = time.monotonic() - begun
-        grown = size() if size else 0
-        said = f"     {spent:.0f} s"
-        if grown:
-            of = f" of {TREE_MB} MB" if grown <= TREE_MB * 10**6 else ""
-            said += f", {human_bytes(grown)}{of}, {human_bytes(int(grown / spent))}/s"
+        said = ", ".join(part for part in (f"{time.monotonic() - begun:.0f} s", doing()) if part)
         if terminal:
-            sys.stderr.write(f"\r\x1b[K{said}")
+            sys.stderr.write(f"\r\x1b[K     {said}")
             sys.stderr.flush()
         else:
-            output.note(said)
+            output.note(f"     {said}")
 
     try:
         with ticking(0.5 if terminal else _EACH, tell):

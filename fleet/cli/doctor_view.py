@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-
 from fleet.cli import output
 from fleet.cli.hints import completed
+from fleet.cli.markup import escape
 from fleet.model.cause import LAYERS, Fix
 from fleet.model.diagnosis import BAD, OK, UNKNOWN, WARN, Check, Diagnosis, Ranked
 from fleet.model.text import harmless
@@ -253,14 +252,14 @@ def _short(text: str) -> str:
 def _line(text: str, *, paste: bool = False) -> None:
     """`paste`: it holds what is copied into a shell, so it has no line ends of ours in it."""
     if paste:
-        output.console.print(text, markup=True, soft_wrap=True)
+        output.marked(text)
     else:
         output.prose(text, markup=True)
 
 
 def show_explained(found: Explained) -> None:
     """What a code means, and the causes behind it."""
-    output.console.print(f"[bold]{escape(harmless(found.code))}[/]", markup=True)
+    output.marked(f"[bold]{escape(harmless(found.code))}[/]")
     for meaning in found.meanings:
         names = ", ".join(meaning.names) or "fleet knows no name for this value"
         output.say(f"  {meaning.family}: {names}" + (f" ({meaning.note})" if meaning.note else ""))

@@ -178,6 +178,14 @@ def _of(done: int, need: int, about: str) -> str:
     return f"{first} of {about}{second}"
 
 
+def _cut(text: str, room: int) -> str:
+    """`release 0936842142…`, or whole words before the mark where that keeps most of them."""
+    if len(text) <= room:
+        return text
+    words, _, _ = text[:room].rpartition(" ")
+    return (words if 2 * len(words) >= room else text[: room - 1]) + "…"
+
+
 def _cells(host: str, row: _Row) -> tuple[str, ...]:
     share = f"{human_bytes(row.done)}/{human_bytes(row.total)}" if row.total else ""
     spent = time.monotonic() - row.since
@@ -315,7 +323,7 @@ class _Board:
         for (_, row), (name, step, *numbers, text) in zip(rows, cells, strict=False):
             colour = "green" if row.outcome in _GREEN else "red"
             word = f"[{colour}]{step}[/]" if row.outcome else step
-            table.add_row(name, word, *numbers, output.shown(text[:left]))
+            table.add_row(name, word, *numbers, output.shown(_cut(text, left)))
         if len(rows) > room:
             table.add_row(f"... {len(rows) - room} more", "", "", "", "")
         return Group(*([Text(whole, "bold", no_wrap=True)] if whole else []), table)

@@ -123,8 +123,10 @@ def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
     for kind in sorted(kinds, reverse=True):
         _table(title, kind, kinds[kind])
     for kind in sorted(kinds, reverse=True):
-        for host, mine in _by_host(kinds[kind]).items():
+        hosts = _by_host(kinds[kind])
+        for host, mine in hosts.items():
             _remarks(host or "unknown device", kind, mine)
+        _conditions(hosts)
     if any(r["emulated"] for r in records):
         output.note(
             "these runs were emulated (lab device or HTP emulator on x86_64), so the numbers "
@@ -150,9 +152,18 @@ def _remarks(host: str, kind: str, records: Sequence[dict[str, Any]]) -> None:
     others = _others(good, kind)
     if others:
         output.note(f"{host}, other metrics: {others}")
-    line = conditions_line(records)
-    if line:
-        output.note(f"{host} {line}")
+
+
+def _conditions(hosts: Mapping[str, Sequence[dict[str, Any]]]) -> None:
+    """Once for the devices on which the same was read; what reading cost is that of the worst."""
+    groups: dict[str, list[str]] = {}
+    for host, mine in hosts.items():
+        groups.setdefault(_state(_found(mine)), []).append(host)
+    for names in groups.values():
+        line = conditions_line([record for name in names for record in hosts[name]])
+        if line:
+            who = "all devices" if len(names) == len(hosts) > 3 else ", ".join(names)
+            output.note(f"{who or 'unknown device'}: {line}")
 
 
 def conditions_line(records: Sequence[Mapping[str, Any]]) -> str:
@@ -160,13 +171,22 @@ def conditions_line(records: Sequence[Mapping[str, Any]]) -> str:
 
     Of the records of one device as plain data; "" where nothing is known.
     """
-    found = [record.get("conditions") or {} for record in records]
-    parts = [_heat(found), _words("governor", found, "governors"), _words("power", found, "power")]
+    found = _found(records)
+    parts = [_state(found)]
     costs = [conditions["cost"] for conditions in found if conditions.get("cost") is not None]
     if costs:
         parts.append(
             f"fleet used at most {max(costs):.2%} of one CPU core to read temperature and clocks"
         )
+    return "; ".join(part for part in parts if part)
+
+
+def _found(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [record.get("conditions") or {} for record in records]
+
+
+def _state(found: Sequence[Mapping[str, Any]]) -> str:
+    parts = [_heat(found), _words("governor", found, "governors"), _words("power", found, "power")]
     return "; ".join(part for part in parts if part)
 
 

@@ -17,6 +17,7 @@ import typer
 
 from fleet.cli.columns import TableLines, laid_out
 from fleet.cli.hints import commands_in, completed, completed_all
+from fleet.cli.markup import escape, plain
 from fleet.model.errors import FleetError
 from fleet.model.masking import masked_data, revealed
 from fleet.model.secret import Secret
@@ -43,7 +44,7 @@ def __getattr__(name: str) -> Console:
     from rich.console import Console  # noqa: PLC0415
 
     people = name == "errors"
-    made = Console(stderr=people, highlight=False, soft_wrap=people)
+    made = Console(stderr=people, highlight=False, emoji=False, soft_wrap=people)
     kept: Console = globals().setdefault(name, made)
     return kept
 
@@ -170,8 +171,6 @@ def _lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 def shown(value: object) -> str:
     """A value as markup that only shows it: much of what is printed comes from devices."""
-    from rich.markup import escape  # noqa: PLC0415 - see above
-
     return escape(harmless(str(value)))
 
 
@@ -187,17 +186,26 @@ def say(text: str, style: str = "") -> None:
     _screens.console.print(harmless(text), markup=False, soft_wrap=True, style=style)
 
 
+def marked(text: str) -> None:
+    """A line with tags of rich, never wrapped."""
+    if _plain(sys.stdout):
+        literal(plain(text))
+        return
+    _screens.console.print(text, markup=True, emoji=False, soft_wrap=True)
+
+
 def prose(text: str, style: str = "", *, markup: bool = False) -> None:
     """As `say`, for words alone: on a terminal folded between them, further lines hang."""
     if shape == "name" or _plain(sys.stdout):
         if markup:
-            _screens.console.print(text, markup=True, soft_wrap=True)
+            marked(text)
         else:
             say(text)
         return
     from rich.text import Text  # noqa: PLC0415 - see above
 
-    folded(_screens.console, Text.from_markup(text) if markup else Text(harmless(text), style))
+    made = Text.from_markup(text, emoji=False) if markup else Text(harmless(text), style)
+    folded(_screens.console, made)
 
 
 def folded(screen: Console, text: Text) -> None:

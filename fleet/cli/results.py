@@ -75,7 +75,7 @@ def show_errors(results: Sequence[DeviceResult]) -> None:
         output.show_error(error)
 
 
-_LEGEND = {"+": "change", "#": "as root", ">": "then", "!": "finding", "-": "remark"}
+_LEGEND = {"+": "change", "#": "as root", ">": "then", "!": "finding", "*": "remark"}
 
 
 def show_plans(results: Sequence[DeviceResult]) -> None:
@@ -133,7 +133,7 @@ def _plan_lines(plan: DevicePlan) -> tuple[str, ...]:
             f"  ! {mark} {finding.rule}: {finding.message} (have {finding.have}, "
             f"need {finding.need}); {finding.cure}"
         )
-    return (*lines, *(f"  - {text}" for text in plan.notes))
+    return (*lines, *(f"  * {text}" for text in plan.notes))
 
 
 def show_admin(results: Sequence[DeviceResult]) -> None:

@@ -24,11 +24,12 @@ from fleet.model.errors import InputError, reason
 from fleet.model.events import StepStarted
 from fleet.model.home import kept, open_private, private_folder
 from fleet.model.plan import Action
+from fleet.ops.system.access import ACL
 from fleet.ops.system.step import SystemStep
 
 SCHEMA = 1
 LOOK_SECONDS = 30.0
-ACL_STAYS = "keeps an access control list (ACL) of a udev rule until you reboot or run setfacl -b"
+ACL_STAYS = f"keeps an {ACL} of a udev rule until you reboot or run setfacl -b"
 
 
 @dataclass(frozen=True)

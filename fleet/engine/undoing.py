@@ -15,6 +15,7 @@ from fleet.facts.identity import check_identity
 from fleet.model.errors import InputError
 from fleet.model.events import Listener
 from fleet.model.inventory import Host
+from fleet.ops.system.access import ACL
 from fleet.profiles.runs import RunStore
 
 
@@ -62,7 +63,7 @@ def undo(
             remarks = take_back(session, log, become)
         for text in remarks:
             session.warn(f"fleet could not undo this step: {text}")
-        acls = "; ".join(text for text in remarks if "access list" in text)
+        acls = "; ".join(text for text in remarks if ACL in text)
         result.outcome, result.text = "changed", f"the system is as before run {run_id}"
         result.text += acls and f", but {acls}"
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fleet.model.errors import LabError
+from fleet.model.files import human_bytes
 
 SUITE = "bookworm"
 PACKAGES = (
@@ -21,6 +22,7 @@ PACKAGES = (
 NEEDS = {"mmdebstrap": "mmdebstrap", "sshd": "openssh-server", "unshare": "util-linux"}
 BUILD_SECONDS = 900  # 18 s on a quick line; a slow mirror takes minutes
 BUILD_MB, TREE_MB = 57, 272  # to download, and on disk
+TREE_PACKAGES = 144
 USERS = """set -e
 groupadd --system fastrpc
 useradd -m -s /bin/bash ubuntu
@@ -79,6 +81,32 @@ def rootfs_path() -> Path:
     return cache_dir() / "lab" / f"rootfs-{SUITE}-{name}"
 
 
+def progress() -> str:
+    """What the build of the tree is at; "" while none is on. Numbers only grow."""
+    part = _part(rootfs_path())
+    unpacked = len(list(part.glob("var/lib/dpkg/info/*.list")))
+    if unpacked >= TREE_PACKAGES:
+        return f"sets up {unpacked} packages"
+    if unpacked:
+        return f"unpacked {unpacked} of {TREE_PACKAGES} packages"
+    files = part.glob("var/cache/apt/archives/**/*.deb*")
+    fetched = sum(_size(file) for file in files)
+    if fetched:
+        return f"downloads packages, {human_bytes(fetched)}"
+    return "downloads the package lists" if part.is_dir() else ""
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:  # renamed meanwhile
+        return 0
+
+
+def _part(target: Path) -> Path:
+    return target.with_name(f"{target.name}.part")
+
+
 def built_once(
     target: Path, needs: dict[str, str], build: Callable[[Path], None], *, install: bool
 ) -> Path:
@@ -116,7 +144,7 @@ def building(target: Path, what: str, hint: str = "") -> Iterator[Path]:
 
     Raises LabError with the last words of the program that failed.
     """
-    part = target.with_name(f"{target.name}.part")
+    part = _part(target)
     shutil.rmtree(part, ignore_errors=True)
     try:
         yield part

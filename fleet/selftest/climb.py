@@ -87,18 +87,32 @@ class Selftest:
         session.boot = seen.facts.boot_id
         runtime, run_id = self.options.runtime, new_run_id()
         climbed = Climbed(session.host.name, seen.facts, runtime.build_id if runtime else "")
-        self.climbed[session.host.name] = climbed
-        try:
-            climbed.parts = raw_parts(session, seen)
-            with workplace() as work, Lease(session, "selftest", run_id):
+        with workplace() as work, Lease(session, "selftest", run_id) as lease:
+            _take(lease)
+            self.climbed[session.host.name] = climbed
+            try:
+                climbed.parts = raw_parts(session, seen)
                 own = self.options.bulk, Path(work)
                 _climb_all(Bench(session, seen, self._store, runtime, run_id, *own), climbed)
-        except FleetError as error:
-            climbed.ended = error.message
-            raise
+            except FleetError as error:
+                climbed.ended = error.message
+                raise
         fell = [step.rung.id for step in climbed.steps if step.status == FELL]
         result.outcome = "failed" if fell else "ok"
         result.text = f"fell: {', '.join(fell)}" if fell else "no test failed"
+
+
+def _take(lease: Lease) -> None:
+    """Before the first rung, so that none is climbed on a device that somebody else uses.
+
+    Where no lease can be written, the rungs that write say so.
+    """
+    try:
+        lease.take()
+    except (*_ENDS_ALL, TransportError):
+        raise
+    except FleetError:
+        return
 
 
 def _climb_all(bench: Bench, climbed: Climbed) -> None:

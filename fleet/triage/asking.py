@@ -14,6 +14,7 @@ from fleet.triage.unknown import louder
 from fleet.triage.witnesses import witnesses
 
 _SURE = 0.8  # from here on nothing is asked, where signatures agree and no other cause has any
+_UNSURE = 0.7  # below it six of ten were right: alone, it asks for more of the log first
 _MOST = 3
 _WORDS = {"yes": True, "y": True, "no": False, "n": False}
 _SAID = 0.97  # what somebody looked at, and says
@@ -30,7 +31,7 @@ def questions(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[Question
     found = [_between(first, other) for other in others[:_MOST]]
     asked = {question.yes for question in found}
     found += [_told(first, twin) for twin in first.twins if twin.cause not in asked]
-    if first.summary or not found:
+    if first.summary or not found or (not others and first.confidence < _UNSURE):
         found.insert(0, louder(reading))
     return tuple(found[:_MOST])
 

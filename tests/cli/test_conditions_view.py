@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from fleet.cli.measured import conditions_line
+import pytest
+
+from fleet.cli.measured import _conditions, conditions_line
 from fleet.model.conditions import Conditions, Sample
 
 
@@ -36,3 +38,16 @@ def test_what_is_not_known_is_not_said() -> None:
         conditions_line([{"conditions": asdict(alone)}])
         == "temperature at the start 40.0 °C (nspss-0)"
     )
+
+
+def test_what_is_the_same_on_devices_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def of(heat: float, cost: float) -> list[dict[str, object]]:
+        return [{"conditions": asdict(Conditions(before=look(0, heat), cost=cost))}]
+
+    _conditions({"evk-1": of(40, 0.0009), "evk-2": of(40, 0.001), "evk-3": of(52, 0.0001)})
+    first, second = capsys.readouterr().err.replace("\n", " ").split("evk-3: ")
+    assert first.startswith("evk-1, evk-2: temperature at the start 40.0 °C (nspss-0); ")
+    assert "at most 0.10% of one CPU core" in first
+    assert second.startswith("temperature at the start 52.0 °C")
+    _conditions({f"evk-{n}": of(40, 0.001) for n in range(40)})
+    assert capsys.readouterr().err.startswith("all devices: temperature at the start 40.0 °C")

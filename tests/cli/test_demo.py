@@ -13,6 +13,7 @@ import pytest
 from fleet.cli import demo
 from fleet.config.playbook import load_playbook
 from fleet.config.project import load
+from fleet.lab import rootfs
 from fleet.lab.namespace import can_unshare
 from fleet.model.errors import InputError
 from fleet.runtimes.store import RuntimeStore
@@ -55,6 +56,31 @@ def test_it_says_before_what_is_downloaded_and_how_long_it_takes(
     assert lines[-1] == said
     named = [name for name in ("QAIRT 2.51.0", "Debian userland") if name in lines[-2]]
     assert len(named) == (not built) + (not fetched)
+
+
+def test_the_line_of_the_build_only_grows_and_names_what_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As mmdebstrap goes: lists, packages, some of them unpacked, their files removed, the rest."""
+    monkeypatch.setenv("FLEET_CACHE", str(tmp_path))
+    assert rootfs.progress() == ""
+    part = rootfs._part(rootfs.rootfs_path())
+    (part / "var/lib/apt/lists").mkdir(parents=True)
+    assert rootfs.progress() == "downloads the package lists"
+    archives, known = part / "var/cache/apt/archives", part / "var/lib/dpkg/info"
+    (archives / "partial").mkdir(parents=True)
+    (archives / "a_1_all.deb").write_bytes(bytes(2_000_000))
+    (archives / "partial/b_1_all.deb.FAILED").write_bytes(bytes(1_000_000))
+    assert rootfs.progress() == "downloads packages, 3.0 MB"
+    known.mkdir(parents=True)
+    for number in range(69):
+        (known / f"p{number}.list").touch()
+    assert rootfs.progress() == f"unpacked 69 of {rootfs.TREE_PACKAGES} packages"
+    (archives / "a_1_all.deb").unlink()
+    assert rootfs.progress() == f"unpacked 69 of {rootfs.TREE_PACKAGES} packages"
+    for number in range(rootfs.TREE_PACKAGES + 1):
+        (known / f"p{number}.list").touch()
+    assert rootfs.progress() == f"sets up {rootfs.TREE_PACKAGES + 1} packages"
 
 
 def test_the_program_is_named_so_that_a_shell_finds_it(

@@ -143,7 +143,8 @@ def test_a_line_tells_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(f"evk{number} " in text.getvalue() for number in range(7))
     board.take(Warned("evk2", "a long text " * 9))
     Console(file=text, width=80).print(board.view())
-    assert "…" not in text.getvalue(), "the text makes room, never the name or the step"
+    lines = [line.rstrip().removesuffix("…") for line in text.getvalue().splitlines()]
+    assert "…" not in "".join(lines), "the text makes room, never the name or the step"
     for number in range(2, 10):
         board.take(DeviceDone(f"evk{number}", "unchanged", "", "", 1, 1, 0, False))
     assert board.whole() == "10 of 10 done, 700.0 of 700.0 MB"
@@ -162,6 +163,19 @@ def test_a_step_that_says_nothing_shows_its_seconds(monkeypatch: pytest.MonkeyPa
         assert "7 s" not in text.getvalue()
         board.tick()
     assert "7 s" in text.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("room", "shown"),
+    [
+        (36, "QAIRT 2.51.0.260929181845 downloaded"),
+        (35, "QAIRT 2.51.0.260929181845…"),
+        (20, "QAIRT 2.51.0.260929…"),
+    ],
+)
+def test_what_has_no_room_ends_in_a_mark_after_a_whole_word(room: int, shown: str) -> None:
+    assert live._cut("QAIRT 2.51.0.260929181845 downloaded", room) == shown
+    assert len(shown) <= room
 
 
 def test_hostile_text_is_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,12 +198,12 @@ def test_another_playbooks_lock_and_other_files_are_not_overwritten(
         assert done.returncode == 2, done.stdout
         assert "belongs to tiny-genie, but the playbook is other" in done.stderr
     for words in (("deploy", str(other), "--frozen"), ("status", "--drift", str(other))):
-        assert "written for tiny-genie" in cli(*words, "-i", inventory).stderr
+        assert "the lock file belongs to tiny-genie" in cli(*words, "-i", inventory).stderr
     stranger = cli.folder / "important.txt"
     stranger.write_text("mine")
     done = cli("config", "lock", playbook, "-i", inventory, "--lock-file", str(stranger))
     assert done.returncode == 2
-    assert "does not overwrite it" in done.stderr
+    assert f"fleet does not overwrite {stranger}" in done.stderr
     assert (stranger.read_text(), path.read_text()) == ("mine", text)
 
 

@@ -248,6 +248,15 @@ def test_equal_plans_are_shown_once(screen: Screen) -> None:
     assert lines[-2:] == ["the plan is the same on 40 devices", "legend: + change, > then"]
 
 
+def test_a_remark_on_a_plan_is_not_marked_as_a_removal(screen: Screen) -> None:
+    said = screen(80)
+    show_plans([planned(HOSTS[0], "no charger")])
+    lines = said.getvalue().splitlines()
+    assert "  * no charger" in lines
+    assert not [line for line in lines if line.lstrip().startswith("-")]
+    assert lines[-1] == "legend: + change, > then, * remark"
+
+
 def test_plans_that_differ_name_their_devices(
     screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:

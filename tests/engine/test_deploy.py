@@ -269,7 +269,7 @@ def test_a_device_without_a_hash_tool_is_read_back(
     monkeypatch.setattr(states, "gather", without)
     (done,) = bench.operation(run="never").deploy()
     assert done.outcome == "changed", done.error
-    assert any("read back" in note for note in done.plan.notes)  # type: ignore[union-attr]
+    assert any("reads the files back" in note for note in done.plan.notes)  # type: ignore[union-attr]
 
 
 def test_one_broken_device_ends_only_its_own_work(bench: Bench) -> None:

@@ -108,7 +108,9 @@ def test_a_context_binary_within_one_quantum_of_the_reference(bench: Bench, bund
     (wrong,) = deploy(
         bench, bundle, inputs={"x": "x.npy"}, reference={"out": "out.npy"}, tolerance=1e-6
     )
-    assert [one.split(" is ")[0] for one in wrong.problems] == ["wrong: the output out"]
+    assert [problem.split(" by ")[0] for problem in wrong.problems] == [
+        "wrong: the output out differs"
+    ]
     assert not wrong.counts
 
 

@@ -78,7 +78,8 @@ class Yard:
 
     def live(self) -> Path:
         """The pushed folder that the live release equals, byte by byte."""
-        current = self.base / "current" / "app"
+        # Looked up once: what a killed push had begun on the board may switch meanwhile.
+        current = (self.base / "current" / "app").resolve(strict=True)
         found = [
             source
             for source in self.releases

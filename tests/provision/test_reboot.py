@@ -37,7 +37,11 @@ def test_a_deploy_goes_on_after_the_reboot(bare: Make) -> None:
     phases = [
         one.text for one in board.events if isinstance(one, StepStarted) and one.step == "reboot"
     ]
-    assert [text.split()[-1] for text in phases] == ["down", "up", "services"]
+    assert phases == [
+        "waiting until the device shuts down",
+        "waiting until the device is up again",
+        "waiting until the services of the device are up",
+    ]
     assert "fastrpc" in result.plan.facts.user.groups_live  # type: ignore[union-attr]
     assert board.deploy(board.spec(**WISH)).outcome == "unchanged"
 

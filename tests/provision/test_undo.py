@@ -9,6 +9,7 @@ import pytest
 from fleet.model.errors import InputError
 from fleet.model.events import Warned
 from fleet.model.system import SystemSpec, WantedFile, WantedUnit
+from fleet.ops.system.access import ACL
 
 from .conftest import Bare, changes
 
@@ -79,7 +80,7 @@ def test_undo_restores_the_board(bare: Make, name: str) -> None:
     assert changes(before, board.tree()) == []
     assert listed == (name == "everything of a bare board"), "no part of the mode"
     assert not board.root(HEAP).split()[0].endswith("+")
-    assert "access list" not in result.text
+    assert ACL not in result.text
 
 
 def test_a_repository_is_taken_away_again(bare: Make) -> None:
@@ -143,7 +144,7 @@ def test_an_access_list_that_no_step_knew_of_is_said(bare: Make) -> None:
     if "posix_acl" not in board.root(f'python3 -c "{LISTS}"'):
         pytest.skip("no access lists on this machine's tmpfs")
     result = board.undo("run1")
-    assert result.text.count("access list") == 1, result.text
+    assert result.text.count(ACL) == 1, result.text
     assert "/dev/dma_heap/system: keeps an access control list" in result.text
 
 
@@ -156,7 +157,8 @@ def test_an_access_list_that_was_there_is_said_to_stay(bare: Make) -> None:
     result = board.undo("run1")
     assert result.error is None, result.error
     said = [event.text for event in board.events if isinstance(event, Warned)]
-    assert any("the access list of /dev/dma_heap/system stays" in text for text in said)
-    assert len([text for text in said if "access list" in text]) == 1, said
-    assert "the access list of /dev/dma_heap/system stays" in result.text
+    stays = f"fleet does not restore the {ACL} of /dev/dma_heap/system"
+    assert any(stays in text for text in said)
+    assert len([text for text in said if ACL in text]) == 1, said
+    assert stays in result.text
     assert "group:video" in board.root("getfacl -cp /dev/dma_heap/system")

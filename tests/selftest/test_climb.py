@@ -8,6 +8,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from fleet.config.inventory import load_inventory
+from fleet.engine.leasing import Lease
+from fleet.engine.session import Session
+from fleet.model.errors import LeaseHeldError
+from fleet.selftest.climb import Selftest, SelftestOptions
 from fleet.selftest.ladder import FELL, HOLDS, UNDECIDED, Climbed, rungs
 
 from .conftest import BOARD, PHONE, Hill
@@ -60,6 +65,21 @@ def test_a_phone_climbs_what_needs_no_root(hill: Hill) -> None:
     }
     assert "ro.soc.model" in climbed.parts["getprop"]
     assert "selftest" not in hill.as_root(PHONE, "ls -a /data/local/tmp/fleet")
+
+
+def test_nothing_is_climbed_where_somebody_else_works(hill: Hill) -> None:
+    (host,) = [host for host in load_inventory(hill.lab.inventory).hosts if host.name == BOARD]
+    session = Session(host, lambda _: None)
+    session.open()
+    try:
+        with Lease(session, "the first one") as first:
+            first.take()
+            second = Selftest([host], lambda _: None, hill.store, SelftestOptions())
+            (result,) = second.run()
+    finally:
+        session.close()
+    assert isinstance(result.error, LeaseHeldError), result.error
+    assert second.climbed == {}, "a ladder of one rung, and an archive of it"
 
 
 def test_without_a_runtime_it_is_said(hill: Hill) -> None:

@@ -77,7 +77,7 @@ def test_from_a_broken_board_to_a_lab_board_like_it(hill: Hill, tmp_path: Path) 
     assert [line for line in lines if len(line) > 80] == []
     assert lines[0] == f"{BOARD}  emulated: true"
     assert any(line.split()[:2] == ["FELL", "nodes"] for line in lines)
-    assert "  first assumption that does not hold:  A12 " in done.stdout
+    assert "  first assumption that does not hold: A12 " in done.stdout
     (archive,) = tmp_path.glob("selftest-qcs9075-*.tar.gz")
     assert archive.name in done.stderr
     assert f"next: fleet doctor --limit {BOARD} -i {inventory}" in done.stderr

@@ -172,7 +172,7 @@ def fault(lab: Lab, name: str, what: str) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("what", "kind", "words"),
     [
-        ("unauthorized", AuthError, "has not accepted"),
+        ("unauthorized", AuthError, "not yet allowed this workstation"),
         ("recovery", UnreachableError, "in recovery"),
         ("old-features", DeviceError, "shell_v2"),
         ("offline", UnreachableError, "adb cannot connect"),

@@ -31,6 +31,19 @@ def test_a_pasted_output_ranks_anew() -> None:
     assert not after.causes[0].summary
 
 
+def test_a_lone_unsure_cause_asks_for_more_of_the_log_first() -> None:
+    alone = triage("[  513.944255] qcom,fastrpc: Error: dsp information is incorrect err: -1\n")
+    assert alone.causes[0].confidence < 0.7
+    assert len(alone.causes) == 1
+    assert alone.questions[0].id == "kernel-log"
+    assert alone.questions[1].yes
+
+    several = triage("Unable to load backend, error: load library failed\n")
+    assert several.causes[0].confidence < 0.7
+    assert len(several.causes) > 1
+    assert several.questions[0].yes == several.causes[1].cause.id
+
+
 def test_a_sure_cause_asks_nothing() -> None:
     log = (
         "Direct firmware load for qcom/cdsp.mbn failed with error -2\ncan't start rproc cdsp: -2\n"

@@ -147,3 +147,32 @@ def test_texts_without_the_slot_say_it_in_words() -> None:
     assert filled("{library:a library} fails", {}) == "a library fails"
     assert filled("{library:a library} fails", {"library": "libx.so"}) == "libx.so fails"
     assert filled("awk '{print}' ${A:-b}", {}) == "awk '{print}' ${A:-b}"
+
+
+@pytest.mark.parametrize(
+    ("library", "user", "cause"),
+    [
+        ("/system/lib64/libyuv.so", "/apex/com.android.art/lib64/libnativeloader.so", ""),
+        ("/vendor/lib64/libOpenCL.so", "/data/app/x/lib/arm64/libMNN_CL.so", "android-namespace"),
+        ("/vendor/lib64/libcdsprpc.so", "libQnnHtpV79Stub.so", "android-namespace"),
+    ],
+)
+def test_a_library_of_an_app_alone_is_no_fault_of_the_npu(
+    library: str, user: str, cause: str
+) -> None:
+    found = triage(
+        f'java.lang.UnsatisfiedLinkError: dlopen failed: library "{library}" needed or dlopened by '
+        f'"{user}" is not accessible for the namespace "classloader-namespace"\n'
+    )
+    assert [one.cause.id for one in found.causes[:1]] == ([cause] if cause else [])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[HTP_CACHE] No cache record in the DLC matches the target device. Creating a new record",
+        "failed to load /data/local/tmp/libQnnHtp.so, fallback to libQnnHtp.so",
+    ],
+)
+def test_a_line_that_says_how_it_goes_on_is_no_failure(line: str) -> None:
+    assert triage(f"{line}\n").causes == ()

@@ -11,6 +11,7 @@ from fleet.model.system import RuleSeen
 
 CDSP = ("/dev/fastrpc-cdsp", "/dev/fastrpc-cdsp-secure", "/dev/adsprpc-smd")
 HEAP = ("/dev/dma_heap/system", "/dev/dma_heap/qcom,system")
+ACL = "access control list (ACL)"
 DENIED = {"EACCES", "EPERM"}
 # The event that applies rules to nodes that are there. The public rules for FastRPC match it and
 # no other (qualcomm/fastrpc debian/fastrpc-support.udev, files/60-fastrpc.rules); a boot makes it.

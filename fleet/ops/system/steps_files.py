@@ -13,7 +13,7 @@ from fleet.model.facts import DeviceNode
 from fleet.model.files import FileRef, human_bytes
 from fleet.model.plan import Action
 from fleet.model.system import FileSeen, WantedFile
-from fleet.ops.system.access import ACTION, ANEW, MARK
+from fleet.ops.system.access import ACL, ACTION, ANEW, MARK
 from fleet.ops.system.step import Refresh, SystemStep, argv
 
 NOT_THERE = FileSeen()
@@ -157,7 +157,7 @@ class ReloadUdev(SystemStep):
     def no_undo(self) -> str:  # type: ignore[override]
         """What the undo leaves."""
         what = {
-            "access list": self.kept,
+            ACL: self.kept,
             "owner": tuple(n.path for n in self.before if _nameless(n)),
         }
         return "; ".join(

@@ -31,7 +31,9 @@ def test_it_waits_until_the_hottest_zone_is_cool(rig: Rig) -> None:
     seen = [one for one in rig.events if isinstance(one, Cooling)]
     assert (seen[0].zone, seen[0].celsius, seen[0].below) == ("nspss-0", 52.0, 45.0)
     assert 0 < seen[1].left < seen[0].left <= 20.0
-    assert "nspss-0 is 52.0 °C, waiting for 45 °C, 0:20 min at most" in rig.said(StepStarted)
+    assert "nspss-0 is 52.0 °C, fleet waits until it is below 45 °C, at most 0:20 min" in rig.said(
+        StepStarted
+    )
     for one in (first, second):
         assert one.conditions.before is not None
         assert one.conditions.before.zones["nspss-0"] < 45.0

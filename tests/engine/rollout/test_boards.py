@@ -82,7 +82,7 @@ def test_unreachable_and_failed_are_told_apart(three: Yard) -> None:
     results = operation.deploy()
     assert outcomes(results) == ["changed", "unreachable", "not attempted"]
     assert isinstance(results[1].error, UnreachableError)
-    assert operation.ending.text.endswith("1 of 3 were unreachable, allowed 0 of 3")
+    assert operation.ending.text.endswith("1 of 3 devices were unreachable; the limit is 0")
 
     results = three.operation("{max_unreachable: 1}").deploy()
     assert outcomes(results) == ["unchanged", "unreachable", "changed"]
