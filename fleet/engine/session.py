@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from fleet.device.shell import failed
 from fleet.engine.transfer.context import TransferContext
-from fleet.engine.transfer.opening import Opening
 from fleet.model.command import Call, Command, Result
 from fleet.model.deadline import Deadline, awake_clock
 from fleet.model.errors import (
@@ -25,6 +24,7 @@ from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.transport import Identity, Traffic, Transport, transport_for
 from fleet.transport.base import Carrier, Output
+from fleet.transport.opening import Opening
 
 if TYPE_CHECKING:
     from fleet.engine.leasing import Lease

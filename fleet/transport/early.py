@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -17,10 +18,13 @@ MOST = 4  # of more hosts the first ones would only take the processor from the 
 
 
 @contextlib.contextmanager
-def begun(hosts: Sequence[Host], parallel: int) -> Iterator[Mapping[str, Transport]]:
+def begun(
+    hosts: Sequence[Host], parallel: int, *, bulk: bool = False
+) -> Iterator[Mapping[str, Transport]]:
     """The transports of few hosts, by name: over ssh, with known keys and without a secret.
 
-    At the end of the context all are closed. To be called when paramiko has been imported.
+    With `bulk` their second carrier is begun too. At the end of the context all are closed.
+    To be called when paramiko has been imported, and nothing about the command can be wrong.
     """
     found: dict[str, Transport] = {}
     ours = [host for host in hosts if host.transport == "ssh"]
@@ -32,7 +36,7 @@ def begun(hosts: Sequence[Host], parallel: int) -> Iterator[Mapping[str, Transpo
 
             link = SshTransport(host)
             found[host.name] = link
-            link.begin()
+            link.begin(bulk=bulk)
         yield found
     finally:
         for transport in found.values():
@@ -41,10 +45,15 @@ def begun(hosts: Sequence[Host], parallel: int) -> Iterator[Mapping[str, Transpo
 
 @contextlib.contextmanager
 def sharing() -> Iterator[None]:
-    """Inside, who loads modules gives way to a handshake sooner than after 5 ms a message."""
-    usual = sys.getswitchinterval()
+    """Inside, who loads modules gives way to a handshake sooner than after 5 ms a message, and
+    does not look for garbage, of which imports leave none.
+    """
+    usual, collecting = sys.getswitchinterval(), gc.isenabled()
     sys.setswitchinterval(_SWITCH_SECONDS)
+    gc.disable()
     try:
         yield
     finally:
         sys.setswitchinterval(usual)
+        if collecting:
+            gc.enable()

@@ -26,6 +26,7 @@ from fleet.transport.connection import Connection, connection_to, hops_of
 from fleet.transport.control import Commands
 from fleet.transport.exchange import Exchange
 from fleet.transport.hostkeys import Policy, entry_name, fingerprint, known_keys
+from fleet.transport.opening import Opening
 from fleet.transport.promptness import prompt
 from fleet.transport.ssh_errors import mapped
 from fleet.transport.sshclient import Hop, SshClient, client, terminal
@@ -72,6 +73,7 @@ class SshTransport:
         self._key = ""
         self._opened = threading.Event()
         self._begun: Future[None] | None = None
+        self._second: Opening | None = None
 
     @property
     def describe(self) -> str:
@@ -88,11 +90,14 @@ class SshTransport:
         elif self._connection is None:
             self._open(deadline)
 
-    def begin(self) -> None:
+    def begin(self, *, bulk: bool = False) -> None:
         """Begin to open, in a thread; `open` waits for it and raises what it raised.
 
-        Until that is called, the login shell of the first command is started too.
+        Until that is called, the login shell of the first command is started too. `bulk`: so is
+        the second carrier, and who asks for one gets it.
         """
+        if bulk:
+            self._second = Opening(partial(self._carrier, Deadline(self._host.connect_timeout)))
         self._begun = Future()
         start(self._begin, self._begun)
 
@@ -151,7 +156,10 @@ class SshTransport:
         hop.client.set_missing_host_key_policy(Policy(host, accept_new=self._accept_new, jump=jump))
 
     def close(self) -> None:
-        """Close the connection and its jump hosts."""
+        """Close the connection and its jump hosts, and the carrier that nobody asked for."""
+        second, self._second = self._second, None
+        if second is not None:
+            second.drop()
         connection, self._connection = self._connection, None
         for hop in hops_of(connection):
             with contextlib.suppress(Exception):
@@ -184,6 +192,10 @@ class SshTransport:
         While this connection is being opened it goes by pinned keys, where each host on the way
         has one; where they do not do, it waits for that.
         """
+        second, self._second = self._second, None
+        return self._carrier(deadline) if second is None else second.result()
+
+    def _carrier(self, deadline: Deadline) -> Carrier:
         if not self._opened.is_set():
             with contextlib.suppress(UnreachableError):
                 return self._client(self._pinned_hops(), deadline)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from fleet.model.inventory import Host
 from fleet.model.secret import SecretRef
 from fleet.transport.early import MOST, begun, sharing
 from fleet.transport.ssh import SshTransport
+from fleet.transport.sshclient import SshClient, client
 
 from .sshd import Sshd, counting, make_key
 
@@ -76,6 +78,46 @@ def test_a_shell_that_ended_meanwhile_is_followed_by_another(
         until(channel.exit_status_ready)
         link.open(Deadline(20))
         assert say(link, "a") == "a"
+
+
+@pytest.mark.skipif(not client(), reason="there is no ssh client here that speaks AES-GCM")
+def test_with_much_to_send_the_second_carrier_is_begun_too(
+    server: tuple[Sshd, Callable[[], int]],
+) -> None:
+    host, before = server[0].host(), server[1]()
+    with begun([host], 16, bulk=True) as transports:
+        link = transports[host.name]
+        until(lambda: server[1]() == before + 2)
+        link.open(Deadline(20))
+        with contextlib.closing(link.carrier(Deadline(20))) as second:
+            assert second.name == "ssh"
+            assert second.run(Command(("echo", "b")), Deadline(20)).text == "b\n"
+        assert say(link, "a") == "a"
+        assert server[1]() == before + 2
+
+
+@pytest.mark.skipif(not client(), reason="there is no ssh client here that speaks AES-GCM")
+def test_a_second_carrier_that_nobody_asked_for_ends_with_the_first(
+    server: tuple[Sshd, Callable[[], int]],
+) -> None:
+    host, before = server[0].host(), server[1]()
+    with begun([host], 16, bulk=True) as transports:
+        link = transports[host.name]
+        assert isinstance(link, SshTransport)
+        assert link._second
+        second = link._second.result()
+        assert isinstance(second, SshClient)
+        until(lambda: server[1]() == before + 2)
+    assert not second._alive
+    assert not second._folder.exists()
+
+
+def test_a_second_carrier_fails_with_the_first_where_nobody_answers() -> None:
+    host = Host("gone", address="127.0.0.1", port=9, user="x")
+    with begun([host], 16, bulk=True) as transports:
+        for asked in (transports["gone"].carrier, transports["gone"].open):
+            with pytest.raises(UnreachableError):
+                asked(Deadline(20))
 
 
 def test_a_board_that_does_not_answer_is_an_error_of_who_opens() -> None:
