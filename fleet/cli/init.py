@@ -72,7 +72,8 @@ Probe = Annotated[
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder; default: this one.")] = Path(),
     addresses: Annotated[
-        list[str] | None, typer.Argument(help="Addresses of devices to add: [user@]host[:port] ...")
+        list[str] | None,
+        typer.Argument(help="Devices to add, each \\[user@]host[:port]."),
     ] = None,
     name: Annotated[str, typer.Option(help="Name for the new inventory and playbook.")] = "boards",
     bundle: Bundle = None,
