@@ -15,6 +15,7 @@ from fleet.cli.live import listening
 from fleet.cli.results import show_errors
 from fleet.model.deadline import Deadline, parse_duration
 from fleet.model.errors import GateError, InputError, NotComparableError
+from fleet.model.text import from_here
 from fleet.profiles.runs import RunStore, new_run_id
 
 if TYPE_CHECKING:
@@ -33,8 +34,17 @@ Boots = Annotated[
     typer.Option(
         min=1,
         max=8,
-        help="Spread every eight pairs of runs over this many boots. Reboots the devices.",
+        help="Measure in this many boots: fleet reboots the devices between the runs.",
     ),
+]
+
+
+Playbook = Annotated[
+    Path | None,
+    typer.Option(help="Playbook that says how to run A and B, if they are releases or bundles."),
+]
+Budget = Annotated[
+    str | None, typer.Option(help="Stop the comparison after this time, such as 25m.")
 ]
 
 
@@ -45,16 +55,13 @@ def ab(
         Path | None, typer.Option("--inventory", "-i", help="Inventory file.")
     ] = None,
     limit: opt.Limit = None,
-    playbook: Annotated[
-        Path | None,
-        typer.Option(help="How to run A and B, if one of them is a release or a bundle."),
-    ] = None,
+    playbook: Playbook = None,
     gate: Annotated[
         list[str] | None,
         typer.Option(help="Fail if B is worse than A by this much: 'decode_tps<-5%'. Repeatable."),
     ] = None,
     boots: Boots = 1,
-    budget: Annotated[str | None, typer.Option(help="Stop after this time: 25m.")] = None,
+    budget: Budget = None,
     resume: Annotated[
         str | None, typer.Option(help="Continue the comparison with this run id.")
     ] = None,
@@ -86,6 +93,7 @@ def ab(
     journal.close()
     show(journal, results, as_json=as_json)
     if not as_json:
+        _tell_ended(results, budget)
         show_errors(results)
     end(journal, results)
 
@@ -158,7 +166,9 @@ def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> N
 
     rows = _rows(results)
     if as_json:
-        output.emit_json({"ab": journal.run_id, "rows": [_plain(*row) for row in rows]})
+        ended = [result.host.name for result in _out_of_time(results)]
+        plain = [_plain(*row) for row in rows]
+        output.emit_json({"ab": journal.run_id, "rows": plain, "ended_by_budget": ended})
         return
     cells = []
     for result, item in rows:
@@ -169,13 +179,10 @@ def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> N
             found.pairs, str(found.answer), "yes" if _emulated(result) else "no",
         ))  # fmt: skip
     if cells:
-        title = " against ".join(map(_short, (journal.asked.b, journal.asked.a)))
+        title = f"A {from_here(journal.asked.a)}, B {from_here(journal.asked.b)}"
         output.table(title, COLUMNS, cells, ("emulated", "pairs"))
-        limits = journal.asked.limits.items()
-        gates = [f"{name}{'<' if share < 0 else '>'}{share * 100:+g}%" for name, share in limits]
-        if gates:
-            output.note(f"verdict `fine`: B stays within the gates ({', '.join(gates)})")
-        output.note(f"to show this table again: fleet ab --resume {journal.run_id}")
+        for text in _below(journal, [item for _, item in rows]):
+            output.note(text)
     for result, item in rows:
         if step := item.decision.step:
             place = f"{result.host.name} {item.metric}"
@@ -194,10 +201,40 @@ def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> N
         output.note("the devices are emulated, so this result says nothing about real hardware")
 
 
-def _short(word: str) -> str:
-    """A file as seen from here, where it is below; releases as they are."""
-    path = Path(word)
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else word
+def _below(journal: AbJournal, items: list[Judged]) -> list[str]:
+    """What the table means: the gates, what `fine` is, and of what the change is the middle."""
+    from fleet.profiles.compare.metrics import limit_text  # noqa: PLC0415 - its lists
+    from fleet.profiles.compare.sequential import Answer  # noqa: PLC0415 - numpy
+    from fleet.profiles.stats.difference import SEEN, UNLIKE_MIDDLES  # noqa: PLC0415 - numpy
+
+    gates = dict.fromkeys(limit_text(item.metric, item.limit) for item in items)
+    default = "" if journal.asked.limits else " (default; change it with --gate)"
+    fine = any(item.decision.answer is Answer.FINE for item in items)
+    found = [f"gate: {', '.join(gates)}{default}" + "; `fine`: B stays within it" * fine]
+    if any(
+        item.a and item.b and item.decision.mid is not None
+        and abs(item.b / item.a - 1 - item.decision.mid) >= SEEN
+        for item in items
+    ):  # fmt: skip
+        found.append(UNLIKE_MIDDLES)
+    return [
+        *found,
+        f"to print this table again (measures nothing): fleet ab --resume {journal.run_id}",
+    ]
+
+
+def _out_of_time(results: list[DeviceResult]) -> list[DeviceResult]:
+    return [result for result in results if result.details.get("in_time") is False]
+
+
+def _tell_ended(results: list[DeviceResult], budget: str | None) -> None:
+    """Which comparisons the budget ended."""
+    for result in _out_of_time(results):
+        pairs = result.details["pairs"]
+        output.note(
+            f"{result.host.name}: stopped, because the budget of {budget} is over after {pairs} "
+            f"pair{'s' * (pairs != 1)}"
+        )
 
 
 def _emulated(result: DeviceResult) -> bool:

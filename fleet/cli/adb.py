@@ -15,7 +15,10 @@ from fleet.model.errors import FleetError, InputError, UnreachableError
 
 app = typer.Typer(help="List, connect and pair phones (adb).", no_args_is_help=True)
 ServerOption = Annotated[
-    str | None, typer.Option(help="Address of the adb server; default: the one that adb uses.")
+    str | None,
+    typer.Option(
+        help="Address of the adb server, such as localhost:5037. Default: that of the program adb."
+    ),
 ]
 TargetArgument = Annotated[str, typer.Argument(help="Address that the phone shows.")]
 CODE = "FLEET_PAIRING_CODE"

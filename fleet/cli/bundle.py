@@ -32,7 +32,7 @@ def inspect(
     kind: Annotated[str | None, typer.Option(help=f"Kind of bundle: {', '.join(KINDS)}.")] = None,
     as_json: opt.Json = False,
     no_hash: Annotated[
-        bool, typer.Option("--no-hash", help="Do not check hashes (faster).")
+        bool, typer.Option("--no-hash", help="Do not compare the SHA-256 of the files (faster).")
     ] = False,
 ) -> None:
     """Check a bundle: context binaries, needed QAIRT, files, damage. Exit 1 if unusable.

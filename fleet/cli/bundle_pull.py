@@ -16,11 +16,19 @@ from fleet.model.files import human_bytes
 
 def pull(
     reference: Annotated[
-        str, typer.Argument(metavar="aihub:ID", help="Id of a job or a model on Qualcomm AI Hub.")
+        str,
+        typer.Argument(
+            metavar="aihub:ID",
+            help="Id of a compile job or model on Qualcomm AI Hub, such as aihub:jp4k9xzqg.",
+        ),
     ],
     folder: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Folder to create; default: named after the model."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="New folder for the bundle. Default: a folder with the name of the model.",
+        ),
     ] = None,
     wait: Annotated[
         float, typer.Option(min=0, help="Seconds to wait for a job that is still running.")

@@ -9,20 +9,24 @@ from fleet.cli import output
 from fleet.cli.profiles_store import opened
 from fleet.model.errors import GateError, InputError, NotComparableError
 from fleet.model.gates import LEAST_REPEATS
+from fleet.model.record import Record
 from fleet.profiles.compare import comparing, gates, writing
 from fleet.profiles.compare import matrix as matrices
 from fleet.profiles.compare.comparing import Comparison
 from fleet.profiles.compare.conditions import APART
 from fleet.profiles.compare.gates import Gate, GateOutcome, JudgedGate
 from fleet.profiles.compare.groups import RecordGroup, group, short_build
-from fleet.profiles.compare.metrics import present
+from fleet.profiles.compare.metrics import KNOWN, every, lacking, present
 from fleet.profiles.compare.ops import OpDiff
 from fleet.profiles.compare.verdict import Verdict
 from fleet.profiles.files import read_records
 from fleet.profiles.store import select
 
 OPS_SHOWN = 20
-AB = "fleet ab A B (runs A and B alternately and gives a verdict)"
+AB = (
+    "fleet ab A B --playbook PLAYBOOK -i INVENTORY (A and B: two releases, bundles or playbooks; "
+    "fleet runs them alternately)"
+)
 
 
 def group_of(text: str, store: Path | None) -> RecordGroup:
@@ -51,10 +55,19 @@ def compared(
     vary: Sequence[str],
 ) -> Comparison:
     """The comparison of both sides; a metric that a gate names is always in it."""
+    _refuse_unknown(metrics, [*sides[0].records, *sides[1].records])
     names = list(metrics) or present(sides[0].records)
     names = list(dict.fromkeys([*names, *(gate.metric for gate in asked if gate.metric)]))
     gated = gates.named(asked, names)
     return comparing.compare(*sides, names, margin=margin, vary=vary, gated=gated)
+
+
+def _refuse_unknown(metrics: Sequence[str], records: Sequence[Record]) -> None:
+    """Raise InputError for a name of `--metric` that no metric bears."""
+    there = {*KNOWN, *every(records)}
+    for name in metrics:
+        if records and name not in there:
+            raise lacking(name, records, "run", lambda near: f"--metric {near}")
 
 
 def judged(found: Comparison, asked: Sequence[Gate], *, strict: bool) -> list[JudgedGate]:
@@ -191,7 +204,9 @@ def show_matrix(
             "--matrix needs one --metric, and --columns with runtime or release",
             hint="fleet profiles compare --matrix --metric decode_tps since:2026-11-01",
         )
-    made = matrices.matrix(group_of(text, store), metric[0], columns, margin)
+    found = group_of(text, store)
+    _refuse_unknown(metric, found.records)
+    made = matrices.matrix(found, metric[0], columns, margin)
     if as_json:
         output.emit_json(made.as_dict())
         return

@@ -55,7 +55,11 @@ def plan(
     accept_new: opt.AcceptNew = False,
     admin: Annotated[
         bool,
-        typer.Option("--admin", help="Show only the commands that root must run, ready to paste."),
+        typer.Option(
+            "--admin",
+            help="Print only the commands that need root, for an administrator to run on "
+            "the device.",
+        ),
     ] = False,
     write_lock: Annotated[
         bool, typer.Option("--write-lock", help="Write the planned files to fleet.lock.")

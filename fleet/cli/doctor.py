@@ -35,7 +35,9 @@ ExplainOption = Annotated[
 ListOption = Annotated[bool, typer.Option("--list", help="List all checks and known causes.")]
 OnlyOption = Annotated[
     list[str] | None,
-    typer.Option(help="Run only this check or layer (--list shows all). Repeatable."),
+    typer.Option(
+        help="Run only this check, or all checks of this layer (names: --list). Repeatable."
+    ),
 ]
 FolderOption = Annotated[
     list[str] | None,
@@ -45,9 +47,15 @@ PlatformOption = Annotated[
     str, typer.Option(help="With --log: system of the device: linux, android or windows.")
 ]
 SessionOption = Annotated[
-    bool, typer.Option("--session/--no-session", help="Also open an NPU session as a test.")
+    bool,
+    typer.Option(
+        "--session/--no-session",
+        help="Test whether an NPU session opens (default), or skip this test.",
+    ),
 ]
-HashOption = Annotated[bool, typer.Option("--verify", help="Hash all deployed files (slow).")]
+HashOption = Annotated[
+    bool, typer.Option("--verify", help="Compare the SHA-256 of all deployed files (slow).")
+]
 FixOption = Annotated[
     bool, typer.Option("--fix", help="Repair the device: show the steps, ask, then apply them.")
 ]
@@ -73,7 +81,7 @@ StrictOption = Annotated[
     bool,
     typer.Option(
         "--strict",
-        help="Also exit with status 2 if the doctor found no problem but gives advice.",
+        help="Exit with status 2 instead of 0 if the doctor found no problem but gives advice.",
     ),
 ]
 

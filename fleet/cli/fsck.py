@@ -28,7 +28,9 @@ def fsck(
     ] = False,
     source: Annotated[
         list[Path] | None,
-        typer.Option(help="With --repair: files or folders on this computer with good copies."),
+        typer.Option(
+            help="With --repair: file or folder on this computer with intact copies. Repeatable."
+        ),
     ] = None,
     bandwidth: Annotated[
         str | None,

@@ -42,28 +42,41 @@ def _lab(folder: Path) -> Lab:
     return Lab(LabFolder(folder))
 
 
+Kind = Annotated[
+    str,
+    typer.Option(
+        help="How each board is isolated: namespace (own network, needs root), user (plain "
+        "processes), or auto (namespace for root, else user)."
+    ),
+]
+Arch = Annotated[
+    str,
+    typer.Option(help="CPU of the boards: arm64 (emulated). Default: the CPU of this computer."),
+]
+PhoneKind = Annotated[
+    str,
+    typer.Option(
+        help="Emulated phone: phone (the real program adbd, needs root), phone-emulator "
+        "(a stand-in for adbd), or auto (phone where possible)."
+    ),
+]
+
+
 @app.command()
 def up(
     count: Annotated[int, typer.Option(min=0, max=500, help="Number of boards.")] = 3,
     profile: Annotated[str, typer.Option(help="Board type: bare-evk, FILE.yaml, ...")] = "iq9075",
-    kind: Annotated[
-        str,
-        typer.Option(help="Isolation: namespace (needs root), user (processes only), or auto."),
-    ] = "auto",
-    arch: Annotated[
-        str, typer.Option(help="CPU of the boards: arm64, or the CPU of this computer.")
-    ] = "",
+    kind: Kind = "auto",
+    arch: Arch = "",
     kernel: Annotated[
-        bool, typer.Option("--kernel", help="Boards with their own kernel (needs root).")
+        bool, typer.Option("--kernel", help="Give each board its own Linux kernel (needs root).")
     ] = False,
     port: Annotated[int, typer.Option(help="TCP port of the first board.")] = DEFAULT_PORT,
     phones: Annotated[int, typer.Option(min=0, max=200, help="Number of phones.")] = 0,
     phone_profile: Annotated[
         str, typer.Option(help="Phone types, joined with commas: " + ", ".join(phone_profiles()))
     ] = "sm8650",
-    phone_kind: Annotated[
-        str, typer.Option(help="Kind of phone: auto, phone (real adbd, as root), phone-emulator.")
-    ] = "auto",
+    phone_kind: PhoneKind = "auto",
     phone_port: Annotated[int, typer.Option(help="Port of the first phone.")] = DEFAULT_PHONE_PORT,
     folder: DirOption = DEFAULT_DIR,
     install: Annotated[

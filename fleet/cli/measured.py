@@ -8,6 +8,7 @@ from typing import Any
 
 from fleet.cli import output
 from fleet.engine.measuring.heat import Heat, hottest
+from fleet.engine.measuring.validity import cure_of, words_of
 from fleet.profiles.compare.groups import short_build
 from fleet.profiles.latency import MEANS, latency
 
@@ -132,13 +133,17 @@ def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
             "these runs were emulated (lab device or HTP emulator on x86_64), so the numbers "
             "are not those of an NPU"
         )
+    cures: dict[str, None] = {}
     for record in records:
         turn = f"{'warm-up' if record['warmup'] else 'run'} {record['repeat'] + 1}"
         for problem in record["problems"]:
             host = record["host"] or "unknown device"
-            output.note(f"{host}: {turn} does not count: {problem}")
+            output.note(f"{host}: {turn} is not valid: {words_of(problem)}")
+            cures.setdefault(cure_of(problem, host), None)
         for mark in record.get("marks", ()):
             output.note(f"{record['host'] or 'unknown device'} {turn}: {mark}")
+    for cure in cures:
+        output.advise(f"next: {cure}")
 
 
 def _remarks(host: str, kind: str, records: Sequence[dict[str, Any]]) -> None:

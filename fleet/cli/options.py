@@ -52,7 +52,7 @@ Inventory = Annotated[
     ),
 ]
 LIMIT_HELP = "Only these devices: names, groups, globs, '~regex', 'group[0:2]', '!not', '&and'."
-Limit = Annotated[list[str] | None, typer.Option("--limit", "-l", help=LIMIT_HELP)]
+Limit = Annotated[list[str] | None, typer.Option("--limit", "-l", metavar="HOSTS", help=LIMIT_HELP)]
 Hosts = Annotated[list[str] | None, typer.Argument(metavar="[HOST]...", help="Same as --limit.")]
 Json = Annotated[
     bool,
@@ -69,15 +69,23 @@ Parallel = Annotated[
         "--parallel",
         "-p",
         min=1,
+        metavar="N",
         help="How many devices to work on at the same time.",
         callback=house("parallel"),
     ),
 ]
 Lease = Annotated[
-    bool, typer.Option("--lease", help="Keep other people from writing to the boards meanwhile.")
+    bool,
+    typer.Option(
+        "--lease", help="Lock the boards, so that nobody else deploys to them during this command."
+    ),
 ]
 AcceptNew = Annotated[
-    bool, typer.Option("--accept-new", help="Trust ssh host keys that were never seen before.")
+    bool,
+    typer.Option(
+        "--accept-new",
+        help="Trust the ssh host key of each device that fleet connects to for the first time.",
+    ),
 ]
 Verify = Annotated[
     bool,
@@ -87,7 +95,8 @@ Offline = Annotated[bool, typer.Option("--offline", help="Download nothing; use 
 Executor = Annotated[
     str | None,
     typer.Option(
-        help="Let a dask cluster do the work: dask://SCHEDULER:PORT.", callback=house("executor")
+        help="Work on the devices from the workers of a dask cluster: dask://SCHEDULER:PORT.",
+        callback=house("executor"),
     ),
 ]
 Playbook = Annotated[
@@ -101,14 +110,21 @@ Playbook = Annotated[
     ),
 ]
 LockFile = Annotated[
-    Path | None, typer.Option(help="Lock file; default: fleet.lock beside the playbook.")
+    Path | None,
+    typer.Option(help="Path of the lock file. Default: fleet.lock in the folder of the playbook."),
 ]
 AllowReboot = Annotated[
-    bool, typer.Option("--allow-reboot", help="Reboot devices where a change needs it.")
+    bool,
+    typer.Option(
+        "--allow-reboot", help="Allow fleet to reboot devices if a change needs a reboot."
+    ),
 ]
-Records = Annotated[Path | None, typer.Option("--output", help="Folder for the results.")]
+Records = Annotated[
+    Path | None, typer.Option("--output", help="Folder in which to store the results of the runs.")
+]
 Store = Annotated[
-    Path | None, typer.Option(help="Folder of results (--output of `fleet run`), or a .db file.")
+    Path | None,
+    typer.Option(help="Where the results are: the --output folder of `fleet run`, or a .db file."),
 ]
 
 
@@ -127,7 +143,8 @@ def _of(
         typer.Option(
             "--format",
             "-o",
-            help="Show every column, the data, or only the names.",
+            metavar="FORMAT",
+            help="wide (all columns), json, yaml, or name (only the names).",
             callback=_shape,
             is_eager=True,
             expose_value=False,

@@ -47,7 +47,10 @@ def list_runs(
     selection: SelectionArgument = "all",
     limit: Annotated[int, typer.Option(min=0, help="Show at most this many runs; 0: all.")] = MOST,
     single: Annotated[
-        bool, typer.Option("--records", help="Show one row per measurement.")
+        bool,
+        typer.Option(
+            "--records", help="Show one row per run instead of one row per series of runs."
+        ),
     ] = False,
     whole_ab: Annotated[
         bool, typer.Option("--all", help="Show each run of `fleet ab` in a row of its own.")

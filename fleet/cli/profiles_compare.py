@@ -15,17 +15,28 @@ Before = Annotated[
     str | None, typer.Argument(help="Runs before the change: tag:NAME, a run id, or a file.")
 ]
 After = Annotated[str | None, typer.Argument(help="Runs after the change; not with --matrix.")]
-MetricOption = Annotated[Words, typer.Option(help="Compare only this metric. Repeatable.")]
+MetricOption = Annotated[
+    Words, typer.Option(help="Compare only this metric, such as decode_tps. Repeatable.")
+]
 MatrixOption = Annotated[
-    bool, typer.Option("--matrix", help="Table: device by version, for one --metric.")
+    bool,
+    typer.Option(
+        "--matrix",
+        help="Show a table of one --metric, with one row per device and one column per version.",
+    ),
 ]
 ColumnsOption = Annotated[
     str, typer.Option(help="With --matrix: make one column per runtime or per release.")
 ]
 VaryOption = Annotated[
-    Words, typer.Option(help="What you changed on purpose, such as model or runtime. Repeatable.")
+    Words,
+    typer.Option(
+        help="Condition that you changed between A and B on purpose, such as runtime. Repeatable."
+    ),
 ]
-MarginOption = Annotated[str, typer.Option(help="Do not count changes up to this size, like 1%.")]
+MarginOption = Annotated[
+    str, typer.Option(help="Treat changes up to this size as no change, such as 1%.")
+]
 StrictOption = Annotated[
     bool,
     typer.Option(

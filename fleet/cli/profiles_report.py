@@ -23,7 +23,9 @@ SelectionsArgument = Annotated[
     list[str], typer.Argument(help="Selections of runs (tag:NAME) or files; each is a group.")
 ]
 OutputOption = Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")]
-TitleOption = Annotated[str, typer.Option(help="Title of the report; default: models and devices.")]
+TitleOption = Annotated[
+    str, typer.Option(help="Title of the report. Default: the names of the models and devices.")
+]
 
 
 def report(

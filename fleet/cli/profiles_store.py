@@ -44,7 +44,8 @@ def import_files(
         bool | None,
         typer.Option(
             "--emulated/--hardware",
-            help="For files without this fact: the runs were emulated, or ran on a real NPU.",
+            help="For files that do not say it: the runs were emulated (--emulated), or ran "
+            "on a real NPU.",
         ),
     ] = None,
     store: opt.Store = None,
@@ -95,7 +96,10 @@ def export_records(
     ] = None,
     clock_mhz: Annotated[
         float | None,
-        typer.Option(min=0.001, help="For a trace of a profile in cycles: clock rate in MHz."),
+        typer.Option(
+            min=0.001,
+            help="With --format trace: clock rate of the NPU in MHz, if the profile counts cycles.",
+        ),
     ] = None,
     store: opt.Store = None,
     as_json: opt.Json = False,

@@ -21,7 +21,10 @@ def reserve(
     limit: opt.Limit = None,
     duration: Annotated[str, typer.Option("--for", help="How long: 30m, 2h, 3d.")] = "1h",
     reason: Annotated[
-        str, typer.Option("--reason", "-r", help="Reason, shown to other users.")
+        str,
+        typer.Option(
+            "--reason", "-r", help="Why you reserve the board; other users see this text."
+        ),
     ] = "",
     parallel: opt.Parallel = None,
     as_json: opt.Json = False,

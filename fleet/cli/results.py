@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fleet.cli import output
+from fleet.cli.hints import completed
 from fleet.model.files import human_bytes
 
 if TYPE_CHECKING:  # records are shown without the engine
@@ -129,10 +130,8 @@ def _plan_lines(plan: DevicePlan) -> tuple[str, ...]:
         lines += [f"  > {text}" for text in (() if plan.unchanged else plan.then)]
     for finding in plan.findings:
         mark = "REFUSED" if finding.refuses else "warning"
-        lines.append(
-            f"  ! {mark} {finding.rule}: {finding.message} (have {finding.have}, "
-            f"need {finding.need}); {finding.cure}"
-        )
+        lines.append(f"  ! {mark} {finding.rule}: {finding.told}")
+        lines.append(f"      fix: {completed(finding.cure)}")
     return (*lines, *(f"  * {text}" for text in plan.notes))
 
 

@@ -24,19 +24,34 @@ Canary = Annotated[
     ),
 ]
 Waves = Annotated[
-    str | None, typer.Option(help="Share of all devices to finish with each wave: 5%,25%,100%.")
+    str | None,
+    typer.Option(
+        help="Deploy in waves: share of all devices that is done after each wave, like 5%,25%,100%."
+    ),
 ]
 MaxFailed = Annotated[
-    str | None, typer.Option(help="Stop if more devices of a wave fail than this: 1, 10%.")
+    str | None,
+    typer.Option(help="Stop if more than this number or share of a wave's devices fail: 1, 10%."),
 ]
 MaxUnreachable = Annotated[
     str | None,
-    typer.Option(help="Stop if more devices of a wave are unreachable than this: 1, 10%."),
+    typer.Option(
+        help="Stop if more than this number or share of a wave's devices are unreachable: 1, 10%."
+    ),
 ]
 Soak = Annotated[
-    str | None, typer.Option(help="Wait after each wave, then check again: 90s, 5m, 0.")
+    str | None,
+    typer.Option(
+        help="After each wave wait this long, then check its devices again: 90s, 5m; 0: do "
+        "not wait."
+    ),
 ]
-OnFail = Annotated[str | None, typer.Option(help="If a wave fails: stop, continue or rollback.")]
+OnFail = Annotated[
+    str | None,
+    typer.Option(
+        help="What to do if a wave fails: stop, continue with the next wave, or roll back."
+    ),
+]
 
 
 def with_rollout(playbook: Playbook, *options: str | None, **named: str | None) -> Playbook:

@@ -33,10 +33,17 @@ Cool = Annotated[
 ]
 Until = Annotated[
     str | None,
-    typer.Option(help="Repeat until the 95 % confidence interval is narrower than this, like 3%."),
+    typer.Option(
+        help="Repeat the run until the 95 % confidence interval of the main metric is "
+        "narrower than "
+        "this share of its median, like 3%."
+    ),
 ]
 Sustained = Annotated[
-    str | None, typer.Option(help="Run again and again without pauses for this long, like 10m.")
+    str | None,
+    typer.Option(
+        help="Repeat the run without pauses for this long, like 10m (shows thermal throttling)."
+    ),
 ]
 Tags = Annotated[
     list[str] | None,

@@ -36,7 +36,12 @@ def add(
         str | None, typer.Option(help="SHA-256 of the file; required for a URL.")
     ] = None,
     target: Annotated[
-        list[str] | None, typer.Option(help="Add only this target of the SDK. Repeatable.")
+        list[str] | None,
+        typer.Option(
+            help="Add only the libraries for this target, like aarch64-oe-linux-gcc11.2 (a "
+            "folder in lib/ "
+            "of the SDK). Repeatable."
+        ),
     ] = None,
 ) -> None:
     """Add a runtime to the store. From an SDK, fleet copies only the files that a board needs.
@@ -105,7 +110,8 @@ def show(
     as_json: opt.Json = False,
     files: Annotated[bool, typer.Option("--files", help="List all files.")] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="First check the hashes of all files of the runtime.")
+        bool,
+        typer.Option("--check", help="Check the SHA-256 of all files of the runtime first (slow)."),
     ] = False,
 ) -> None:
     """Show one runtime: its source and its contents.
@@ -157,7 +163,9 @@ def files(
     name: _Name,
     target: Annotated[str, typer.Option(help="QAIRT target of the device.")],
     arch: Annotated[str | None, typer.Option(help="Hexagon arch, such as v73.")] = None,
-    runner: Annotated[str, typer.Option(help="Runner that will use the files.")] = "genie",
+    runner: Annotated[
+        str, typer.Option(help="Runner for which to list the files, such as genie or ort.")
+    ] = "genie",
     as_json: opt.Json = False,
 ) -> None:
     """List the files that fleet would send to a device.

@@ -96,7 +96,7 @@ def _show(climbed: Climbed) -> None:
             if row
             else ("first assumption that does not hold: ")
         )
-        _say(f"test {step.rung.id}: expected {step.expected}; found: {step.seen}")
+        _say(f"test {step.rung.id}: expected: {step.expected}; found: {step.seen}")
         _say(f"fleet relies on it in: {row.symbol if row else 'nothing'}")
         output.advise(f"next: fleet doctor --limit {climbed.host}")
 

@@ -41,7 +41,8 @@ class Unit(StrEnum):
 UnitOption = Annotated[
     Unit,
     typer.Option(
-        help="What runs the service: user or system (systemd), or none (fleet's supervisor)."
+        help="What starts and restarts the service: systemd of the user (user), systemd of the "
+        "system (system, needs root), or fleet's own supervisor (none)."
     ),
 ]
 
@@ -197,7 +198,9 @@ def token(
     ] = False,
     save: Annotated[
         Path | None,
-        typer.Option(help="Write it as an HTTP header to this file, for curl -H @FILE."),
+        typer.Option(
+            help="Write the token as an HTTP header line to this file; curl reads it with -H @FILE."
+        ),
     ] = None,
     as_json: opt.Json = False,
 ) -> None:

@@ -26,7 +26,10 @@ def status(
     accept_new: opt.AcceptNew = False,
     drift: Annotated[
         Path | None,
-        typer.Option(help="Compare the devices with this lock file or playbook's lock file."),
+        typer.Option(
+            help="Show how the devices differ from this lock file, or from the lock file of "
+            "this playbook."
+        ),
     ] = None,
     lock_file: opt.LockFile = None,
     verify: opt.Verify = False,

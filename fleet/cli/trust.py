@@ -24,7 +24,9 @@ def trust(
     reflashed: Annotated[
         bool,
         typer.Option(
-            "--reflashed", help="Replace the trusted key, because the board was re-flashed."
+            "--reflashed",
+            help="Replace a trusted key by the key of now, for example after the board was "
+            "flashed again.",
         ),
     ] = False,
     yes: Annotated[

@@ -268,8 +268,9 @@ class AnsibleReader:
             return ()
         if key in _COMMON:
             self._notes.warn(
-                f"fleet reads '{key}' as its own key; rename the variable if it means something "
-                "else",
+                f"fleet uses the variable '{key}' as its own setting of that name; rename "
+                "the variable if "
+                "you use it for something else",
                 at,
             )
         return (setting,)

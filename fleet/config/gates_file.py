@@ -99,18 +99,17 @@ class CoolBody(Strict):
     below: Celsius = Field(description="Wait until the zone is below this temperature: 45C.")
     zone: ZoneName = Field(
         default=AUTO,
-        description="Name or glob of thermal zones; `auto` takes the zones of NPU, CPU and "
-        "SoC. The "
-        "hottest zone counts.",
+        description="Name or glob of the thermal zones to read; `auto`: those of NPU, CPU and SoC. "
+        "Of several zones the hottest counts.",
     )
     timeout: Duration = Field(
-        default=DEFAULT_COOL_SECONDS, description="Longest time to wait: seconds, or 90s, 5m."
+        default=DEFAULT_COOL_SECONDS,
+        description="Wait at most this long for the device to cool down: seconds, or 90s, 5m.",
     )
     otherwise: Literal["fail", "go on"] = Field(
         default="fail",
-        description="What to do if the time is over or fleet cannot read a temperature: "
-        "`fail`, or `go "
-        "on` and mark the run.",
+        description="What to do if the device does not cool down in time, or has no readable "
+        "temperature: `fail` (no run), or `go on` (run anyway, and mark the run).",
     )
 
     def spec(self) -> CoolSpec:
@@ -122,10 +121,12 @@ class UntilBody(Strict):
     """How narrow the interval of a metric has to be."""
 
     narrower: Percent = Field(
-        description="Stop when the interval is narrower than this, in percent of its middle: 3%."
+        description="Stop when the confidence interval of the metric is narrower than this "
+        "share of its median: 3%."
     )
     metric: MetricName = Field(
-        default=DEFAULT_METRIC, description="Metric of the interval: decode_tps, ttft_ms."
+        default=DEFAULT_METRIC,
+        description="Metric whose confidence interval is watched, such as decode_tps or ttft_ms.",
     )
     at_most: AtMost = Field(
         default=DEFAULT_AT_MOST,

@@ -272,7 +272,7 @@ HOST_KEYS: Mapping[str, HostKey] = {
         "Machine id or serial number of the device; fleet refuses any other device.", _IDENTIFIER
     ),
     "labels": HostKey(
-        "Labels of your choice (text: text); a host also has the labels of its groups.",
+        "Labels of your choice, as NAME: VALUE; a host also gets the labels of its groups.",
         {"type": "object", "additionalProperties": _TEXT},
         _labels,
     ),

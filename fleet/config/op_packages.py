@@ -57,7 +57,8 @@ class OpPackageBody(Strict):
     )
     provider: Symbol | None = Field(
         default=None,
-        description="Function that returns the interface. Default: the only function whose "
+        description="Exported function that returns the op package's interface. Default: "
+        "the only function whose "
         "name ends with InterfaceProvider.",
     )
     qairt: Qairt | None = Field(

@@ -146,7 +146,8 @@ class RunBody(Strict):
         default=DEFAULT_RUN_SECONDS, description="Longest time of one run: seconds, or 90s, 5m, 1h."
     )
     token_limit_counts: bool = Field(
-        default=False, description="Also count runs that stopped at max_tokens."
+        default=False,
+        description="Treat runs that stopped at max_tokens as valid. Default: they are not valid.",
     )
     cool: Cool | None = Field(
         default=None,
@@ -155,14 +156,16 @@ class RunBody(Strict):
     )
     until: Until | None = Field(
         default=None,
-        description="Repeat until the confidence interval is narrower: 3%, or a mapping.",
+        description="Repeat the run until the confidence interval of the metric is narrow "
+        "enough: 3%, or a mapping.",
     )
     sustained: Duration | None = Field(
         default=None, description="Repeat the run back to back for this time: 90s, 10m."
     )
     sample: Sampling = Field(
         default=DEFAULT_SAMPLE_SECONDS,
-        description="Time between two samples of temperature and clocks: 1s, or `off`.",
+        description="How often to read temperatures and clock rates during a run, such as "
+        "1s (once per second); `off`: never.",
     )
 
 
@@ -171,7 +174,8 @@ class HealthBody(Strict):
 
     timeout: Duration = Field(
         default=DEFAULT_HEALTH_SECONDS,
-        description="Longest time of the health probe: seconds, or 90s, 5m.",
+        description="The NPU test of a new release fails if it takes longer than this: "
+        "seconds, or 90s, 5m.",
     )
 
 
@@ -219,12 +223,18 @@ class PlaybookFile(Strict):
     run: RunBody | None = Field(default=None, description="What to run. Default: nothing.")
     fastrpc: Fastrpc = Field(
         default="off",
-        description="`auto`: make FastRPC usable for the deploy user; or a packaging by name.",
+        description="`auto`: set up FastRPC for the deploy user; or the name of a FastRPC "
+        "packaging, such as debian.",
     )
     system: SystemBody | None = Field(
-        default=None, description="Packages, groups, device rules, units and files."
+        default=None,
+        description="System changes: packages, groups, udev rules, systemd units and files.",
     )
-    health: HealthBody | None = Field(default=None, description="The health probe.")
+    health: HealthBody | None = Field(
+        default=None,
+        description="Test that opens an NPU session with a new release before fleet "
+        "switches to it.",
+    )
     strategy: StrategyBody | None = Field(
         default=None, description="Devices at one time, releases to keep."
     )

@@ -217,7 +217,8 @@ class Lease:
             if why == GIVEN_BACK and self._ended is not None:
                 self._ticket = None
                 raise ConnectionLostError(
-                    "the device is still busy with a step that started before the connection broke"
+                    "the device is still busy with a step that fleet started before the "
+                    "connection broke"
                 )
             self._heard(why)
             if self._refused:

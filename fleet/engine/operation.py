@@ -10,6 +10,7 @@ from functools import partial
 from fleet.engine.applying import apply_and_look
 from fleet.engine.drift import locked_plan, require_locked
 from fleet.engine.leasing import Lease
+from fleet.engine.measuring.validity import words_of
 from fleet.engine.options import DeployOptions
 from fleet.engine.planning import Planned, plan_device, plan_system, refuse, require_current
 from fleet.engine.pool import DeviceResult, Remote, Work, on_every_device
@@ -274,7 +275,7 @@ class Operation:
         if bad:
             result.outcome = "failed"
             result.text = f"{len(bad)} of {len(result.records)} runs are not valid: " + "; ".join(
-                sorted({problem for record in bad for problem in record.problems})
+                sorted({words_of(problem) for record in bad for problem in record.problems})
             )
 
 

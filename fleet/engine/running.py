@@ -68,7 +68,7 @@ class _Tee:
 
 @dataclass(frozen=True)
 class RunJob:
-    """Everything that the runs of one device share."""
+    """Everything that the runs of one device share. `word`: what to call them while they run."""
 
     session: Session
     builder: ReleaseBuilder
@@ -78,6 +78,7 @@ class RunJob:
     run_id: str
     identity: str
     tags: tuple[str, ...] = ()
+    word: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def run_device(job: RunJob, records: list[Record]) -> None:
 
 def _once(job: RunJob, kit: Kit, start: Start, turn: _Turn, records: list[Record]) -> None:
     session, host = job.session, job.session.host.name
-    session.emit(StepStarted(host, "run", turn.word))
+    session.emit(StepStarted(host, "run", job.word or turn.word))
     work = f"{job.run_id}-{'w' if turn.warmup else 'r'}{turn.repeat}"
     placed = place(start, job.plan.manifest, job.plan.facts.base_dir, work)
     folder = job.store.folder(job.run_id, host, turn.repeat, warmup=turn.warmup)

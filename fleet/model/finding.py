@@ -25,6 +25,12 @@ class Finding:
         """True when the deploy must not start."""
         return self.severity == "refuse"
 
+    @property
+    def told(self) -> str:
+        """The message, with the two values where they are known."""
+        found = "" if self.have in {"", "unknown"} else f"found: {self.have}; "
+        return f"{self.message} ({found}needed: {self.need})"
+
     def as_dict(self) -> dict[str, str]:
         """Plain data for JSON."""
         return asdict(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from fleet.model.masking import masked
 
@@ -19,3 +20,9 @@ def harmless(text: str) -> str:
     secret.
     """
     return masked(_CONTROLS.sub("", _ESCAPES.sub("", masked(text))))  # it may hold controls
+
+
+def from_here(word: str) -> str:
+    """A file as seen from this folder, where it is below; any other word as it is."""
+    path, here = Path(word), Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else word

@@ -158,7 +158,7 @@ def _outcome(bench: Bench, rung: Rung, before: Sequence[RungResult]) -> RungResu
         raise
     except TransportError as error:
         bench.session.reopen()
-        return RungResult(rung, FELL, "an answer in time", error.message)
+        return RungResult(rung, FELL, "the device answers in time", error.message)
     except FleetError as error:
         return RungResult(rung, FELL, "no error", error.message)
     status = HOLDS if found.holds else FELL

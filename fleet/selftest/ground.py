@@ -66,12 +66,15 @@ def rules(bench: Bench) -> RungVerdict:
     if not words:
         raise Undecided("no-rules")
     seen = (
-        f"the udev rules are not applied to {', '.join(wrong)}"
+        f"the udev rules did not set the group and mode of {', '.join(wrong)}"
         if wrong
         else f"{len(words)} nodes as ruled"
     )
     return RungVerdict(
-        not wrong, "device nodes with the group and mode of the udev rules", seen, "\n".join(words)
+        not wrong,
+        "each device node has the group and mode that the udev rules set",
+        seen,
+        "\n".join(words),
     )
 
 

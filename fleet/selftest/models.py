@@ -92,7 +92,12 @@ def performance(bench: Bench) -> RungVerdict:
         times[name] = min(found, default=float("nan"))
     seen = ", ".join(f"{name} {value:g} µs" for name, value in times.items())
     holds = times["configuration"] < times["default"] * _FASTER
-    return RungVerdict(holds, "configuration faster than default", seen, words)
+    return RungVerdict(
+        holds,
+        "the model runs faster with the burst configuration than with the default configuration",
+        seen,
+        words,
+    )
 
 
 @judge("ort")
@@ -126,4 +131,9 @@ def zones(bench: Bench) -> RungVerdict:
         n for n, (a, b) in rows.items() if a is not None and b is not None and b - a >= _WARMER
     ]
     words = "\n".join(f"{name} {a} {b}" for name, (a, b) in rows.items())
-    return RungVerdict(bool(warmer), "some warm up", ", ".join(warmer) or "none", words)
+    return RungVerdict(
+        bool(warmer),
+        "at least one thermal zone gets warmer during the runs",
+        ", ".join(warmer) or "none",
+        words,
+    )

@@ -114,7 +114,9 @@ def contexts(bench: Bench) -> RungVerdict:
         raise Undecided("emulated", words=words)
     loaded = [arch for arch, each in said.items() if not each.failed]
     seen = f"loaded: {', '.join(loaded)}" if loaded else "all refused"
-    return RungVerdict(not loaded, "all refused", seen, words)
+    return RungVerdict(
+        not loaded, "context binaries of other Hexagon archs are refused", seen, words
+    )
 
 
 def _new_enough(bench: Bench) -> None:
@@ -130,10 +132,11 @@ def kill(bench: Bench) -> RungVerdict:
     ended = bench.start(bench.genie[1], start, 2)
     said = bench.open_session()
     words = ended.stdout.decode("utf-8", "replace") + said.words
-    killed = f"first: status {ended.status}; second: {said.failed or 'created'}"
+    second = f"it failed in {said.failed}" if said.failed else "it opened the device"
+    killed = f"the first program ended with status {ended.status}; after it, a second one: {second}"
     holds = ended.status == 124 and said.code(_DEVICE) == 0
     return RungVerdict(
-        holds, "the first program is killed, then a second program creates a device", killed, words
+        holds, "after a program is killed, the next program can open the NPU device", killed, words
     )
 
 

@@ -285,7 +285,7 @@ class AdbTransport:
                     raise
                 raise DeviceError(
                     f"no program on the device answers at port {port}",
-                    hint="fleet serve status (is the service running?); fleet serve start",
+                    hint="fleet serve start; or, if the service was started: fleet serve logs",
                 ) from error
         with self._lock:
             self._links.discard(link)

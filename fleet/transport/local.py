@@ -67,7 +67,7 @@ class LocalTransport:
         except OSError as error:
             raise DeviceError(
                 f"no program answers at port {port} of this workstation: {reason(error)}",
-                hint="fleet serve status (is the service running?); fleet serve start",
+                hint="fleet serve start; or, if the service was started: fleet serve logs",
             ) from error
         made.settimeout(None)
         return made

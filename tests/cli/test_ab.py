@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -160,3 +161,34 @@ def test_after_the_last_look_nothing_says_measure_on(
     with pytest.raises(FleetError, match="needs more runs") as error:
         cli.end(journal, results)
     assert "rounds less, such as a time: --gate 'decode_ms>+5%'" in error.value.hint
+
+
+def test_the_gate_is_named_and_what_ended_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also the one that nobody typed; `fine` is explained only where a row is fine."""
+    asked = Asked("a.yaml", "b.yaml", "", "lab.yaml", ("evk-01",), {})
+    journal = AbJournal.begin(RunStore(tmp_path / "runs"), "ab2", asked)
+    journal.close()
+    for pairs, fine in ((8, False), (40, True)):
+        results = [measured(-0.045 * (not fine), pairs)]
+        results[0].details |= {"in_time": fine, "pairs": pairs}
+        cli.show(journal, results, as_json=False)
+        cli._tell_ended(results, "3m")
+        said = capsys.readouterr()
+        assert "A a.yaml, B b.yaml" in said.out
+        assert "gate: decode_tps<-5% (default; change it with --gate)" in said.err
+        assert ("`fine`: B stays within it" in said.err) == fine
+        ended = "evk-01: stopped, because the budget of 3m is over after 8 pairs"
+        assert (ended in said.err) == (not fine)
+
+
+def test_a_change_that_is_not_that_of_the_medians_says_why(
+    journal: AbJournal, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for b, differs in ((10.0, False), (9.5, True)):
+        (result,) = [measured(0.0, 8)]
+        rows = answers_of(result)
+        rows[:] = [replace(row, b=b, decision=replace(row.decision, mid=0.0)) for row in rows]
+        cli.show(journal, [result], as_json=False)
+        assert ("the change is the median over all pairs" in capsys.readouterr().err) == differs

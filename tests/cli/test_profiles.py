@@ -116,7 +116,7 @@ def test_show_gives_medians_of_what_counts() -> None:
     assert "3/4" in done.stdout
     assert "11.00" in done.stdout, "the median of 10, 12, 11"
     assert "load_us 7 us" in done.stderr
-    assert "does not count: cut: x" in done.stderr
+    assert "is not valid: x" in done.stderr
     assert "emulated (lab device" in done.stderr
     assert "\x1b[31m" not in done.stdout
     assert "said" in done.stdout

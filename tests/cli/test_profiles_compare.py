@@ -118,6 +118,7 @@ def test_eighty_columns_name_the_rows_of_what_stands_below(
         (["--strict"], 0),
         (["--fail-if", "decode_tps-5%"], 2),
         (["--vary", "weather"], 2),
+        (["--metric", "tttft_ms"], 2),
         (["--margin", "1"], 2),
         (["--matrix"], 2),
     ],

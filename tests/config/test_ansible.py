@@ -255,7 +255,7 @@ WARNED = [
     ("ansible_zzzzzz: x", "fleet ignores the variable 'ansible_zzzzzz'"),
     ("{ansible_user: u, prot: 22}", "fleet ignores the variable 'prot'; did you mean 'port'?"),
     ("{ansible_user: u, serail: 22}", "did you mean 'serial'?"),
-    ("{ansible_user: u, port: 8080}", "fleet reads 'port' as its own key"),
+    ("{ansible_user: u, port: 8080}", "fleet uses the variable 'port' as its own setting"),
     ("{ansible_port: 22, port: 8080}", "fleet ignores 'port', because an ansible_ variable"),
     ("{ansible_user: u, password: hunter2}", "fleet ignores the key 'password'"),
     ("{ansible_user: u, labels: [a]}", "fleet ignores the key 'labels'"),

@@ -136,7 +136,7 @@ def test_the_tutorial_ends_in_a_comparison(home: Path, tmp_path: Path) -> None:
     code, said = typed(tutorial(), where, home, path_of())
     assert code == 0, f"{tutorial()[said.count(MARK) - 1]}\n{said[-3000:]}"
     assert said.count(MARK) == len(tutorial())
-    _, _, compared = said.partition("playbooks/boards.yaml against playbooks/longer.yaml")
+    _, _, compared = said.partition("A playbooks/longer.yaml, B playbooks/boards.yaml")
     table, _, doctor = compared.partition(MARK)
     first, *_ = names(tutorial())
     assert re.search(rf"^{first} +\| ttft_ms .* -\d.* \| fine ", table, re.MULTILINE), compared

@@ -60,10 +60,13 @@ def container(seen: Seen) -> Iterator[Check]:
     nodes = any(node.exists for node in seen.facts.nodes if node.path in CDSP)
     if nodes and seen.facts.libcdsprpc:
         yield _CONTAINER.ok(
-            "this is a container with the device nodes and the FastRPC library", {}, command
+            "the device is a container, and has the NPU device nodes and the FastRPC library",
+            {},
+            command,
         )
     else:
-        text = "this is a container without the device nodes or the FastRPC library of the host"
+        text = "the device is a container that lacks the NPU device nodes or the FastRPC "
+        "library of the host"
         yield _CONTAINER.bad(text, facts, command, said)
 
 
@@ -81,7 +84,10 @@ def disk(seen: Seen) -> Iterator[Check]:
         yield _DISK.bad(text, {"disk.writable": "no"}, touch, "creating a file failed")
     elif room.available_bytes is None:
         yield _DISK.unknown(
-            "fleet could not determine the free disk space of base_dir", {}, command
+            "fleet could not read how much disk space is free (df printed no number); "
+            "a deploy does not check the disk space then",
+            {},
+            command,
         )
     elif room.available_bytes < LOW_BYTES:
         facts = {"disk.writable": "yes", "disk.free": "low"}

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from fleet.engine.ab.checks import check, not_valid
 from fleet.engine.ab.journal import AbJournal, Pair, missing
 from fleet.engine.ab.sides import AbSide
 from fleet.engine.applying import reboot
@@ -21,7 +22,6 @@ from fleet.engine.session import Session
 from fleet.model.command import Command
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError
-from fleet.model.events import StepStarted
 from fleet.model.gates import DEFAULT_METRIC, DEFAULT_SAMPLE_SECONDS
 from fleet.model.plan import DevicePlan
 from fleet.model.record import Record
@@ -41,11 +41,6 @@ from fleet.profiles.stats.trend import steady
 
 MOST_WARMUPS = 12
 MOST_BAD = 3  # pairs in sequence that do not count
-_BAD = "fleet doctor (finds out why); then fleet ab A B (again)"
-_CUT = (
-    "raise `max_tokens:` under `run:` in the playbook, or add `token_limit_counts: true` there "
-    "to count runs that reach the limit"
-)
 
 
 @dataclass(frozen=True)
@@ -75,8 +70,8 @@ class _Board:
     sides: dict[str, tuple[AbSide, DevicePlan]]
     result: DeviceResult
 
-    def run(self, side: str, run_id: str, *, warmup: bool = False) -> Record:
-        """One process of one side, as one record."""
+    def run(self, side: str, run_id: str, word: str, *, warmup: bool = False) -> Record:
+        """One process of one side, as one record. Raises what no further run would mend."""
         made, plan = self.sides[side]
         spec = made.builder.playbook.run
         assert spec is not None
@@ -88,11 +83,12 @@ class _Board:
         tags = (f"ab-{self.journal.run_id}", f"ab-{self.journal.run_id}-{side}")
         job = RunJob(
             self.session, made.builder, plan, once, self.journal.store, run_id,
-            self.session.identity, tags,
+            self.session.identity, tags, f"{word}, {side}",
         )  # fmt: skip
         records: list[Record] = []
         run_device(job, records)
         self.result.records += records
+        check(side, made, records[0], self.journal.asked.limits)
         return records[0]
 
     def new_boot(self, pairs: Sequence[Pair], number: int) -> bool:
@@ -115,7 +111,8 @@ def measure(
 ) -> None:  # fmt: skip
     """Measure until every question has an answer, the last look, or the end of the budget.
 
-    `result.details["ab"]` are the answers as plain data. Raises DeviceError where pairs do not
+    `result.details["ab"]` are the answers as plain data, `in_time` is False where the budget ended
+    it. Raises DeviceError where pairs do not
     count; what was measured before stays.
     """
     with Lease(session, f"ab {sides[0].word} {sides[1].word}", journal.run_id):
@@ -130,30 +127,30 @@ def measure(
         pairs = journal.pairs(host)
         if _open(journal, pairs) and not (budget and budget.expired):
             _warm_up(board)
-        _pairs(board, pairs, budget)
+        in_time = _pairs(board, pairs, budget)
     result.outcome = "ran"
     found = judged(journal, journal.pairs(host))
-    result.details = {"ab": found, "pairs": len(pairs)}
+    result.details = {"ab": found, "pairs": len(pairs), "in_time": in_time}
     answers = [f"{item.metric} {item.decision.answer}" for item in found]
     result.text = f"{len(pairs)} pairs: " + (", ".join(answers) or "no metric was measured")
 
 
-def _pairs(board: _Board, pairs: list[Pair], budget: Deadline | None) -> None:
-    bad, spent = 0, 0.0
+def _pairs(board: _Board, pairs: list[Pair], budget: Deadline | None) -> bool:
+    """Measure them; False where the budget ended that."""
+    bad, spent = 0, list[float]()
     host = board.session.host.name
     while _open(board.journal, pairs):
-        if budget is not None and (budget.expired or budget.remaining < spent):
-            return
+        if budget is not None and (budget.expired or budget.remaining < (spent or [0])[-1]):
+            return False
         began, number = time.monotonic(), missing(pairs)
+        word = progress(len(pairs), spent, budget)
         run_ids = dict(zip("AB", board.journal.run_ids(host, number), strict=True))
         order = "AB" if first_of(number) == "A" else "BA"
         if board.new_boot(pairs, number):
             _warm_up(board)
         both = {}
         for side in order:
-            text = f"pair {number + 1} of {LOOKS[-1]} at most, {side}"
-            board.session.emit(StepStarted(host, "ab", text))
-            both[side] = board.run(side, run_ids[side])
+            both[side] = board.run(side, run_ids[side], word)
         if all(record.counts for record in both.values()):
             pairs.append(Pair(number, both["A"], both["B"]))
             pairs.sort(key=lambda pair: pair.number)
@@ -161,16 +158,24 @@ def _pairs(board: _Board, pairs: list[Pair], budget: Deadline | None) -> None:
         else:
             bad += 1
             if bad == MOST_BAD:
-                problems = sorted({word for run in both.values() for word in run.problems})
-                raise DeviceError(
+                raise not_valid(
                     f"fleet stopped the comparison, because the last {bad} pairs of runs were "
-                    f"not valid: {'; '.join(problems)}",
-                    device=host,
-                    hint=_CUT
-                    if problems and all("token limit" in word for word in problems)
-                    else _BAD,
+                    "not valid",
+                    [(side, board.sides[side][0], both[side]) for side in "AB"],
                 )
-        spent = time.monotonic() - began
+        spent.append(time.monotonic() - began)
+    return True
+
+
+def progress(done: int, spent: Sequence[float], budget: Deadline | None = None) -> str:
+    """`pair 5 of 8, about 40 s left`: to the next look, or to the end of the budget."""
+    look = next(look for look in LOOKS if look > done)
+    text = f"pair {done + 1} of {look}"
+    if not spent:
+        return text
+    left = statistics.median(spent) * (look - done)
+    left = min(left, budget.remaining) if budget is not None else left
+    return f"{text}, about {f'{left:.0f} s' if left < 100 else f'{left / 60:.0f} min'} left"
 
 
 def _open(journal: AbJournal, pairs: Sequence[Pair]) -> bool:
@@ -253,10 +258,13 @@ def _limits(record: Record) -> dict[str, float]:
 
 def _warm_up(board: _Board) -> None:
     """Runs of both sides by turns, until the last three of them show no trend."""
-    values: list[float] = []
+    values: dict[str, list[float]] = {"A": [], "B": []}
     for number in range(MOST_WARMUPS):
-        record = board.run("AB"[number % 2], f"{board.journal.run_id}-warm", warmup=True)
+        side, word = "AB"[number % 2], f"warm-up {number + 1} of at most {MOST_WARMUPS}"
+        record = board.run(side, f"{board.journal.run_id}-warm", word, warmup=True)
+        if record.problems:  # it has no values; the pairs tell whether that stays
+            continue
         name = next(iter(board.journal.asked.limits or _limits(record)))
-        values.append(known.value(record, name))
-        if number >= 3 and steady(values[::2]) and steady(values[1::2]):
+        values[side].append(known.value(record, name))
+        if number >= 3 and all(map(steady, values.values())):
             return

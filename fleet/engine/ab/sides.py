@@ -20,6 +20,7 @@ from fleet.model.events import Listener
 from fleet.model.manifest import Manifest
 from fleet.model.plan import DevicePlan, PruneReleases, SwitchRelease
 from fleet.model.playbook import Playbook, RunSpec
+from fleet.model.text import from_here
 from fleet.runtimes.store import RuntimeStore
 
 
@@ -30,6 +31,16 @@ class AbSide:
     word: str
     builder: ReleaseBuilder
     release: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The word; a file below this folder as seen from here."""
+        return from_here(self.word)
+
+    @property
+    def playbook_shown(self) -> str:
+        """The file that says how it is run."""
+        return from_here(str(self.builder.playbook.path))
 
     def on(self, session: Session, run_id: str) -> DevicePlan:
         """Its plan on this board; what lacks is sent and staged beside the live release.

@@ -95,7 +95,7 @@ class ClusterExecutor(Remote):
             if isinstance(problem, Exception):
                 raise FleetError(
                     f"the worker {address} failed: {type(problem).__name__}: {problem}",
-                    hint="read the log of this worker on its machine",
+                    hint="read what `dask worker` printed on the machine of this worker",
                 )
             job.prepared[address] = machines[address]
 

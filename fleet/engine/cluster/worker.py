@@ -74,8 +74,11 @@ class Run:
         if module:
             if not module.startswith("fleet."):
                 raise InputError(
-                    "this worker runs only functions of fleet and refused a job that asked for "
-                    f"{order.what}"
+                    f"the dask worker refused a job that asks for {order.what}, because it "
+                    "runs only functions of fleet",
+                    hint="use fleet's own commands or API with this cluster; if nobody here "
+                    "sent this job, "
+                    "check who can reach the dask scheduler",
                 )
             found: Work = getattr(importlib.import_module(module), name)
             return found
@@ -169,7 +172,10 @@ class Run:
         with self._changed:
             while not there():
                 if self.stopped:
-                    raise CancelledError("the workstation stopped the command")
+                    raise CancelledError(
+                        "you stopped the command (Ctrl-C)",
+                        hint="run the same command again; it resumes where it stopped",
+                    )
                 if time.monotonic() - self.heard > SILENT_SECONDS:
                     raise TransferError(
                         f"the dask worker asked this workstation for {what}, but got no answer",

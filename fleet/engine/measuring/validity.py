@@ -18,11 +18,49 @@ RISE = 3.0  # °C that the compute must be hotter than in the first repeats
 HOT = 5.0  # °C above the start of the run before a fallen clock is laid to heat
 NEAR = 0.9  # of its limit: a clock above that is at its limit
 _CAPPED = 0.98  # of the hardware's maximum
+_KINDS = ("cut", "failed", "wrong", "unreadable", "cpu-fallback")
+_CURES = {  # by words of a problem; the first that fits
+    "did not end within": "fleet run --timeout 10m (allows more time), or set `timeout:` under "
+    "`run:` in the playbook",
+    "token limit": "raise `max_tokens:` under `run:` in the playbook, or add "
+    "`token_limit_counts: true` there to count runs that reach the limit",
+    "context length": "use a shorter prompt, or a model with a longer context",
+    "tolerance": "raise `tolerance:` under `run: options:` in the playbook, if this difference "
+    "is acceptable; if not, compile the model again",
+    "#25504": "fleet run (tries again), or build llama.cpp from sources without this bug",
+    REBOOTED: "fleet run (measures again); if the device reboots again: fleet doctor "
+    "--limit {host}",
+    "connection broke": "fleet run (measures again)",
+}
+_LASTING = ("token limit", "context length", "tolerance")
+_OTHERS = (
+    "fleet run --stream --limit {host} (shows what the program prints); "
+    "fleet doctor --limit {host} (examines the device)"
+)
 
 
 def problems_of(conditions: Conditions) -> tuple[str, ...]:
     """Why a run under these conditions does not count."""
     return (REBOOTED,) if conditions.rebooted else ()
+
+
+def words_of(problem: str) -> str:
+    """A problem of a record in words, without its kind."""
+    if problem == REBOOTED:
+        return "the device rebooted during the run"
+    kind, _, words = problem.partition(": ")
+    return words if kind in _KINDS else problem
+
+
+def lasting(problem: str) -> bool:
+    """True for a problem that the same run will have again, whenever it is started."""
+    return any(words in problem for words in _LASTING)
+
+
+def cure_of(problem: str, host: str, playbook: str = "the playbook") -> str:
+    """What to do about a problem of a record. `playbook`: the file that says how it was run."""
+    found = next((cure for words, cure in _CURES.items() if words in problem), _OTHERS)
+    return found.replace("{host}", host).replace("the playbook", playbook)
 
 
 def marks_of(record: Record, earlier: Sequence[Record], metric: str = "") -> tuple[str, ...]:

@@ -79,6 +79,7 @@ _QUESTIONS = (
 )
 APART = frozenset({"boot", "time"})  # measured one after the other: `turns.apart`
 CAUSES = tuple(question.what for question in _QUESTIONS if question.cause)
+_OTHER_LENGTH = "another prompt, so TTFT and prompt tok/s are those of prompts of other lengths"
 _CHANGE_LIBRARIES = {"runtime", "runner", "chip", "op packages"}
 
 
@@ -126,6 +127,8 @@ def _judged(finding: ConditionFinding, meant: set[str]) -> ConditionFinding:
     implied = finding.what == "libraries" and meant & _CHANGE_LIBRARIES
     if finding.what in meant or implied:
         return replace(finding, weight=Weight.COMPARED)
+    if finding.what == "prompt tokens" and "prompt" in meant:
+        return replace(finding, weight=Weight.COMPARED, text=_OTHER_LENGTH)
     return finding
 
 

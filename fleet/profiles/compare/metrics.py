@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
+from fleet.model.errors import InputError
 from fleet.model.record import Record
 
 
@@ -83,3 +85,28 @@ def present(records: Sequence[Record]) -> list[str]:
     usual = [n for n in USUAL if any(getattr(r.metrics, n) is not None for r in records)]
     others = {name for r in records if r.counts for name in r.metrics.others}
     return usual + sorted(others)
+
+
+def every(records: Sequence[Record]) -> list[str]:
+    """The names of all metrics of these records, in a steady order."""
+    mine = [name for name in KNOWN if any(math.isfinite(value(r, name)) for r in records)]
+    return mine + sorted({name for r in records for name in r.metrics.others})
+
+
+def lacking(
+    name: str, records: Sequence[Record], what: str, option: Callable[[str], str]
+) -> InputError:
+    """The error for a metric that no `what` has: which there are, and `option` of the nearest."""
+    there = every(records)
+    near = get_close_matches(name, there, n=1)
+    text = ", ".join(there) or "no metrics"
+    whose = f"the {what.replace('run', 'runs', 1)} have"
+    return InputError(
+        f"no {what} has the metric '{name}'; {whose}: {text}",
+        hint=option(near[0] if near else there[0]) if there else "fleet doctor",
+    )
+
+
+def limit_text(name: str, share: float) -> str:
+    """A gate as it is typed: `decode_tps<-5%`."""
+    return f"{name}{'<' if share < 0 else '>'}{share * 100:+g}%"

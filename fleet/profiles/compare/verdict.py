@@ -84,7 +84,8 @@ class MetricRow:
             runs = max(runs, count + 1, math.ceil(count * (reach / max(room, 1e-9)) ** 2))
         if runs > MOST_RUNS:
             return (
-                f"the change is too close to the limit: even {MOST_RUNS} runs of A and of B "
+                f"the change is too close to the limit of the gate: even {MOST_RUNS} runs "
+                "of A and of B "
                 "would not decide"
             )
         time = f", {math.ceil(2 * runs * self.seconds / 60)} min per board" if self.seconds else ""

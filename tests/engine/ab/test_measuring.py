@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import time
 from dataclasses import replace
@@ -12,16 +13,19 @@ from pathlib import Path
 import pytest
 
 from fleet.config.playbook import load_playbook
+from fleet.engine.ab.checks import check, not_valid
 from fleet.engine.ab.journal import AbJournal, Asked
-from fleet.engine.ab.measuring import measure
+from fleet.engine.ab.measuring import measure, progress
 from fleet.engine.ab.sides import side_of
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.model.deadline import Deadline
-from fleet.model.errors import InputError
+from fleet.model.errors import DeviceError, InputError
 from fleet.model.events import StepStarted, Warned
 from fleet.profiles.compare.sequential import Answer
 from fleet.profiles.stats.trend import steady
+from fleet.runtimes.store import RuntimeStore
 
+from ...profiles.compare.made import record
 from ..conftest import Bench
 
 # A rate of 10, by so much noise; it says what it is, and takes the time that a process takes.
@@ -58,6 +62,12 @@ def begun(bench: Bench, tmp_path: Path, rate: float, run_id: str = "ab") -> AbJo
 
 
 def gone_on(bench: Bench, journal: AbJournal, budget: float | None = None) -> DeviceResult:
+    result = ended(bench, journal, budget)
+    assert result.error is None, result.error
+    return result
+
+
+def ended(bench: Bench, journal: AbJournal, budget: float | None = None) -> DeviceResult:
     sides = [
         side_of(word, journal.asked.playbook, bench.store, bench.events.append, offline=True)
         for word in (journal.asked.a, journal.asked.b)
@@ -69,7 +79,6 @@ def gone_on(bench: Bench, journal: AbJournal, budget: float | None = None) -> De
         bench.events.append,
         parallel=1,
     )
-    assert result.error is None, result.error
     return result
 
 
@@ -92,10 +101,11 @@ def test_one_slowed_by_15_percent_and_two_equal_ones(
     assert all(pair.a.release != pair.b.release for pair in pairs)
     said = [event.text for event in bench.events if isinstance(event, StepStarted)]
     turns = [text for text in said if text.startswith("pair ")]
-    assert turns[:4] == [
-        f"pair {pair} of 40 at most, {side}"
-        for pair, side in ((1, "A"), (1, "B"), (2, "B"), (2, "A"))
-    ]
+    assert turns[:2] == ["pair 1 of 8, A", "pair 1 of 8, B"]
+    for text, side in zip(turns[2:4], "BA", strict=True):
+        assert re.fullmatch(rf"pair 2 of 8, about \d+ s left, {side}", text)
+    assert said.index("warm-up 2 of at most 12, B") < said.index(turns[0])
+    assert not any(text.startswith("run ") for text in said)
     began = [pair.a.started <= pair.b.started for pair in pairs]
     assert began[0]
     assert {tag for pair in pairs for tag in pair.b.tags} == {"ab-ab", "ab-ab-B"}
@@ -124,7 +134,9 @@ def test_releases_that_lie_on_the_board(bench: Bench, tmp_path: Path) -> None:
 
 def test_a_budget_ends_it_and_it_goes_on(bench: Bench, tmp_path: Path) -> None:
     journal = begun(bench, tmp_path, 8.5)
-    assert answers(gone_on(bench, journal, 0.0)) == []
+    stopped = gone_on(bench, journal, 0.0)
+    assert answers(stopped) == []
+    assert stopped.details["in_time"] is False
     with pytest.raises(
         InputError, match="another fleet process is already working on the comparison"
     ):
@@ -173,3 +185,47 @@ def test_killed_at_random_no_pair_is_lost_or_doubled(
 )
 def test_warming_up_ends_where_there_is_no_trend(values: list[float], still: bool) -> None:
     assert steady(values) == still
+
+
+def test_a_gate_of_a_metric_that_no_run_has_ends_it_at_the_first_run(
+    bench: Bench, tmp_path: Path
+) -> None:
+    a, b = playbook(tmp_path / "a", 10), playbook(tmp_path / "b", 10)
+    asked = Asked(str(a), str(b), "", "", (bench.host.name,), {"decode": -0.05})
+    journal = AbJournal.begin(bench.runs, "ab", asked)
+    error = ended(bench, journal).error
+    journal.close()
+    assert isinstance(error, InputError)
+    assert "no run of A has the metric 'decode'; the runs of A have: decode_tps" in error.message
+    assert error.hint == "--gate 'decode_tps<-5%'"
+    assert len(list(bench.runs.root.glob("ab*/*/*/record.json"))) == 1
+
+
+PROBLEM = "cut: the output reached the token limit of 4"
+
+
+def test_a_side_that_can_never_be_valid_ends_it_at_its_first_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sides = {
+        name: side_of(str(playbook(tmp_path / name, 10)), "", RuntimeStore(tmp_path), print)
+        for name in "ab"
+    }
+    bad = record(0, "evk-01", problems=(PROBLEM,))
+    with pytest.raises(DeviceError) as caught:
+        check("B", sides["b"], bad, {"decode_tps": -0.05})
+    said = caught.value
+    assert "no run of B can be valid: B (b/playbook.yaml): the output reached" in said.message
+    assert "under `run:` in b/playbook.yaml" in said.hint
+    check("B", sides["b"], replace(bad, problems=("failed: status 1",)), {"decode_tps": -0.05})
+    error = not_valid("three pairs were not valid", [("A", sides["a"], record(0, "evk-01")),
+                                                     ("B", sides["b"], bad)])  # fmt: skip
+    assert "not valid: B (b/playbook.yaml): the output" in error.message
+
+
+def test_how_far_it_is() -> None:
+    assert progress(0, []) == "pair 1 of 8"
+    assert progress(4, [9, 10, 11]) == "pair 5 of 8, about 40 s left"
+    assert progress(8, [60]) == "pair 9 of 14, about 6 min left"
+    assert progress(8, [60], Deadline(90)) == "pair 9 of 14, about 90 s left"

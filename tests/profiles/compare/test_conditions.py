@@ -46,6 +46,19 @@ def test_the_model_may_be_what_is_compared() -> None:
     assert found(other) == {"model": Weight.COMPARED}
 
 
+def test_another_prompt_may_have_another_number_of_tokens() -> None:
+    """Of the same prompt that is another tokenizer: then it is not what was compared."""
+    longer = metrics(10, prompt_tokens=6)
+    assert found(changed(prompt_sha256="cd" * 32, metrics=longer)) == {
+        "prompt": Weight.COMPARED, "prompt tokens": Weight.COMPARED
+    }  # fmt: skip
+    other = changed(prompt_sha256="cd" * 32, metrics=longer, runner="llama.cpp")
+    assert found(other, "runner")["prompt tokens"] is Weight.BLOCKS
+    assert found(other, "runner", "prompt")["prompt tokens"] is Weight.COMPARED
+    (said,) = [one.text for one in check(A, other, ["prompt"]) if one.what == "prompt tokens"]
+    assert "TTFT and prompt tok/s" in said
+
+
 def test_two_causes_have_to_be_said() -> None:
     other = [replace(one, files={**one.files, "bundle/model.bin": "x" * 64}) for one in newer(A)]
     both = found(other)
