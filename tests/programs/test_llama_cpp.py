@@ -62,30 +62,37 @@ def large(tmp_path: Path) -> Path:
     return folder
 
 
-def seconds(times: Path) -> list[float]:
-    """By the preloaded clock: calls into libllama, each until it was waited for."""
+def called(times: Path) -> list[tuple[int, int]]:
+    """By the preloaded clock: when calls into libllama began, and when each had been waited for."""
     rows = [line.split() for line in times.read_text().splitlines()]
-    took, began = list[float](), 0
+    found, began = list[tuple[int, int]](), 0
     for name, start, end in rows:
         if name == "llama_process":
             began = int(start)
         elif began:
-            took.append((int(end) - began) / 1e9)
+            found.append((began, int(end)))
             began = 0
-    return took
+    return found
+
+
+def lasted(*calls: tuple[int, int]) -> float:
+    """Seconds from the first to the last."""
+    return (calls[-1][1] - calls[0][0]) / 1e9
 
 
 def test_the_rates_of_llama_bench_are_those_of_another_clock(
     bench: Bench, tmp_path: Path, large: Path, tree: tuple[Path, str]
 ) -> None:
-    """In the same process, around the same calls, so that no load of the machine parts them."""
+    """In the same process, around the same calls and what lies between them, as llama-bench has it,
+    so that no load of the machine parts them.
+    """
     program, tries, prompt = wrapped(tree[0], "llama-bench", tmp_path), 5, 16
     times = clocked(program)
     options = {"prompt_tokens": prompt, "repetitions": tries, "extra": ["-t", "1"]}
     record = deployed(bench, tmp_path, program, large, **options)[-1]
-    calls = seconds(times)
-    prompts, calls = calls[1 : 1 + tries], calls[-tries * TOKENS :]  # before each a warm-up
-    answers = [sum(calls[at : at + TOKENS]) for at in range(0, len(calls), TOKENS)]
+    calls = called(times)  # before each test a warm-up
+    prompts, calls = [lasted(call) for call in calls[1 : 1 + tries]], calls[-tries * TOKENS :]
+    answers = [lasted(*calls[at : at + TOKENS]) for at in range(0, len(calls), TOKENS)]
     metrics, pairs = record.metrics, ((prompts, prompt), (answers, TOKENS))
     prompt_tps, decode_tps = (mean(count / took for took in found) for found, count in pairs)
     beside("llama.cpp", "prompt rate of llama-bench", CLOCK, metrics.prompt_tps, prompt_tps)
@@ -98,7 +105,7 @@ def test_the_times_of_llama_completion_are_those_of_another_clock(
     program = wrapped(tree[0], "llama-completion", tmp_path)
     times = clocked(program)
     metrics = deployed(bench, tmp_path, program, large, extra=["-t", "1"])[-1].metrics
-    prompt, *answer = seconds(times)[-TOKENS:]
+    prompt, *answer = map(lasted, called(times)[-TOKENS:])
     said, answered = metrics.others["prompt_ms"].value, metrics.decode_ms
     beside("llama.cpp", "prompt of llama-completion", CLOCK, said, 1000 * prompt)
     beside("llama.cpp", "its generation", CLOCK, answered, 1000 * sum(answer))
