@@ -359,3 +359,22 @@ def test_every_runner_has_the_whole_interface(name: str) -> None:
         found.check, found.files, found.health, found.start, found.read,
     )  # fmt: skip
     assert all(callable(one) for one in methods)
+
+
+@pytest.mark.parametrize(
+    ("name", "windows", "place"),
+    [("genie", False, "lib/"), ("genie", True, ""), ("qnn-net-run", False, "lib/")],
+)
+def test_what_the_sdks_program_is_linked_with_goes_along(
+    tmp_path: Path, name: str, place: str, *, windows: bool
+) -> None:
+    """But a program of one's own has no place there."""
+    library = tmp_path / "libpython3.10.so.1.0"
+    library.write_bytes(b"x")
+    options = NET if name == "qnn-net-run" else {}
+    run = spec(libraries=(library,), options=options)
+    OWN[name].check(run)
+    one = kit("genie", (), run, has_tool=True, windows=windows)
+    assert f"{place}{library.name}" in [item.name for item in OWN[name].files(one)]
+    with pytest.raises(InputError, match="always uses the program of the runtime"):
+        OWN[name].check(replace(run, program=tmp_path / "mine"))
