@@ -58,9 +58,7 @@ class Push:
         self.hosts = tuple(hosts)
         check_name(name)
         self.name = name
-        self.sources = (
-            sources if isinstance(sources, SourceFiles) else SourceFiles(sources).start()
-        )
+        self.sources = sources if isinstance(sources, SourceFiles) else SourceFiles(sources).start()
         self.run_id = new_run_id()
         self.transfer = TransferContext(self.options.transfer or TransferOptions())
         if self.transfer.options.carrier != "paramiko":
