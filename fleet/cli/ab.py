@@ -39,6 +39,15 @@ Boots = Annotated[
 ]
 
 
+Playbook = Annotated[
+    Path | None,
+    typer.Option(help="Playbook that says how to run A and B, if they are releases or bundles."),
+]
+Budget = Annotated[
+    str | None, typer.Option(help="Stop the comparison after this time, such as 25m.")
+]
+
+
 def ab(
     a: Side = None,
     b: Side = None,
@@ -46,20 +55,13 @@ def ab(
         Path | None, typer.Option("--inventory", "-i", help="Inventory file.")
     ] = None,
     limit: opt.Limit = None,
-    playbook: Annotated[
-        Path | None,
-        typer.Option(
-            help="Playbook that says how to run A and B, if they are releases or bundles."
-        ),
-    ] = None,
+    playbook: Playbook = None,
     gate: Annotated[
         list[str] | None,
         typer.Option(help="Fail if B is worse than A by this much: 'decode_tps<-5%'. Repeatable."),
     ] = None,
     boots: Boots = 1,
-    budget: Annotated[
-        str | None, typer.Option(help="Stop the comparison after this time, such as 25m.")
-    ] = None,
+    budget: Budget = None,
     resume: Annotated[
         str | None, typer.Option(help="Continue the comparison with this run id.")
     ] = None,

@@ -23,14 +23,21 @@ from fleet.serving import bench as client
 _PROMPT = "What is an NPU?"
 
 
+Clients = Annotated[
+    int,
+    typer.Option(min=1, max=1024, help="Number of clients that send requests at the same time."),
+]
+Stream = Annotated[
+    bool,
+    typer.Option(
+        "--stream/--whole", help="Receive each answer token by token (--stream), or as a whole."
+    ),
+]
+
+
 def bench(
     http: Annotated[str, typer.Option(help="Address that `fleet serve tunnel` prints.")],
-    clients: Annotated[
-        int,
-        typer.Option(
-            min=1, max=1024, help="Number of clients that send requests at the same time."
-        ),
-    ] = 1,
+    clients: Clients = 1,
     duration: Annotated[
         str | None, typer.Option(help="How long to send requests, such as 60s or 5m.")
     ] = None,
@@ -38,12 +45,7 @@ def bench(
     token_file: Annotated[
         Path | None, typer.Option(help="Token file, written by `fleet serve token --save FILE`.")
     ] = None,
-    stream: Annotated[
-        bool,
-        typer.Option(
-            "--stream/--whole", help="Receive each answer token by token (--stream), or as a whole."
-        ),
-    ] = True,
+    stream: Stream = True,
     prompt: Annotated[
         list[str] | None, typer.Option(help="Text of the prompt. Repeatable.", show_default=False)
     ] = None,

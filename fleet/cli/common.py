@@ -11,7 +11,6 @@ import typer
 
 from fleet.cli import output
 from fleet.config.inventory import load_inventory, select
-from fleet.engine.cluster.connecting import executor_for
 from fleet.model.errors import FleetError, InputError
 from fleet.transport.lean import import_early
 
@@ -73,6 +72,8 @@ def working_on(address: str | None, parallel: int | None) -> Iterator[Remote | N
     if address is None:
         yield None
         return
+    from fleet.engine.cluster.connecting import executor_for  # noqa: PLC0415 - the engine
+
     with executor_for(address, limit=parallel) as executor:
         yield executor
 

@@ -49,35 +49,39 @@ playbooks/ says what shall be true on them. Editors check the files by schemas/.
 IGNORED = "*.known_hosts.lock\n*.part\n.lab/\nbundles/\n"
 
 
+Bundle = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the compiled model; fleet writes its path into the new playbook."),
+]
+LabOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Also write the emulated boards of `fleet lab up` into the inventory; "
+        "value: its folder, .lab."
+    ),
+]
+Probe = Annotated[
+    bool,
+    typer.Option(
+        "--probe",
+        help="Connect to the devices, and write what they are as comments into the inventory.",
+    ),
+]
+
+
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder; default: this one.")] = Path(),
     addresses: Annotated[
-        list[str] | None, typer.Argument(help="Addresses of devices to add: [user@]host[:port] ...")
+        list[str] | None,
+        typer.Argument(help="Devices to add, each \\[user@]host[:port]."),
     ] = None,
     name: Annotated[str, typer.Option(help="Name for the new inventory and playbook.")] = "boards",
-    bundle: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of the compiled model; fleet writes its path into the new playbook."
-        ),
-    ] = None,
+    bundle: Bundle = None,
     ssh_config: Annotated[
         Path | None, typer.Option(help="Read this ssh config instead of ~/.ssh/config.")
     ] = None,
-    lab: Annotated[
-        Path | None,
-        typer.Option(
-            help="Also write the emulated boards of `fleet lab up` into the inventory; "
-            "value: its folder, .lab."
-        ),
-    ] = None,
-    probe: Annotated[
-        bool,
-        typer.Option(
-            "--probe",
-            help="Connect to the devices, and write what they are as comments into the inventory.",
-        ),
-    ] = False,
+    lab: LabOption = None,
+    probe: Probe = False,
     as_json: opt.Json = False,
 ) -> None:
     """Create a project with fleet.yaml, inventory and playbook, from ssh config, adb and labs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,10 +13,11 @@ import typer
 from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.config.inventory import InventoryReading, load_inventory, read_inventory, select
+from fleet.config.playbook import playbook_errors
 from fleet.model.errors import InputError
 from fleet.model.inventory import Host
 
-_FILE_HELP = "Inventory file: of fleet, or an Ansible inventory in YAML."
+_FILE_HELP = "Inventory (of fleet, or of Ansible in YAML), or playbook."
 File = Annotated[Path | None, typer.Argument(metavar="FILE", help=_FILE_HELP)]
 Option = Annotated[
     Path | None,
@@ -49,17 +51,33 @@ def _file(argument: Path | None, option: Path | None) -> Path:
 
 
 def check(file: File = None, inventory: Option = None, as_json: opt.Json = False) -> None:
-    """Check an inventory: list its errors and what fleet ignores. Exit status 2 on errors.
+    """Check an inventory or a playbook: list all errors. Exit status 2 on errors.
 
     Example: fleet config check inventories/evks.yaml
     """
     path = _file(file, inventory)
+    errors = playbook_errors(path) if path.is_file() else None
+    if errors is not None:
+        _check_playbook(path, errors, as_json=as_json)
+        return
     reading = read_inventory(path)
     if as_json:
         output.emit_json(_report(path, reading))
     else:
         _show(path, reading)
     if reading.errors:
+        raise typer.Exit(InputError.exit_code)
+
+
+def _check_playbook(path: Path, errors: Sequence[InputError], *, as_json: bool) -> None:
+    if as_json:
+        output.emit_json({"file": str(path), "errors": [error.as_dict() for error in errors]})
+    else:
+        for error in errors:
+            output.show_error(error)
+        count = _number(len(errors), "error") if errors else "no errors"
+        typer.echo(f"{path}: playbook, {count}")
+    if errors:
         raise typer.Exit(InputError.exit_code)
 
 

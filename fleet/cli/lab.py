@@ -74,23 +74,32 @@ def _running(folder: Path) -> Lab:
     return lab
 
 
+Kind = Annotated[
+    str,
+    typer.Option(
+        help="How each board is isolated: namespace (own network, needs root), user (plain "
+        "processes), or auto (namespace for root, else user)."
+    ),
+]
+Arch = Annotated[
+    str,
+    typer.Option(help="CPU of the boards: arm64 (emulated). Default: the CPU of this computer."),
+]
+PhoneKind = Annotated[
+    str,
+    typer.Option(
+        help="Emulated phone: phone (the real program adbd, needs root), phone-emulator "
+        "(a stand-in for adbd), or auto (phone where possible)."
+    ),
+]
+
+
 @app.command()
 def up(
     count: Annotated[int, typer.Option(min=0, max=500, help="Number of boards.")] = 3,
     profile: Annotated[str, typer.Option(help="Board type: bare-evk, FILE.yaml, ...")] = "iq9075",
-    kind: Annotated[
-        str,
-        typer.Option(
-            help="How each board is isolated: namespace (own network, needs root), user (plain "
-            "processes), or auto (namespace for root, else user)."
-        ),
-    ] = "auto",
-    arch: Annotated[
-        str,
-        typer.Option(
-            help="CPU of the boards: arm64 (emulated). Default: the CPU of this computer."
-        ),
-    ] = "",
+    kind: Kind = "auto",
+    arch: Arch = "",
     kernel: Annotated[
         bool, typer.Option("--kernel", help="Give each board its own Linux kernel (needs root).")
     ] = False,
@@ -99,14 +108,7 @@ def up(
     phone_profile: Annotated[
         str, typer.Option(help="Phone types, joined with commas: " + ", ".join(phone_profiles()))
     ] = "sm8650",
-    phone_kind: Annotated[
-        str,
-        typer.Option(
-            help="Emulated phone: phone (the real program adbd, needs root), phone-emulator "
-            "(a stand-in "
-            "for adbd), or auto (phone where possible)."
-        ),
-    ] = "auto",
+    phone_kind: PhoneKind = "auto",
     phone_port: Annotated[int, typer.Option(help="Port of the first phone.")] = DEFAULT_PHONE_PORT,
     folder: DirOption = DEFAULT_DIR,
     install: Annotated[

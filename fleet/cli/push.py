@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
-from fleet.cli.live import listening
 from fleet.cli.results import show_devices
-from fleet.engine.pushing import KEEP, Push, PushOptions
-from fleet.engine.transfer.tuning import options_of
+from fleet.content.sources import SourceFiles
+from fleet.model.manifest import KEEP, check_name
+from fleet.transport.base import WORTH_BYTES
+from fleet.transport.early import begun, sharing
+
+if TYPE_CHECKING:
+    from fleet.engine.transfer.context import TransferOptions
 
 
 def push(
@@ -41,21 +45,35 @@ def push(
 
     Example: fleet push -i inventories/lab.yaml ./prompts --limit lab001
     """
-    wanted = name or sources[0].resolve().stem
-    options = PushOptions(
-        verify=verify,
-        accept_new=accept_new,
-        parallel=parallel or DEFAULT_PARALLEL,
-        keep=keep,
-        transfer=options_of(tune or ()),
-    )
+    wanted, tuned = name or sources[0].resolve().stem, _tuned(tune)
     hosts = hosts_of(inventory, limit)
-    with listening(as_json=as_json, ready=False, total=len(hosts)) as listener:
-        work = Push(wanted, sources, hosts, listener, options)
-        results = work.push(meanwhile=None if as_json else output.load)
+    check_name(wanted)
+    found = SourceFiles(sources).start()
+    parallel = parallel or DEFAULT_PARALLEL
+    bulk = found.late_bytes() >= WORTH_BYTES and not (tuned and tuned.carrier == "paramiko")
+    # What can be wrong about the command was looked at: from here on boards are talked to.
+    with begun(() if accept_new else hosts, parallel, bulk=bulk) as transports:
+        with sharing():  # the engine takes as long to load as a board to answer
+            from fleet.cli.live import listening  # noqa: PLC0415
+            from fleet.engine.pushing import Push, PushOptions  # noqa: PLC0415
+
+        options = PushOptions(
+            verify=verify, accept_new=accept_new, parallel=parallel, keep=keep, transfer=tuned
+        )
+        with listening(as_json=as_json, ready=False, total=len(hosts)) as listener:
+            work = Push(wanted, found, hosts, listener, options)
+            results = work.push(meanwhile=None if as_json else output.load, begun=transports)
     if not as_json:
         show_devices(f"push {wanted}", results)
         if any(result.outcome == "changed" for result in results):
             place = next(result.plan for result in results if result.plan).facts.base_dir
             output.note(f"the files are on the devices in {place}/current/{wanted}/")
     end_devices(results)
+
+
+def _tuned(words: list[str] | None) -> TransferOptions | None:
+    if not words:
+        return None
+    from fleet.engine.transfer.tuning import options_of  # noqa: PLC0415 - much of the engine
+
+    return options_of(words)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fleet.cli import output
+from fleet.cli.hints import completed
 from fleet.model.files import human_bytes
 
 if TYPE_CHECKING:  # records are shown without the engine
@@ -130,7 +131,7 @@ def _plan_lines(plan: DevicePlan) -> tuple[str, ...]:
     for finding in plan.findings:
         mark = "REFUSED" if finding.refuses else "warning"
         lines.append(f"  ! {mark} {finding.rule}: {finding.told}")
-        lines.append(f"      fix: {finding.cure}")
+        lines.append(f"      fix: {completed(finding.cure)}")
     return (*lines, *(f"  * {text}" for text in plan.notes))
 
 

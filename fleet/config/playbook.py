@@ -14,7 +14,7 @@ from fleet.config.reports import validated
 from fleet.config.system_load import system_spec
 from fleet.config.yaml_words import near_hint
 from fleet.config.yamlpos import Document, Keys, read
-from fleet.model.errors import PlaybookError, reason
+from fleet.model.errors import InputError, PlaybookError, reason
 from fleet.model.gates import UntilSpec, fewest
 from fleet.model.playbook import (
     DEFAULT_HEALTH_SECONDS,
@@ -50,12 +50,33 @@ def load_playbook(path: Path) -> Playbook:
 
     Raises PlaybookError for the first thing that is wrong, with file, line and column.
     """
-    document = read(path, PlaybookError)
-    problems = Problems(PlaybookError)
-    body = validated(PlaybookFile, document, problems)
-    playbook = _Loader(document, problems).playbook(body)
+    playbook, problems = _read(read(path, PlaybookError))
     problems.raise_first()
     return playbook
+
+
+def playbook_errors(path: Path) -> tuple[InputError, ...] | None:
+    """What is wrong with a playbook, () where nothing is; None for a file that is none. Files
+    that it names are looked for once its keys are right.
+
+    A playbook has a name at its top; in an inventory, `name` could only be a group.
+    """
+    try:
+        document = read(path, PlaybookError)
+    except PlaybookError:
+        return None
+    if not isinstance(document.data.get("name"), str | int | float):
+        return None
+    try:
+        return _read(document)[1].errors
+    except PlaybookError as error:
+        return (error,)
+
+
+def _read(document: Document) -> tuple[Playbook, Problems]:
+    problems = Problems(PlaybookError)
+    body = validated(PlaybookFile, document, problems)
+    return _Loader(document, problems).playbook(body), problems
 
 
 class _Loader:

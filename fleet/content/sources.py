@@ -90,6 +90,10 @@ class SourceFiles:
             if file.hashing and not file.hashing.done
         ]
 
+    def late_bytes(self) -> int:
+        """How many bytes those have."""
+        return sum(late.file.size for late in self.late())
+
     def _work(self) -> None:
         try:
             self._result.set_result(self._hashed())

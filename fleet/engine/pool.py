@@ -6,9 +6,10 @@ import sys
 import time
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fleet.engine.session import Session
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from fleet.model.inventory import Host
     from fleet.model.plan import DevicePlan
     from fleet.model.record import Record
+    from fleet.transport import Transport
 
 FINE = {"changed", "unchanged", "planned", "ran", "ok"}
 NOT_ATTEMPTED = "not attempted"
@@ -108,20 +110,21 @@ def on_every_device(
     done: Callable[[DeviceResult], None] | None = None,
     transfer: TransferContext | None = None,
     meanwhile: Callable[[], object] | None = None,
+    begun: Mapping[str, Transport] | None = None,
 ) -> list[DeviceResult]:
     """Run `work` for each host; results come in the order of `hosts`.
 
-    One broken device ends only its own work. `executor` takes the place of the threads: any
-    Executor of this process, or a Remote, with its own `parallel` and without pinning. Uploads
-    share `transfer`. The calling thread asks `admit` just before a host is begun (who is refused is
-    not attempted), tells `done` each result before that, and calls `meanwhile` once, at the start.
+    One broken device ends only its own work. `executor` replaces the threads: any Executor of this
+    process, or a Remote, with its own `parallel` and without pinning. Uploads share `transfer`;
+    `begun` may be open. The calling thread asks `admit` before each host (who is refused is not
+    attempted), tells `done` each result, and calls `meanwhile` once.
     """
     if isinstance(executor, Remote):
         _refuse_pinning(accept_new=accept_new)
         return executor.everywhere(hosts, work, listener, admit=admit, done=done)
     room, shared = max(1, min(parallel, len(hosts))), transfer or TransferContext()
-    pool = executor or _threads(room)
-    waiting, results = deque(hosts), {}
+    pool, waiting, results = executor or _threads(room), deque(hosts), {}
+    made = partial(_begin, pool, work, listener, begun, accept_new=accept_new, transfer=shared)
     pending: dict[Future[DeviceResult], Session] = {}
     try:
         while waiting or pending:
@@ -130,8 +133,7 @@ def on_every_device(
                 if admit is not None and not admit(host):
                     results[host.name] = DeviceResult(host, NOT_ATTEMPTED)
                     continue
-                session = Session(host, listener, accept_new=accept_new, transfer=shared)
-                pending[pool.submit(guarded, session, work)] = session
+                pending.update([made(host)])
             if meanwhile is not None:
                 meanwhile()
                 meanwhile = None
@@ -146,6 +148,21 @@ def on_every_device(
     if executor is None:
         pool.shutdown()
     return [results[host.name] for host in hosts]
+
+
+def _begin(
+    pool: Executor,
+    work: Work,
+    listener: Listener,
+    begun: Mapping[str, Transport] | None,
+    host: Host,
+    *,
+    accept_new: bool,
+    transfer: TransferContext,
+) -> tuple[Future[DeviceResult], Session]:
+    link = (begun or {}).get(host.name)
+    session = Session(host, listener, accept_new=accept_new, transfer=transfer, transport=link)
+    return pool.submit(guarded, session, work), session
 
 
 def _abandon(pool: Executor, sessions: Iterable[Session]) -> None:

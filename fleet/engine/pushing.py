@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from threading import Thread
@@ -16,22 +15,20 @@ from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.releasing import apply_plan
 from fleet.engine.session import Session
 from fleet.engine.states import Look, Survey, facts_of
-from fleet.engine.transfer.carriers import WORTH_BYTES
 from fleet.engine.transfer.context import TransferContext, TransferOptions
 from fleet.engine.transfer.known import remember, remembered
-from fleet.engine.transfer.speculative import check_room, send_speculatively, total
+from fleet.engine.transfer.speculative import check_room, send_speculatively
 from fleet.model.errors import InputError
 from fleet.model.events import Listener
 from fleet.model.facts import Facts
 from fleet.model.inventory import Host
-from fleet.model.manifest import Manifest
+from fleet.model.manifest import KEEP, Manifest, check_name
 from fleet.model.plan import DevicePlan, SendBlobs
 from fleet.ops.backend import backend_for
 from fleet.ops.upload import Step
 from fleet.profiles.runs import new_run_id
-
-KEEP = 2
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # as of playbooks
+from fleet.transport import Transport
+from fleet.transport.base import WORTH_BYTES
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,7 @@ class PushOptions:
     accept_new: bool = False
     parallel: int = 16
     keep: int = KEEP
-    transfer: TransferOptions = field(default_factory=TransferOptions)
+    transfer: TransferOptions | None = None
 
 
 class Push:
@@ -51,25 +48,21 @@ class Push:
     def __init__(
         self,
         name: str,
-        sources: Sequence[Path],
+        sources: Sequence[Path] | SourceFiles,
         hosts: Sequence[Host],
         listener: Listener,
         options: PushOptions | None = None,
     ) -> None:
-        """Raises InputError for a source that is not there or cannot be sent."""
+        """`sources`: paths, or what was started. Raises InputError for what cannot be sent."""
         self.options = options or PushOptions()
         self.hosts = tuple(hosts)
-        if not _NAME.fullmatch(name):
-            raise InputError(
-                f"'{name}' is not a valid release name",
-                hint="give a name of letters, digits and . _ - : --name NAME",
-            )
+        check_name(name)
         self.name = name
-        self.sources = SourceFiles(sources).start()
+        self.sources = sources if isinstance(sources, SourceFiles) else SourceFiles(sources).start()
         self.run_id = new_run_id()
-        self.transfer = TransferContext(self.options.transfer)
-        if self.options.transfer.carrier != "paramiko":
-            self.transfer.bulk = total(self.sources.late()) >= WORTH_BYTES
+        self.transfer = TransferContext(self.options.transfer or TransferOptions())
+        if self.transfer.options.carrier != "paramiko":
+            self.transfer.bulk = self.sources.late_bytes() >= WORTH_BYTES
         self._listener = listener
 
     @cached_property
@@ -77,8 +70,12 @@ class Push:
         """What is to be there; waits until all is hashed. Raises InputError."""
         return Manifest(self.name, self.sources.files(), origin={"kind": "files"})
 
-    def push(self, meanwhile: Callable[[], object] | None = None) -> list[DeviceResult]:
-        """Bring them; a device that has them all is left alone. `meanwhile`: see the pool."""
+    def push(
+        self,
+        meanwhile: Callable[[], object] | None = None,
+        begun: Mapping[str, Transport] | None = None,
+    ) -> list[DeviceResult]:
+        """Bring them; a device that has them all is left alone. For the arguments see the pool."""
         Thread(target=self._name, daemon=True, name="fleet-name").start()
         return on_every_device(
             self.hosts,
@@ -88,6 +85,7 @@ class Push:
             accept_new=self.options.accept_new,
             transfer=self.transfer,
             meanwhile=meanwhile,
+            begun=begun,
         )
 
     def _name(self) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from fleet.device.shell import failed
 from fleet.engine.transfer.context import TransferContext
-from fleet.engine.transfer.opening import Opening
 from fleet.model.command import Call, Command, Result
 from fleet.model.deadline import Deadline, awake_clock
 from fleet.model.errors import (
@@ -25,6 +24,7 @@ from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.transport import Identity, Traffic, Transport, transport_for
 from fleet.transport.base import Carrier, Output
+from fleet.transport.opening import Opening
 
 if TYPE_CHECKING:
     from fleet.engine.leasing import Lease
@@ -45,7 +45,8 @@ class Session:
     `traffic` adds up over all connections; `payload_bytes` counts the bytes of blobs only,
     `relayed_bytes` those that neighbours sent instead.
     All methods are for the thread of the device's worker, but for `cancel`; the thread of a
-    Lease calls `transport.run` alone. `lease` is set inside a Lease: commands that change
+    Lease calls `transport.run` alone. `transport`: one that may be open.
+    `lease` is set inside a Lease: commands that change
     something (`mutates`) are then begun only while it holds.
     """
 
@@ -56,6 +57,7 @@ class Session:
         *,
         accept_new: bool = False,
         transfer: TransferContext | None = None,
+        transport: Transport | None = None,
     ) -> None:
         self.host = host
         self.say = listener
@@ -72,7 +74,7 @@ class Session:
         self._past: list[Traffic] = []
         self._beside: list[_Closes] = []
         self._second: Opening | None = None
-        self.transport: Transport = transport_for(host, accept_new=accept_new)
+        self.transport: Transport = transport or transport_for(host, accept_new=accept_new)
 
     def open(self) -> None:
         """Connect within the host's connect_timeout; with much to send the second carrier too."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,9 +17,20 @@ from fleet.model.errors import InputError
 from fleet.model.files import FileRef
 
 SCHEMA = 1
+KEEP = 2  # releases of a push, on a device
 RELEASE = "{release}"  # stands for the release's absolute folder in environment values
 BASE = "{base}"  # and this for the base folder, three levels above
 _COLUMNS = ("name", "size", "sha256", "executable")  # of a file
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # as of playbooks
+
+
+def check_name(name: str) -> None:
+    """Raise InputError for what no release can be called."""
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"'{name}' is not a valid release name",
+            hint="give a name of letters, digits and . _ - : --name NAME",
+        )
 
 
 @dataclass(frozen=True)

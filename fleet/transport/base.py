@@ -13,6 +13,7 @@ from fleet.model.deadline import Deadline
 from fleet.model.files import Chunk
 
 Output = Callable[[bytes], None]
+WORTH_BYTES = 32 << 20  # below, the second connection costs more than it saves
 
 
 class Streams(TypedDict, total=False):

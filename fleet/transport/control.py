@@ -73,6 +73,17 @@ class Commands:
             exchange.wait()
         return exchange
 
+    def expect(self, begins: Begins, deadline: Deadline) -> None:
+        """Start the shell that waits for the first command. Raises what a broken channel raises."""
+        exchange = begins(self.channels.take(deadline.remaining))
+        kept = False
+        try:
+            exchange.begin(loop.line())
+            kept = self._kept(_Control(exchange.channel, b"", 1))
+        finally:
+            if not kept:
+                exchange.channel.close()
+
     def alone(
         self, begins: Begins, line: str, stdin: Iterable[Chunk], deadline: Deadline
     ) -> Exchange:

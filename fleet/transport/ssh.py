@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterable
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ import paramiko
 
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
-from fleet.model.errors import ConnectionLostError, DeviceError, UnreachableError
+from fleet.model.errors import ConnectionLostError, DeadlineError, DeviceError, UnreachableError
 from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.transport import windows
@@ -25,9 +26,11 @@ from fleet.transport.connection import Connection, connection_to, hops_of
 from fleet.transport.control import Commands
 from fleet.transport.exchange import Exchange
 from fleet.transport.hostkeys import Policy, entry_name, fingerprint, known_keys
+from fleet.transport.opening import Opening
 from fleet.transport.promptness import prompt
 from fleet.transport.ssh_errors import mapped
 from fleet.transport.sshclient import Hop, SshClient, client, terminal
+from fleet.transport.streams import start
 
 _PROHIBITED = 1  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED, RFC 4254 section 5.1
 KILLED = 255  # the shell on the device was killed; OpenSSH's client says 255 too
@@ -69,6 +72,8 @@ class SshTransport:
         self._sessions: Commands | None = None
         self._key = ""
         self._opened = threading.Event()
+        self._begun: Future[None] | None = None
+        self._second: Opening | None = None
 
     @property
     def describe(self) -> str:
@@ -79,8 +84,38 @@ class SshTransport:
 
     def open(self, deadline: Deadline) -> None:
         """Connect, check the host key before the user is named, authenticate once."""
-        if self._connection is not None:
-            return
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun.result()
+        elif self._connection is None:
+            self._open(deadline)
+
+    def begin(self, *, bulk: bool = False) -> None:
+        """Begin to open, in a thread; `open` waits for it and raises what it raised.
+
+        Until that is called, the login shell of the first command is started too. `bulk`: so is
+        the second carrier, and who asks for one gets it.
+        """
+        if bulk:
+            self._second = Opening(partial(self._carrier, Deadline(self._host.connect_timeout)))
+        self._begun = Future()
+        start(self._begin, self._begun)
+
+    def _begin(self, begun: Future[None]) -> None:
+        deadline = Deadline(self._host.connect_timeout)
+        try:
+            self._open(deadline)
+            if self._begun is begun and self.system == "posix":
+                begins = partial(Exchange, "sh", deadline, self.traffic, (None, None))
+                transport = self._live()
+                with contextlib.suppress(paramiko.SSHException, OSError, EOFError, DeadlineError):
+                    self._commands(transport).expect(begins, deadline)
+        except BaseException as error:  # noqa: BLE001 - raised by `open`
+            begun.set_exception(error)
+        else:
+            begun.set_result(None)
+
+    def _open(self, deadline: Deadline) -> None:
         limit = min(deadline.remaining, self._host.connect_timeout)
         with mapped(self._host, self.describe, limit, opening=True):
             connection = self.connection(limit)
@@ -121,7 +156,10 @@ class SshTransport:
         hop.client.set_missing_host_key_policy(Policy(host, accept_new=self._accept_new, jump=jump))
 
     def close(self) -> None:
-        """Close the connection and its jump hosts."""
+        """Close the connection and its jump hosts, and the carrier that nobody asked for."""
+        second, self._second = self._second, None
+        if second is not None:
+            second.drop()
         connection, self._connection = self._connection, None
         for hop in hops_of(connection):
             with contextlib.suppress(Exception):
@@ -154,6 +192,10 @@ class SshTransport:
         While this connection is being opened it goes by pinned keys, where each host on the way
         has one; where they do not do, it waits for that.
         """
+        second, self._second = self._second, None
+        return self._carrier(deadline) if second is None else second.result()
+
+    def _carrier(self, deadline: Deadline) -> Carrier:
         if not self._opened.is_set():
             with contextlib.suppress(UnreachableError):
                 return self._client(self._pinned_hops(), deadline)

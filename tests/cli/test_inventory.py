@@ -47,6 +47,18 @@ def test_check_of_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert done.stderr == ""
 
 
+def test_check_knows_a_playbook(tmp_path: Path) -> None:
+    good = run("config", "check", EXAMPLE.parents[1] / "playbooks" / "tiny-genie.yaml")
+    assert (good.exit_code, "playbook, no errors" in good.stdout) == (0, True)
+    path = tmp_path / "p.yaml"
+    path.write_text("name: x\nbundle: .\nrun: {prompt: hi, temprature: 3}\n")
+    done = run("config", "check", path)
+    assert done.exit_code == InputError.exit_code
+    assert f"{path}:3:19: unknown key 'temprature'" in done.stderr
+    report = json.loads(run("config", "check", path, "--json").stdout)
+    assert [error["error"] for error in report["errors"]] == ["PlaybookError"]
+
+
 def test_check_lists_all_errors(bad: Path) -> None:
     done = run("config", "check", bad)
     assert done.exit_code == 2

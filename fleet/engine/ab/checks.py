@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from fleet.engine.ab.sides import AbSide
 from fleet.engine.measuring.validity import cure_of, lasting, words_of
@@ -29,8 +30,12 @@ def check(side: str, made: AbSide, record: Record, limits: Mapping[str, float]) 
                 name,
                 [record],
                 f"run of {side}",
-                lambda near, share=share: f"--gate '{known.limit_text(near, share)}'",
+                partial(_gate, share),
             )
+
+
+def _gate(share: float, metric: str) -> str:
+    return f"--gate '{known.limit_text(metric, share)}'"
 
 
 def not_valid(why: str, runs: Iterable[tuple[str, AbSide, Record]]) -> DeviceError:

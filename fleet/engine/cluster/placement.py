@@ -86,7 +86,7 @@ def check_versions(said: Mapping[str, Any]) -> dict[str, str]:
         more = f"; and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         raise InputError(
             f"all workers must have fleet {VERSION} on Python {python} like this workstation, "
-            f"but:  {'; '.join(wrong[:3])}{more}",
+            f"but: {'; '.join(wrong[:3])}{more}",
             hint=f"run on the workers, with Python {python}: pip install "
             f"{shlex.join(source('dask'))} "
             "(or a copy of that folder), then restart the workers",

@@ -103,7 +103,7 @@ def may_travel(host: Host) -> None:
         )
     if host.transport == "local":
         raise InputError(
-            f"{host.name} has `transport: local`, which means this workstation and not the worker",
+            "`transport: local` means this workstation, not the worker",
             hint=f"leave the host out: --limit 'all' --limit '!{host.name}'",
         )
 

@@ -15,11 +15,10 @@ from fleet.engine.session import Session
 from fleet.engine.transfer.neighbours import LEAST_BYTES, lan_of
 from fleet.model.errors import FleetError, TransportError
 from fleet.model.plan import Blob
-from fleet.transport.base import Carrier, Transport
+from fleet.transport.base import WORTH_BYTES, Carrier, Transport
 
 PIECE_BYTES = 8 << 20  # sent by the open connection before it is asked again
 WAIT_SECONDS = 0.25  # for the client: another stream first would take as long
-WORTH_BYTES = 32 << 20  # below, the second connection costs more than it saves
 
 # Sends so many bytes of the blob over the carrier; bytes a second.
 Try = Callable[[Blob, int, Carrier], float]

@@ -127,11 +127,6 @@ def send_speculatively(
     return facts, there, sending.finished
 
 
-def total(files: Sequence[Late]) -> int:
-    """Their bytes."""
-    return sum(late.file.size for late in files)
-
-
 def check_room(facts: Facts, need: int) -> None:
     """Raise DiskFullError where the device's disk has less than `need` bytes and a margin."""
     disk, have = facts.disk, facts.disk.room_bytes

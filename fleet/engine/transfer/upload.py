@@ -12,7 +12,7 @@ from fleet.device.shell import AfterMark, device_script
 from fleet.engine.leased_stall import LeasedStall
 from fleet.engine.session import Session
 from fleet.engine.states import HASHING_BYTES_PER_SECOND, ask_state
-from fleet.engine.transfer.carriers import WORTH_BYTES, Carriers
+from fleet.engine.transfer.carriers import Carriers
 from fleet.engine.transfer.compression import Compression
 from fleet.engine.transfer.counting import Counting
 from fleet.engine.transfer.deltas import with_asked
@@ -35,7 +35,7 @@ from fleet.ops.batches import mode_of
 from fleet.ops.frames import CHUNK, Style, Unhashed, frames
 from fleet.ops.release import resumed
 from fleet.ops.upload import Receipt, Step, step_frames, sync_mode
-from fleet.transport.base import Carrier
+from fleet.transport.base import WORTH_BYTES, Carrier
 
 HASHING_SECONDS = 60.0  # of a device that answers and takes no byte; a dead link: LeasedStall
 TRIES = 6  # of which each must bring bytes over, or the waiting grows

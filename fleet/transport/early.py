@@ -1,0 +1,59 @@
+"""Connections that are being opened while what uses them is still being loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from fleet.transport.base import Transport
+
+if TYPE_CHECKING:
+    from fleet.model.inventory import Host
+
+_SWITCH_SECONDS = 0.0005
+MOST = 4  # of more hosts the first ones would only take the processor from the loading
+
+
+@contextlib.contextmanager
+def begun(
+    hosts: Sequence[Host], parallel: int, *, bulk: bool = False
+) -> Iterator[Mapping[str, Transport]]:
+    """The transports of few hosts, by name: over ssh, with known keys and without a secret.
+
+    With `bulk` their second carrier is begun too. At the end of the context all are closed.
+    To be called when paramiko has been imported, and nothing about the command can be wrong.
+    """
+    found: dict[str, Transport] = {}
+    ours = [host for host in hosts if host.transport == "ssh"]
+    try:
+        for host in ours if len(hosts) <= min(parallel, MOST) else ():
+            if host.password or host.key_passphrase:
+                continue
+            from fleet.transport.ssh import SshTransport  # noqa: PLC0415 - paramiko
+
+            link = SshTransport(host)
+            found[host.name] = link
+            link.begin(bulk=bulk)
+        yield found
+    finally:
+        for transport in found.values():
+            transport.close()
+
+
+@contextlib.contextmanager
+def sharing() -> Iterator[None]:
+    """Inside, who loads modules gives way to a handshake sooner than after 5 ms a message, and
+    does not look for garbage, of which imports leave none.
+    """
+    usual, collecting = sys.getswitchinterval(), gc.isenabled()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    gc.disable()
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
+        if collecting:
+            gc.enable()
