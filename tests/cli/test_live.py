@@ -105,7 +105,7 @@ def test_warnings_outlive_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     buffer = io.StringIO()
     console = Console(file=buffer, width=120, height=20, force_terminal=True, soft_wrap=True)
     monkeypatch.setattr(output, "errors", console)
-    monkeypatch.setattr(live.output, "on_terminal", lambda: True)
+    monkeypatch.setattr(output, "on_terminal", lambda: True)
     said: list[str] = []
     monkeypatch.setattr(output, "note", said.append)
     with live.listening(as_json=False) as listener:
