@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from fleet.cli import output
+from fleet.cli.hints import completed
 from fleet.model import events
 from fleet.model.events import Event, Listener
 from fleet.model.files import human_bytes
@@ -49,7 +50,7 @@ def listening(
             with ticking(1.0, board.tick):
                 yield board.take
         for text in board.warnings():  # the table is gone, and they with it
-            output.advise(text)
+            output.note(text)
     else:
         if ready:
             output.ready()
@@ -122,7 +123,7 @@ class _Lines:
             case events.Relayed():
                 return f"{human_bytes(event.bytes)} from {event.source}"
             case events.Warned():
-                return f"warning: {event.text}"
+                return f"warning: {completed(event.text)}"
             case events.DeviceDone():
                 sent = human_bytes(event.bytes_sent)
                 if event.bytes_relayed:
@@ -275,7 +276,7 @@ class _Board:
     def warnings(self) -> list[str]:
         """Each warning in a line, with the devices that it is about."""
         return [
-            ": ".join(filter(None, (named(hosts), f"warning: {text}")))
+            ": ".join(filter(None, (named(hosts), f"warning: {completed(text)}")))
             for text, hosts in self._warned.items()
         ]
 
