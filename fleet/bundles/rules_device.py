@@ -168,6 +168,7 @@ def memory_low(case: Case) -> Iterator[Fault]:
 def fastrpc_node(case: Case) -> Iterator[Fault]:
     """The deploy user can open a FastRPC node of the compute DSP."""
     if not case.has_dsp:
+        yield from _node_beside_emulator(case)
         return
     nodes = [node for node in case.facts.nodes if node.path.startswith((_CDSP, _OLD_NODE))]
     need = f"{_CDSP} that {case.facts.user.name or 'the user'} can open"
@@ -200,6 +201,22 @@ def fastrpc_node(case: Case) -> Iterator[Fault]:
             need,
             _node_cure(case, node),
             severity,
+        )
+
+
+def _node_beside_emulator(case: Case) -> Iterator[Fault]:
+    """A lab board whose node is closed: what runs there needs none, a real board would."""
+    nodes = [node for node in case.facts.nodes if node.path.startswith(_CDSP) and node.exists]
+    if nodes and all(node.open_error for node in nodes):
+        node = nodes[0]
+        yield Fault(
+            f"{node.path} cannot be opened: {node.open_error} (mode {node.mode or '?'}, "
+            f"{node.owner or '?'}:{node.group or '?'}); the emulator does not use it, but on a "
+            "real board QNN would fail with error 14001",
+            str(node.open_error),
+            f"{_CDSP} that {case.facts.user.name or 'the user'} can open",
+            "fleet doctor",
+            WARN,
         )
 
 

@@ -37,6 +37,14 @@ def group_of(text: str, store: Path | None) -> RecordGroup:
     query = select.parse(text)
     with opened(store) as found:
         records = found.records(query)
+        last = found.records(select.parse("last")) if query.back and not records else ()
+    if last:
+        have = "only one run" if query.back == 1 else f"not {query.back + 1} runs"
+        raise InputError(
+            f"'{text}' matches no run, because there is {have} of {last[0].name} (those of "
+            "`fleet ab` do not count)",
+            hint="fleet run PLAYBOOK (measures the other variant)",
+        )
     if not records:
         raise InputError(f"no stored run matches '{text}'", hint="fleet profiles list")
     return group(text, records)
@@ -112,7 +120,8 @@ def show(found: Comparison, judged: Sequence[JudgedGate], *, as_json: bool) -> N
         output.note(text)
     if any(row.verdict in {Verdict.FEW, Verdict.DIFFERS} for row in found.rows):
         output.note(
-            f"for a verdict, fleet must run A and B alternately, {LEAST_REPEATS} times each"
+            f"for a verdict, fleet must run A and B alternately, {LEAST_REPEATS} times each; "
+            "`fleet ab` does that"
         )
         output.advise(f"next: {AB}")
 

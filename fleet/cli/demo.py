@@ -27,6 +27,10 @@ from fleet.runtimes.store import RuntimeStore
 
 PARTS = ("assets/tiny-genie", "inventories/lab.yaml", "playbooks/tiny-genie.yaml")
 PROJECT = "inventory: inventories/lab.yaml\nplaybook: playbooks/tiny-genie.yaml\n"
+LONGER = (
+    f"sed 's/prompt:.*/prompt: {' '.join(['What is fleet?'] * 4)}/' {PARTS[2]} "
+    "> playbooks/longer.yaml"
+)
 QAIRT, TARGET, QAIRT_MB = "2.51.0", "x86_64-linux-clang", 99
 BOARDS = STEPS = 3
 _EACH = 10.0  # seconds between two lines where nothing can be drawn over
@@ -50,7 +54,11 @@ def demo(
     with _step(2, f"boot {BOARDS} boards", progress if not built else str):
         lab = Lab.up(Path(".lab"), count=BOARDS, base_port=0, install=install)
     output.note(f"     {BOARDS} {lab.boards[0].kind} boards answer over SSH")
-    with _step(3, f"cd {shlex.quote(str(folder))} && fleet deploy --run", str):
+    with _step(
+        3,
+        f"cd {shlex.quote(str(folder))} && fleet deploy --run (runs even if nothing changed)",
+        str,
+    ):
         from fleet.cli.main import build  # noqa: PLC0415 - it imports this module
 
         tree = build("deploy")
@@ -130,12 +138,15 @@ def _step(number: int, text: str, doing: Callable[[], str]) -> Iterator[None]:
 
 
 def _end(folder: Path, fleet: str) -> None:
-    """Three commands to try, and how to take the lab down: they work when they are pasted."""
+    """Commands to try, a comparison, and how to take the lab down: they work when pasted."""
     output.note(f"\nThe boards keep running. Try in {folder}:")
     output.note(f"  cd {shlex.quote(str(folder))}")
     output.note(f"  {fleet} profiles show last")
     output.note(f"  {fleet} doctor")
     output.note(f"  {fleet} run --repeats 10")
+    output.note("Compare two prompts; it takes a minute or two:")
+    output.note(f"  {LONGER}")
+    output.note(f"  {fleet} ab playbooks/longer.yaml {PARTS[2]} --gate 'ttft_ms>+10%' -l lab001")
     output.note(f"Stop the boards: {fleet} lab down")
 
 

@@ -51,7 +51,12 @@ def completed(text: str) -> str:
 
 def commands_in(text: str) -> list[str]:
     """Every command of fleet in a text, as it is to be typed."""
-    return [found[0] for found in _COMMAND.finditer(text) if _leaf(_split(found[1])) is not None]
+    return [text[start:end] for start, end in command_spans(text)]
+
+
+def command_spans(text: str) -> list[tuple[int, int]]:
+    """Where the commands of fleet in a text begin and end."""
+    return [m.span() for m in _COMMAND.finditer(text) if _leaf(_split(m[1])) is not None]
 
 
 def completed_all(value: object) -> object:

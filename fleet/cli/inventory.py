@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +13,6 @@ import typer
 from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.config.inventory import InventoryReading, load_inventory, read_inventory, select
-from fleet.config.playbook import playbook_errors
 from fleet.model.errors import InputError
 from fleet.model.inventory import Host
 
@@ -23,6 +22,7 @@ Option = Annotated[
     Path | None,
     typer.Option("--inventory", "-i", metavar="FILE", help="Inventory to check; the same as FILE."),
 ]
+_NAMED = re.compile(rb"^name:[ \t]+[^\s#{]", re.MULTILINE)  # in an inventory, a group
 _MEMBERS = (
     *("name", "transport", "address", "port", "user", "identity_files", "key_passphrase"),
     *("password", "become_password", "proxy_jump", "ssh_config", "known_hosts", "host_key"),
@@ -56,9 +56,8 @@ def check(file: File = None, inventory: Option = None, as_json: opt.Json = False
     Example: fleet config check inventories/evks.yaml
     """
     path = _file(file, inventory)
-    errors = playbook_errors(path) if path.is_file() else None
-    if errors is not None:
-        _check_playbook(path, errors, as_json=as_json)
+    if path.is_file() and _NAMED.search(path.read_bytes()):
+        _check_playbook(path, as_json=as_json)
         return
     reading = read_inventory(path)
     if as_json:
@@ -69,7 +68,10 @@ def check(file: File = None, inventory: Option = None, as_json: opt.Json = False
         raise typer.Exit(InputError.exit_code)
 
 
-def _check_playbook(path: Path, errors: Sequence[InputError], *, as_json: bool) -> None:
+def _check_playbook(path: Path, *, as_json: bool) -> None:
+    from fleet.config.playbook import playbook_errors  # noqa: PLC0415 - its models
+
+    errors = playbook_errors(path)
     if as_json:
         output.emit_json({"file": str(path), "errors": [error.as_dict() for error in errors]})
     else:

@@ -2,37 +2,57 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shlex
 import subprocess
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fleet.cli import options as opt
-from fleet.cli import output
+from fleet.cli import output, project
+from fleet.config.inventory import load_inventory
 from fleet.lab import Lab
 from fleet.lab.faults import FAULTS, PHONE_FAULT_NAMES
 from fleet.lab.folder import LabFolder
 from fleet.lab.lab import DEFAULT_PHONE_PORT, DEFAULT_PORT
 from fleet.lab.phoneprofiles import phone_profiles
-from fleet.model.errors import InputError, RuntimeStoreError
+from fleet.model.errors import FleetError, InputError, LabError, RuntimeStoreError
 from fleet.runtimes.select import select_files
 from fleet.runtimes.store import RuntimeStore
 
-app = typer.Typer(no_args_is_help=True, help="Start emulated boards and phones on this computer.")
+
+class _Commands(typer.core.TyperGroup):
+    """The commands, and the names by which they are called elsewhere."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - typer's click
+        if args and args[0] in ELSEWHERE:
+            raise InputError(
+                f"there is no command `fleet lab {args[0]}`",
+                hint=f"fleet lab {ELSEWHERE[args[0]]}",
+            )
+        return super().resolve_command(ctx, args)
+
+
+ELSEWHERE = {"status": "list", "ps": "list", "ls": "list", "stop": "down", "start": "up"}
+app = typer.Typer(
+    cls=_Commands, no_args_is_help=True, help="Start emulated boards and phones on this computer."
+)
 STOCK_TARGET = "aarch64-oe-linux-gcc11.2"
 STOCK_BUNDLE = Path("assets/tiny-genie")
 _STOCK_ARCH = "v73"  # of the chip that the default boards claim
 
 DirOption = Annotated[Path, typer.Option("--dir", help="Folder for the files of the lab.")]
 DEFAULT_DIR = Path(".lab")
+NEW_HOST_KEY = "new-host-key"
 NameArgument = Annotated[str, typer.Argument(help="Name of a board, as `fleet lab list` shows it.")]
 FaultArgument = Annotated[
     str,
     typer.Argument(
-        help=f"Fault of a board: {', '.join([*FAULTS, 'new-host-key'])}. Fault of a "
+        help=f"Fault of a board: {', '.join([*FAULTS, NEW_HOST_KEY])}. Fault of a "
         f"phone: {', '.join(PHONE_FAULT_NAMES)}."
     ),
 ]
@@ -40,6 +60,18 @@ FaultArgument = Annotated[
 
 def _lab(folder: Path) -> Lab:
     return Lab(LabFolder(folder))
+
+
+def _running(folder: Path) -> Lab:
+    """The lab of this folder. Raises LabError that names where one runs, if not there."""
+    lab = _lab(folder)
+    if not lab.alive() and (others := _folders()):
+        where = shlex.quote(str(others[0]))
+        raise LabError(
+            f"no lab is running in {folder}, but one is running in {where}",
+            hint=f"give its folder to the same command: --dir {where}",
+        )
+    return lab
 
 
 Kind = Annotated[
@@ -164,12 +196,21 @@ def down(folder: DirOption = DEFAULT_DIR) -> None:
 
 
 def _others() -> str:
-    """The labs of the folders around this one, a demo's among them, with the command for each."""
+    """The command for each lab that runs in another folder."""
+    commands = [f"`fleet lab down --dir {shlex.quote(str(folder))}`" for folder in _folders()]
+    return f"; next: {', '.join(commands)}" if commands else ""
+
+
+def _folders() -> list[Path]:
+    """Where labs run: whose keys the project's inventory names, and in the folders around."""
     around = (Path(), *(Path(up) for up in ("..", "../..")))
     folders = [place / name for place in around for name in (".lab", "fleet-demo/.lab")]
-    running = [folder for folder in folders if folder.is_dir() and _lab(folder).alive()]
-    commands = (f"`fleet lab down --dir {shlex.quote(str(folder))}`" for folder in running)
-    return f"; next: {', '.join(commands)}" if running else ""
+    with contextlib.suppress(FleetError):
+        if inventory := project.supplied("inventory"):
+            keys = {key for host in load_inventory(inventory).hosts for key in host.identity_files}
+            folders = [*(Path(os.path.relpath(key.parent)) for key in sorted(keys)), *folders]
+    found = {f.resolve(): f for f in reversed(folders) if f.is_dir() and _lab(f).alive()}
+    return list(reversed(found.values()))
 
 
 @app.command("list")
@@ -178,7 +219,7 @@ def list_boards(folder: DirOption = DEFAULT_DIR, as_json: opt.Json = False) -> N
 
     Example: fleet lab list
     """
-    lab = _lab(folder)
+    lab = _running(folder)
     boards = [*lab.boards, *lab.phones]
     if as_json:
         output.emit_json([asdict(board) for board in boards])
@@ -194,7 +235,7 @@ def reset(name: NameArgument, folder: DirOption = DEFAULT_DIR) -> None:
 
     Example: fleet lab reset lab002
     """
-    _lab(folder).reset(name)
+    _running(folder).reset(name)
 
 
 @app.command("power-cycle")
@@ -203,7 +244,7 @@ def power_cycle(name: NameArgument, folder: DirOption = DEFAULT_DIR) -> None:
 
     Example: fleet lab power-cycle lab002
     """
-    _lab(folder).power_cycle(name)
+    _running(folder).power_cycle(name)
 
 
 @app.command()
@@ -212,7 +253,13 @@ def inject(name: NameArgument, what: FaultArgument, folder: DirOption = DEFAULT_
 
     Example: fleet lab inject lab002 node-root-only
     """
-    _lab(folder).fault(name, what)
+    _running(folder).fault(name, what)
+    if what == NEW_HOST_KEY:
+        output.note(f"{name} has a new host key; it stays, also after `fleet lab heal`")
+        return
+    output.note(f"{name} has the fault {what} now")
+    where = "" if folder == DEFAULT_DIR else f" --dir {shlex.quote(str(folder))}"
+    output.note(f"to take it away: fleet lab heal {name} {what}{where}")
 
 
 @app.command()
@@ -221,7 +268,11 @@ def heal(name: NameArgument, what: FaultArgument, folder: DirOption = DEFAULT_DI
 
     Example: fleet lab heal lab002 node-root-only
     """
-    _lab(folder).heal(name, what)
+    _running(folder).heal(name, what)
+    if what == NEW_HOST_KEY:
+        output.note(f"{name} has a new host key; the old one is gone")
+    else:
+        output.note(f"{name} no longer has the fault {what}")
 
 
 @app.command()
@@ -238,7 +289,7 @@ def stock(
 
     Example: fleet lab stock lab001; fleet doctor -i inventories/lab.yaml -l lab001 --folder npu
     """
-    lab = _lab(folder)
+    lab = _running(folder)
     runtime = RuntimeStore().find(qairt, target)
     if runtime is None:
         raise RuntimeStoreError(
@@ -292,7 +343,7 @@ def exec_on(
 
     Example: fleet lab exec lab001 -- ls -l /dev
     """
-    done: subprocess.CompletedProcess[str] = _lab(folder).exec(name, argv)
+    done: subprocess.CompletedProcess[str] = _running(folder).exec(name, argv)
     typer.echo(done.stdout, nl=False)
     typer.echo(done.stderr, nl=False, err=True)
     raise typer.Exit(done.returncode)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from fleet.cli import output
+from fleet.cli.hints import completed
 from fleet.model import events
 from fleet.model.events import Event, Listener
 from fleet.model.files import human_bytes
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 REFRESH_PER_SECOND = 8
+MOST_NAMED = 3
+AGAIN = "fleet tries again in"  # what comes of that is said by itself
 LONGEST_LINE = 4000  # a device that ends no line is shown in pieces
 _GREEN = {"unchanged", "changed", "ran", "planned", "ok"}
 
@@ -46,6 +49,8 @@ def listening(
             # Also while no event comes: a download begins, a large file is unpacked.
             with ticking(1.0, board.tick):
                 yield board.take
+        for text in board.warnings():  # the table is gone, and they with it
+            output.note(text)
     else:
         if ready:
             output.ready()
@@ -118,7 +123,7 @@ class _Lines:
             case events.Relayed():
                 return f"{human_bytes(event.bytes)} from {event.source}"
             case events.Warned():
-                return f"warning: {event.text}"
+                return f"warning: {completed(event.text)}"
             case events.DeviceDone():
                 sent = human_bytes(event.bytes_sent)
                 if event.bytes_relayed:
@@ -178,6 +183,12 @@ def _of(done: int, need: int, about: str) -> str:
     return f"{first} of {about}{second}"
 
 
+def named(hosts: Sequence[str]) -> str:
+    """`evk-01, evk-02`, or of many the first ones and their number."""
+    few = ", ".join(hosts[:MOST_NAMED])
+    return few if len(hosts) <= MOST_NAMED else f"{few} and {len(hosts) - MOST_NAMED} more"
+
+
 def _cut(text: str, room: int) -> str:
     """`release 0936842142…`, or whole words before the mark where that keeps most of them."""
     if len(text) <= room:
@@ -229,6 +240,7 @@ class _Board:
         self._total = total
         self._first: tuple[float, int] | None = None  # when data began to flow, at what count
         self._rows: dict[str, _Row] = {}
+        self._warned: dict[str, list[str]] = {}  # who was warned of what
         self._lock = threading.Lock()
         self._drawn = 0.0
 
@@ -236,6 +248,9 @@ class _Board:
         """Update the row of a device; draw at most a few times a second."""
         with self._lock:
             row = self._rows.setdefault(event.host, _Row())
+            if isinstance(event, events.Warned) and AGAIN not in event.text:
+                hosts = self._warned.setdefault(event.text, [])
+                hosts += [event.host] * (event.host not in hosts)
             match event:
                 case events.StepStarted():
                     row.step, row.text, row.since = event.step, event.text, time.monotonic()
@@ -257,6 +272,13 @@ class _Board:
                 case events.RunDone():
                     row.text = event.record["text"][:60]
             self._draw(at_once=bool(row.outcome))
+
+    def warnings(self) -> list[str]:
+        """Each warning in a line, with the devices that it is about."""
+        return [
+            ": ".join(filter(None, (named(hosts), f"warning: {completed(text)}")))
+            for text, hosts in self._warned.items()
+        ]
 
     def tick(self) -> None:
         """Draw anew: the seconds of a step go on."""

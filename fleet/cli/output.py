@@ -4,6 +4,7 @@ programs, one error at the end.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, TextIO
 import typer
 
 from fleet.cli.columns import TableLines, laid_out
-from fleet.cli.hints import commands_in, completed, completed_all
+from fleet.cli.hints import command_spans, completed, completed_all
 from fleet.cli.markup import escape, plain
 from fleet.model.errors import FleetError
 from fleet.model.masking import masked_data, revealed
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _MOST_HANG = 24
 _HANGS = re.compile(r" *(?:\S )?(?:[\w-]+ {2,})*")  # what stands before the words of a line
+_COPIED = re.compile(r"`[^`]*`|(?<!\S)(?:sudo|ssh|adb|apt|pip|python3|uvx?|journalctl|cat) [^;`(]*")
 advising = True  # off where a command of several steps says at its end what to do next
 shape = ""  # of what is shown, as `-o` wants it
 _screens = sys.modules[__name__]  # where `console` and `errors` are made when they are looked up
@@ -128,6 +130,9 @@ def table(
     `drops`: columns that make room on a narrow terminal, the first one first.
     """
     texts = [["unknown" if cell is None else harmless(str(cell)) for cell in row] for row in rows]
+    if "" in columns and texts:  # without a name and without a word it would be a hole
+        full = [bool(head) or any(row[n] for row in texts) for n, head in enumerate(columns)]
+        columns, *texts = [list(itertools.compress(row, full)) for row in (columns, *texts)]
     if shape == "name":
         literal("\n".join(dict.fromkeys(row[0] for row in texts)))
     elif _plain(sys.stdout):
@@ -209,17 +214,31 @@ def prose(text: str, style: str = "", *, markup: bool = False) -> None:
 
 
 def folded(screen: Console, text: Text) -> None:
-    """No word is broken; one that is longer than a line stands alone."""
+    """No word and no command is broken; one that is longer than a line stands alone, so that what
+    is copied from it has no line ends of ours in it.
+    """
     found = _HANGS.match(text.plain)
     hang = min(len(found[0]) if found else 0, _MOST_HANG)
     room, begin, breaks = max(screen.width - hang, 20), 0, []
-    for word in re.finditer(r"\S+", text.plain[hang:]):
-        if word.end() - begin > room and word.start() > begin:
-            begin = word.start()
+    for start, end in _units(text.plain[hang:]):
+        if end - begin > room and start > begin:
+            begin = start
             breaks.append(begin)
     for number, line in enumerate(text[hang:].divide(breaks)):
         line.rstrip()
         screen.print(" " * hang if number else text[:hang], line, sep="", soft_wrap=True)
+
+
+def _units(text: str) -> list[tuple[int, int]]:
+    """Where the words begin and end; a command is one word, with the mark behind it."""
+    whole = [*command_spans(text), *(found.span() for found in _COPIED.finditer(text))]
+    units: list[tuple[int, int]] = []
+    for word in re.finditer(r"\S+", text):
+        if any(start < word.start() < end for start, end in whole):
+            units[-1] = units[-1][0], word.end()
+        else:
+            units.append(word.span())
+    return units
 
 
 def literal(text: str) -> None:
@@ -251,8 +270,4 @@ def _remark(word: str, style: str, text: str) -> None:
         return
     from rich.text import Text  # noqa: PLC0415 - see above
 
-    line = Text.assemble((word, style), " " if word else "", harmless(text))
-    if commands_in(text) or "`" in text:  # what is copied has no line ends of ours in it
-        _screens.errors.print(line)
-    else:
-        folded(_screens.errors, line)
+    folded(_screens.errors, Text.assemble((word, style), " " if word else "", harmless(text)))

@@ -55,20 +55,10 @@ def load_playbook(path: Path) -> Playbook:
     return playbook
 
 
-def playbook_errors(path: Path) -> tuple[InputError, ...] | None:
-    """What is wrong with a playbook, () where nothing is; None for a file that is none. Files
-    that it names are looked for once its keys are right.
-
-    A playbook has a name at its top; in an inventory, `name` could only be a group.
-    """
+def playbook_errors(path: Path) -> tuple[InputError, ...]:
+    """What is wrong with a playbook. Files that it names are looked for once its keys are right."""
     try:
-        document = read(path, PlaybookError)
-    except PlaybookError:
-        return None
-    if not isinstance(document.data.get("name"), str | int | float):
-        return None
-    try:
-        return _read(document)[1].errors
+        return _read(read(path, PlaybookError))[1].errors
     except PlaybookError as error:
         return (error,)
 

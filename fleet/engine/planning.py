@@ -168,11 +168,12 @@ def _then(builder: ReleaseBuilder) -> tuple[str, ...]:
     run = builder.playbook.run
     if run is None:
         return ()
-    lines, size = run.prompt.count("\n") + 1, len(run.prompt.encode())
+    lines, size = len(run.prompt.splitlines()), len(run.prompt.encode())
     turns = f"{run.warmups} warm-up and {run.repeats} counted" if run.warmups else f"{run.repeats}"
     how = f"each at most {run.max_tokens} tokens and {run.timeout:g} s"
+    prompt = f"prompt of {size} bytes, {lines} line{'s' * (lines != 1)}"
     return (
-        f"run {run.runner} in the release: {turns}; prompt of {size} bytes, {lines} lines; {how}",
+        f"run {run.runner} in the release: {turns}; {prompt}; {how}",
         "collect the profile of each run: init, TTFT, prompt and generation rate, temperatures",
     )
 

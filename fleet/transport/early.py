@@ -13,7 +13,7 @@ from fleet.transport.base import Transport
 if TYPE_CHECKING:
     from fleet.model.inventory import Host
 
-_SWITCH_SECONDS = 0.0005
+_SWITCH_SECONDS = 0.0001
 MOST = 4  # of more hosts the first ones would only take the processor from the loading
 
 

@@ -8,6 +8,7 @@ and passphrases are never given to it: then there is no such carrier.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import subprocess
@@ -85,13 +86,16 @@ class SshClient:
         self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._config = self._folder / "config"
         self._socket = self._folder / "m"
-        self._config.write_text(_config(hops, self._folder, agent), "utf-8")
+        self._rules = _config(hops, self._folder, agent)
         # The client forwards no agent, not even a named one, unless this variable is set.
         self._env = {**os.environ, "SSH_AUTH_SOCK": str(agent)} if agent else None
 
     def open(self, deadline: Deadline) -> None:
         """Connect. Raises UnreachableError with the client's own words."""
-        # It ends with this process, however that ends: then its input does.
+        # It ends with this process, however that ends: then its input does. Before it is connected
+        # it reads none, so it has a limit of its own, and so have the clients of its jump hosts.
+        limit = f"ConnectTimeout {math.ceil(max(1.0, deadline.remaining))}\n"
+        self._config.write_text(limit + self._rules, "utf-8")
         argv = [*self._ssh(), "-M", "board", loop.line()]
         self._used = False
         master = self._master = self._processes.start(argv, self._env)

@@ -365,6 +365,7 @@ ROWS = [
         ("log in again",),
     ),
     Row("fastrpc-node", "refuse", lambda c: node(c, opened("EACCES", "root")), ("udev",)),
+    Row("fastrpc-node", "warn", lambda c: node(emulator(c), EACCES), ("EACCES", "real board")),
     Row("fastrpc-node", "refuse", lambda c: node(c, opened("ENXIO")), ("ENXIO", "journalctl")),
     Row(
         "fastrpc-node",

@@ -155,11 +155,17 @@ def test_it_ends_with_boards_and_commands_that_work(
         assert "no download is needed" in lines[2]
         assert "gen tok/s" in done.stdout
         *tries, stop = lines[lines.index("The boards keep running. Try in fleet-demo:") + 1 :]
+        *tries, about, longer, ab = tries
+        assert about.startswith("Compare two prompts")
         move, *tries = [line.strip() for line in tries]
         assert len(tries) == 3
         for line in (*tries[:2], f"{tries[2]} --repeats 1 --warmups 0"):
             tried = typed(f"{move} && {line}", tmp_path)
             assert tried.returncode == 0, tried.stdout + tried.stderr
+        misspelt = ab.replace("ttft_ms", "ttft")  # it ends at the first run
+        tried = typed(f"{move} && {longer} && {misspelt}", tmp_path)
+        assert tried.returncode == 2, tried.stderr
+        assert "try: --gate 'ttft_ms>+10%'" in tried.stderr
         elsewhere = tmp_path / "fleet-demo"
         other = typed(f"{program} lab down --dir other", elsewhere)
         assert "no lab is running in other, so there is nothing to stop" in other.stderr

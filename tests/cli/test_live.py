@@ -100,6 +100,23 @@ def test_the_board_shows_bytes_and_rate(monkeypatch: pytest.MonkeyPatch) -> None
     assert "changed" in text.getvalue()
 
 
+def test_warnings_outlive_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a device on which nothing changed; each text once, with its devices."""
+    buffer = io.StringIO()
+    console = Console(file=buffer, width=120, height=20, force_terminal=True, soft_wrap=True)
+    monkeypatch.setattr(output, "errors", console)
+    monkeypatch.setattr(output, "on_terminal", lambda: True)
+    said: list[str] = []
+    monkeypatch.setattr(output, "note", said.append)
+    with live.listening(as_json=False) as listener:
+        for number in range(5):
+            listener(Warned(f"evk{number}", "fastrpc-node: /dev/fastrpc-cdsp cannot be opened"))
+            listener(Warned(f"evk{number}", "the link broke; fleet tries again in 1 s"))
+            listener(DeviceDone(f"evk{number}", "unchanged", "", "", 1, 1, 0, True))
+    text = "warning: fastrpc-node: /dev/fastrpc-cdsp cannot be opened"
+    assert said == [f"evk0, evk1, evk2 and 2 more: {text}"]
+
+
 def test_the_board_never_needs_more_than_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=io.StringIO(), width=100, height=12, force_terminal=True)
     monkeypatch.setattr(output, "errors", console)

@@ -101,6 +101,10 @@ def test_the_runs_of_an_ab_are_one_row_and_not_the_last(home: Path) -> None:
     assert len(plain("show", rows[0]["run"])) == 5, "the name of the row is a selection"
     assert plain("show", "last")[0]["run_id"] == "20261102-100000-bbbbbb"
     assert "no stored run matches" in error("show", "prev").message
+    alone = error("compare", "prev", "last")
+    assert "there is only one run of two" in alone.message
+    assert "those of `fleet ab` do not count" in alone.message
+    assert alone.hint.startswith("fleet run PLAYBOOK")
 
 
 def test_list_of_records() -> None:

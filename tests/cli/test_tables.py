@@ -85,9 +85,28 @@ def test_words_are_folded_between_them_and_what_is_pasted_is_not(screen: Screen)
     assert "".join(buffer.getvalue().split()).count("refuses") == 27
     assert all(line.startswith(" " * 9) for line in lines[5:7])
     buffer = screen(80)
-    output.advise(f"{words}; next: fleet resume 20261101-100000-aaaaaa")
+    resume, long = "fleet resume 20261101-100000-aaaaaa", "fleet run --stream --limit " + "x" * 70
+    output.advise(f"{words}; next: {resume}; then {long} (tries again)")
+    output.note("set `a key:` of playbooks/boards.yaml, which is too long for a line: " + words)
+    lines = [line.strip() for line in buffer.getvalue().splitlines()]
+    assert sum(f"{resume};" in line for line in lines) == 1
+    (alone,) = [line for line in lines if len(line) > 80]
+    assert alone.startswith(long), "it stands alone, for the terminal to break"
+    assert "tries" not in alone
+    assert any("`a key:`" in line for line in lines)
+    buffer = screen(80)
     output.say(f"    # {words}")
-    assert len(buffer.getvalue().splitlines()) == 2
+    assert len(buffer.getvalue().splitlines()) == 1
+
+
+def test_a_column_without_name_and_words_is_no_hole(screen: Screen) -> None:
+    for word, shown in (("", False), ("see below", True)):
+        buffer = screen(80)
+        output.table(
+            "run", ("device", "", "time"), [("evk-01", word, "1 s"), ("evk-02", "", "2 s")]
+        )
+        assert ("see below" in buffer.getvalue()) == shown
+        assert ("evk-01  1 s" in buffer.getvalue()) == (not shown)
 
 
 def test_any_table_fits() -> None:

@@ -6,14 +6,17 @@ import errno
 import os
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from fleet.engine.planning import _then
 from fleet.engine.running import _Tee
 from fleet.engine.session import Session
 from fleet.model.errors import WorkstationError
 from fleet.model.events import Event, Output
 from fleet.model.inventory import Host
+from fleet.model.playbook import RunSpec
 from fleet.model.secret import Secret
 
 
@@ -45,3 +48,11 @@ def test_what_cannot_be_written_at_the_end_is_the_workstations() -> None:
     ):
         tee.take(b"text")
     assert heard == [Output("evk", "stdout", "text")]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"), [("What is fleet?\n", "15 bytes, 1 line;"), ("a\nb", "3 bytes, 2 lines;")]
+)
+def test_a_newline_at_the_end_is_no_line_of_the_prompt(prompt: str, said: str) -> None:
+    builder = SimpleNamespace(playbook=SimpleNamespace(run=RunSpec(prompt=prompt)))
+    assert said in _then(builder)[0]  # type: ignore[arg-type]

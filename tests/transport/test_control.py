@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from fleet.model.deadline import Deadline
 from fleet.model.errors import ConnectionLostError, DeadlineError
 from fleet.transport import control
 from fleet.transport.ssh import SshTransport
-from fleet.transport.sshclient import client
+from fleet.transport.sshclient import SshClient, client
 
 from .sshd import Sshd, counting, make_key
 
@@ -184,6 +185,18 @@ def test_the_ssh_client_has_one_login_shell_too(
         done = carrier.run(script("cat; echo err >&2; exit 3"), Deadline(20), stdin=[b"anew"])
         assert (done.status, done.stdout, done.stderr) == (3, b"anew", b"err\n")
         assert shells() == 2
+    finally:
+        carrier.close()
+
+
+@pytest.mark.skipif(not client(), reason="there is no ssh client here that speaks AES-GCM")
+def test_a_client_that_is_left_alone_while_it_connects_gives_up_itself(link: SshTransport) -> None:
+    carrier = link.carrier(Deadline(7))
+    assert isinstance(carrier, SshClient)
+    try:
+        asked = [client(), "-G", "-F", str(carrier._config), "board"]
+        said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+        assert "connecttimeout 7" in said.splitlines()
     finally:
         carrier.close()
 

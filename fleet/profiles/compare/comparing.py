@@ -188,7 +188,8 @@ def _remarks(rows: Sequence[MetricRow]) -> list[str]:
     found = [f"{', '.join(boards)} {name}: {text}" for (name, text), boards in said.items()]
     if any(row.difference.how in {"values", "repeats"} for row in rows):
         found.append(
-            f"A or B has fewer than {fewest()} runs, so a reboot alone may explain the change"
+            f"A or B comes from fewer than {fewest()} `fleet run` commands, so a reboot alone may "
+            "explain the change: the repeats of one command share a boot and do not count here"
         )
     return found
 

@@ -113,6 +113,14 @@ def test_chips_are_never_pooled() -> None:
     assert "measured on different devices" in alike.remarks[0]
 
 
+def test_repeats_are_no_runs() -> None:
+    """`profiles show` calls them runs, too: `5/5`."""
+    a, b = repeats(list(noisy(10, 8, 1))), newer(repeats(list(noisy(9, 8, 2))), "b")
+    (text,) = against(a, b).remarks[-1:]
+    assert "fewer than 5 `fleet run` commands" in text
+    assert "repeats of one command share a boot" in text
+
+
 def test_many_questions_are_corrected() -> None:
     """Five repeats can give 0.008 at best: enough for one question, not for twenty."""
     a = [r for n in range(20) for r in separate([10, 10.1, 9.9, 10.2, 9.8], host=f"evk-{n:02}")]

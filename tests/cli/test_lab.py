@@ -1,0 +1,75 @@
+"""`fleet lab` as it is typed: what it says of faults, and of labs that run elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from fleet.cli import lab as cli
+from fleet.cli.main import main
+from fleet.lab import Lab
+from fleet.lab.folder import start_ticks
+
+
+def fleet(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["fleet", "lab", *words])
+    try:
+        main()
+    except SystemExit as left:
+        return int(left.code or 0)
+    return 0
+
+
+def running(folder: Path) -> Path:
+    """A lab without boards whose process is this one."""
+    lab = cli._lab(folder)
+    folder.mkdir(parents=True)
+    state = {"pid": os.getpid(), "started": start_ticks(os.getpid()), "boards": [], "phones": []}
+    lab.folder.state_file.write_text(json.dumps(state))
+    assert lab.alive()
+    return folder
+
+
+def test_the_lab_of_the_project_is_named_where_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = running(tmp_path / "elsewhere" / "boards") / "id_ed25519"
+    key.write_text("")
+    project = tmp_path / "project"
+    project.mkdir()
+    hosts = {"lab001": {"host": "127.0.0.1", "identity_file": str(key)}}
+    (project / "i.yaml").write_text(json.dumps({"all": {"hosts": hosts}}))
+    (project / "fleet.yaml").write_text("inventory: i.yaml\n")
+    monkeypatch.chdir(project)
+    for words in (["list"], ["inject", "lab001", "no-node"], ["exec", "lab001", "--", "id"]):
+        assert fleet(monkeypatch, *words) != 0
+        said = capsys.readouterr().err
+        assert "but one is running in ../elsewhere/boards" in said
+        assert "--dir ../elsewhere/boards" in said.partition("try:")[2]
+
+
+def test_what_is_on_is_said_and_how_to_take_it_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(running(tmp_path / "lab"))
+    monkeypatch.setattr(Lab, "_change", lambda *_, **__: None)
+    assert fleet(monkeypatch, "inject", "lab002", "no-node", "--dir", folder) == 0
+    said = capsys.readouterr()
+    assert "lab002 has the fault no-node now" in said.err
+    assert f"fleet lab heal lab002 no-node --dir {folder}" in said.err
+    assert not said.out
+    assert fleet(monkeypatch, "heal", "lab002", "no-node", "--dir", folder) == 0
+    assert "lab002 no longer has the fault no-node" in capsys.readouterr().err
+    assert fleet(monkeypatch, "inject", "lab002", "new-host-key", "--dir", folder) == 0
+    assert "new host key" in capsys.readouterr().err
+
+
+def test_names_of_elsewhere_lead_to_ours(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fleet(monkeypatch, "status") == 2
+    assert "fleet lab list" in capsys.readouterr().err.partition("try:")[2]
