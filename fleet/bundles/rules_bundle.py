@@ -84,7 +84,7 @@ def shards_mixed(case: Case) -> Iterator[Fault]:
 
 @rule("binary-newer-than-runtime", REFUSE, "5x5 matrix, docs/sources/qairt.md 5: error 5000, 10 of "
       "10; `Using newer context binary on old SDK` stands in libQnnHtp of aarch64 too; on "
-      "hardware: qualcomm/ai-hub-apps issue 148 (a V79 tablet), eivholt/qai-nemotron (IQ-9075)")  # fmt: skip
+      "hardware: qualcomm/ai-hub-apps issue 148, eivholt/qai-nemotron (IQ-9075)")  # fmt: skip
 def binary_newer(case: Case) -> Iterator[Fault]:
     """No context binary needs a newer HTP backend API than the runtime has."""
     theirs = backend_api(case.runtime.build_id) if case.runtime.libraries else None
