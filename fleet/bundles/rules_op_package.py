@@ -166,7 +166,9 @@ def op_package_provider(case: Case) -> Iterator[Fault]:
                 f"op package {package.name} exports no common interface provider: {offers}",
                 ", ".join(names) or "no exported InterfaceProvider",
                 "the same function name in every library",
-                _offer(tuple(names)),
+                f'export {names[0]} from every library of the op package (extern "C")'
+                if names
+                else _offer(()),
             )
 
 

@@ -95,7 +95,8 @@ def show_plans(results: Sequence[DeviceResult]) -> None:
         for line in rest:
             (output.say if line.lstrip().startswith("#") else output.prose)(line)
     if len(plans) > 1 and output.shape != "wide":
-        differ = f"; {len(plans) - len(sizes[0])} differ" if len(sizes) > 1 else ""
+        others = len(plans) - len(sizes[0])
+        differ = f"; {others} differ{'s' * (others == 1)}" if others else ""
         most = len(sizes[0])
         output.say(
             f"the plan is the same on {most} device{'s' * (most > 1)}{differ}"

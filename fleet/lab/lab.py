@@ -282,11 +282,13 @@ class Lab:
         def on_board(script: str) -> subprocess.CompletedProcess[str]:
             return self.exec(name, fault_argv(fault, board.user, board.home, script, phone=phone))
 
+        kind = "bare-evk" if known.bare else "iq9075"
         if not heal and known.needs and on_board(known.needs).returncode:
             raise LabError(
                 f"the lab board {name} cannot have the fault {fault}: {known.lacks}",
-                hint="start a lab whose boards can have this fault: "
-                f"fleet lab up --profile {'bare-evk' if known.bare else 'iq9075'}",
+                hint="fleet deploy (puts a release on it)"
+                if board.profile == kind
+                else f"start a lab whose boards can have this fault: fleet lab up --profile {kind}",
             )
         done = on_board(known.heal if heal else known.make)
         if done.returncode:

@@ -77,7 +77,8 @@ def _unpack(tree: ZipTree, asset: Path, folder: Path) -> None:
     if RECORD in sizes:
         raise AiHubError(
             f"the archive from AI Hub contains a file {RECORD}, but fleet uses this name itself",
-            hint="check the job on the AI Hub web page",
+            hint=f"download the archive from the AI Hub web page, unpack it without {RECORD}, and "
+            "name that folder as the bundle in the playbook",
         )
     for name in sizes:
         try:

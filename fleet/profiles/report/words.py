@@ -84,7 +84,7 @@ def headline(report: Report) -> list[str]:
         )
     marks = _counts(row.marks for row in report.rows)
     if marks:
-        sentences.append(f"Remarks on runs that count: {marks}.")
+        sentences.append(f"Valid runs with a remark, included in the figures: {marks}.")
     return sentences
 
 
