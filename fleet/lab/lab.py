@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from fleet.config.problems import suggestion
 from fleet.lab.adbserver import adb_program
 from fleet.lab.androidroot import android_root
 from fleet.lab.arm64 import can_run_arm64
@@ -274,9 +275,9 @@ class Lab:
         known = (PHONE_FAULTS if phone else FAULTS).get(fault)
         if known is None:
             names = PHONE_FAULT_NAMES if phone else (*FAULTS, "new-host-key")
-            raise LabError(
+            raise InputError(
                 f"'{fault}' is not a fault of {name}",
-                hint="use one of: " + ", ".join(names),
+                hint=suggestion(fault, names) or "fleet lab inject -h (lists the faults)",
             )
 
         def on_board(script: str) -> subprocess.CompletedProcess[str]:

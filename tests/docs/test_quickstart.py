@@ -100,7 +100,7 @@ def typed(script: list[str], where: Path, home: Path, path: str) -> tuple[int, s
             stderr=subprocess.STDOUT, text=True, check=False, timeout=SECONDS,
             env={
                 "HOME": str(home), "FLEET_HOME": str(home / ".fleet"), "PATH": path,
-                "NO_COLOR": "1", "COLUMNS": "160", "LANG": "C.UTF-8", "PIP_REQUIRE_VIRTUALENV": "1",
+                "NO_COLOR": "1", "LANG": "C.UTF-8", "PIP_REQUIRE_VIRTUALENV": "1",
                 **{key: value for key, value in os.environ.items() if "PROXY" in key.upper()
                    or key.startswith(("PIP_", "SSL_", "UV_"))},
             },

@@ -37,7 +37,7 @@ def fleet(*argv: str, stdin: str = "", **env: str) -> subprocess.CompletedProces
         check=False,
         timeout=120,
         cwd=ROOT,
-        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "120", **env},
+        env={**os.environ, "NO_COLOR": "1", **env},
     )
 
 

@@ -153,7 +153,6 @@ def test_a_reflashed_board_has_a_new_key_and_the_old_pin_stays(lab: Lab) -> None
 
 def test_unknown_words_are_refused_with_the_known_ones(lab: Lab, tmp_path: Path) -> None:
     for call in (
-        lambda: lab.fault("lab001", "no-such"),
         lambda: Lab.up(tmp_path, profile="no-such"),
         lambda: Lab.up(tmp_path, kind="no-such"),
     ):
