@@ -257,7 +257,8 @@ def end(journal: AbJournal, results: list[DeviceResult]) -> None:
     if words["worse"]:
         raise GateError(
             f"B is worse than the gates allow: {', '.join(words['worse'])}",
-            hint="keep A; or allow a larger loss with --gate, then run the command again",
+            hint=f"keep A ({from_here(journal.asked.a)}); or allow a larger loss with --gate, then "
+            "run the command again",
         )
     end_devices(results)
     if words["undecided"]:

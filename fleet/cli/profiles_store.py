@@ -74,14 +74,23 @@ def import_files(
     else:
         output.say(
             f"{done.files} files read: {done.new} new results, {done.known} already stored; "
-            f"{done.passed} files are not profiles, {len(done.bad)} are damaged; stored in {where}"
+            f"{done.passed} {_are('file', done.passed)} not profiles, {len(done.bad)} "
+            f"{_are('', len(done.bad))} damaged; stored in {where}"
         )
         for bad in done.bad[:MOST_BAD]:
-            output.note(f"bad: {bad.path}: {bad.message}" + (f"; {bad.hint}" * bool(bad.hint)))
+            output.note(f"bad: {bad.path}: {bad.message}")
+            if bad.hint:
+                output.advise(f"  try: {bad.hint}")
         if len(done.bad) > MOST_BAD:
             output.note(f"and {len(done.bad) - MOST_BAD} more bad files; --json lists all of them")
     if done.bad:
         raise typer.Exit(1)
+
+
+def _are(what: str, count: int) -> str:
+    """`files are`, `is`."""
+    one = count == 1
+    return " ".join(filter(None, (what and what + "s" * (not one), "is" if one else "are")))
 
 
 def export_records(
