@@ -90,10 +90,7 @@ def ab(
         )
     else:
         names = tuple(host.name for host in hosts_of(inventory, limit))
-        limits = ab_gates.limits_of(gate or [])
-        books = [Path(word) for word in (a, b, playbook) if word and Path(word).is_file()]
-        ab_gates.refuse_misspelt(limits, books)
-        journal = _begun(store, (a, b), playbook, inventory, names, limits, boots)
+        journal = _begun(store, (a, b), playbook, inventory, names, gate or [], boots)
     results = _measured(journal, budget, offline=offline, parallel=parallel, as_json=as_json)
     journal.close()
     show(journal, results, as_json=as_json)
@@ -105,11 +102,13 @@ def ab(
 
 def _begun(
     store: RunStore, sides: tuple[str, str], playbook: Path | None, inventory: Path,
-    names: tuple[str, ...], limits: dict[str, float], boots: int,
+    names: tuple[str, ...], gates: list[str], boots: int,
 ) -> AbJournal:  # fmt: skip
     """A new one; paths as they are from everywhere."""
+    from fleet.cli import ab_gates  # noqa: PLC0415
     from fleet.engine.ab.journal import AbJournal, Asked  # noqa: PLC0415
 
+    limits = ab_gates.asked(gates, (*sides, playbook))
     path = str(playbook.resolve()) if playbook else ""
     a, b = (str(Path(word).resolve()) if Path(word).exists() else word for word in sides)
     asked = Asked(a, b, path, str(inventory.resolve()), names, limits, boots)

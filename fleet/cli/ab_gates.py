@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -37,10 +37,13 @@ def limits_of(texts: list[str]) -> dict[str, float]:
     return found
 
 
-def refuse_misspelt(limits: Mapping[str, float], playbooks: list[Path]) -> None:
-    """Raise InputError for a metric that no earlier run of these playbooks has, and that is nearly
-    one of theirs. Any other name is left to the first run: it may be a new one.
+def asked(texts: list[str], words: Sequence[str | Path | None]) -> dict[str, float]:
+    """The gates, before a run of the playbooks that are among the words. Raises InputError also for
+    a metric that no earlier run of these has, and that is nearly one of theirs; any other name is
+    left to the first run: it may be a new one.
     """
+    limits = limits_of(texts)
+    playbooks = [Path(word) for word in words if word and Path(word).is_file()]
     unsure = [name for name in limits if name not in KNOWN]
     earlier = _earlier(playbooks) if unsure else []
     there = every(earlier)
@@ -48,6 +51,7 @@ def refuse_misspelt(limits: Mapping[str, float], playbooks: list[Path]) -> None:
         if name not in there and get_close_matches(name, there, n=1):
             option = partial(_typed, limits[name])
             raise lacking(name, earlier, "earlier run", option)
+    return limits
 
 
 def _typed(share: float, metric: str) -> str:
@@ -71,8 +75,8 @@ def _earlier(playbooks: list[Path]) -> list[Record]:
 
 def refuse_others(journal: AbJournal, texts: list[str]) -> None:
     """Raise InputError where `--resume` has other gates than the comparison began with."""
-    asked, held = limits_of(texts), dict(journal.asked.limits)
-    if not texts or asked == held:
+    held = dict(journal.asked.limits)
+    if not texts or limits_of(texts) == held:
         return
     typed = " ".join(f"--gate {text!r}" for text in texts)
     has = " ".join(_typed(share, name) for name, share in held.items()) or "the default gate"

@@ -13,10 +13,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Self
 
-from fleet.config.problems import suggestion
 from fleet.lab.adbserver import adb_program
 from fleet.lab.androidroot import android_root
 from fleet.lab.arm64 import can_run_arm64
@@ -275,9 +275,12 @@ class Lab:
         known = (PHONE_FAULTS if phone else FAULTS).get(fault)
         if known is None:
             names = PHONE_FAULT_NAMES if phone else (*FAULTS, "new-host-key")
+            near = get_close_matches(fault, names, n=1)
             raise InputError(
                 f"'{fault}' is not a fault of {name}",
-                hint=suggestion(fault, names) or "fleet lab inject -h (lists the faults)",
+                hint=f"did you mean '{near[0]}'?"
+                if near
+                else "fleet lab inject -h (lists the faults)",
             )
 
         def on_board(script: str) -> subprocess.CompletedProcess[str]:

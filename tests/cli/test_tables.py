@@ -282,8 +282,9 @@ def test_the_cure_of_a_finding_names_the_devices_that_have_it(screen: Screen) ->
     finding = Finding("fastrpc-node", "warn", "closed", "EACCES", "an open node", "fleet doctor")
     made = [planned(host) for host in HOSTS]
     for n in (3, 9):
-        assert made[n].plan is not None
-        made[n] = replace(made[n], plan=replace(made[n].plan, findings=(finding,)))
+        plan = made[n].plan
+        assert plan is not None
+        made[n] = replace(made[n], plan=replace(plan, findings=(finding,)))
     show_plans(made)
     both = " ".join(f"--limit {HOSTS[n].name}" for n in (3, 9))
     assert f"      fix: fleet doctor {both}" in said.getvalue().splitlines()

@@ -217,14 +217,14 @@ def test_a_stopped_lab_is_named_with_its_folder(
     for name in ("id_ed25519", "password", "ssh_config"):
         (lab / name).write_text("")
     host = Host("lab001", ssh_config=lab / "ssh_config")
-    refused = {("127.0.0.1", 23001): OSError(errno.ECONNREFUSED, "")}
+    refused = NoValidConnectionsError({("127.0.0.1", 23001): OSError(errno.ECONNREFUSED, "")})
     for here, command in (
         (tmp_path, "fleet lab up --dir demo/.lab ("),
         (lab.parent, "fleet lab up ("),
     ):
         monkeypatch.chdir(here)
         with pytest.raises(UnreachableError) as caught, mapped(host, "ssh lab001", 10.0):
-            raise NoValidConnectionsError(refused)
+            raise refused
         assert caught.value.hint.startswith(command)
 
 

@@ -13,6 +13,7 @@ import pytest
 from fleet.engine.serving import health
 from fleet.engine.serving.service import _judged
 from fleet.model.deadline import Deadline
+from fleet.model.errors import DeviceError
 from fleet.ops.serving import ServiceSeen
 from fleet.transport.base import PortStream
 
@@ -81,6 +82,6 @@ def test_where_nothing_listens_there_is_nothing_to_tell() -> None:
         try:
             return dial(port, deadline)
         except OSError as error:
-            raise health.DeviceError("nothing listens") from error
+            raise DeviceError("nothing listens") from error
 
     assert health.health_or_why(refused, port) == (None, None)
