@@ -109,6 +109,7 @@ class _Cause(Strict):
     severity: Literal["error", "advice"] = "error"
     platforms: list[Platform] = Field(default_factory=lambda: list(PLATFORMS))
     codes: Words = Field(default_factory=list)
+    context: list[Literal["npu", "chip", "phone", "link"]] = Field(default_factory=list)
     explanation: str
     signatures: list[_Signature] = Field(default_factory=list)
     excludes: list[str] = Field(default_factory=list)
