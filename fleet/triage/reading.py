@@ -16,7 +16,7 @@ _SHORT = 5
 _LONG = 30
 _AGAIN = 6  # times one word after the other
 _NOISE = re.compile(r"([!?@\ufffd])\1{11}")
-_DEVICE = ("npu", "chip", "phone", "link")
+_DEVICE = ("npu", "chip", "shell", "link", "phone")
 _NEAR = 15  # lines between a failure and the word that says whose it is
 
 
@@ -24,7 +24,7 @@ class LogReading:
     """The distinct lines of one log, held against everything that is known."""
 
     def __init__(self, lines: list[Line], known: Known, *, given: bool = False) -> None:
-        """Nothing is matched before it is asked for; `given`: somebody said that it is a device's."""
+        """Nothing is matched before it is asked for; `given`: somebody said whose it is."""
         self.known = known
         self.given = given
         first = {line.text: line for line in reversed(lines)}
@@ -72,7 +72,7 @@ class LogReading:
 
     @cached_property
     def doubts(self) -> list[Line]:
-        """Lines that say or show that the work was done slowly, elsewhere, or with a wrong answer."""
+        """Lines that say or show that the work was done slowly, elsewhere or wrongly."""
         slow = {line.number for line in self.matching(self.known.doubts)}
         return [line for line in self.lines if line.number in slow or _garbled(line.text)]
 

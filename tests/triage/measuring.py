@@ -74,8 +74,10 @@ def main() -> None:
     for name in sys.argv[1:] or ["reported.jsonl", "unseen1.jsonl"]:
         found, said = measure(cases(name)), measure(cases(name), of_device=True)
         lines = [
-            f"{name}: {found.total} cases, top-1 {found.top1:.1%}, top-3 {found.top3:.1%}; "
-            f"said to be of a device {said.top1:.1%}, {said.top3:.1%}"
+            (
+                f"{name}: {found.total} cases, top-1 {found.top1:.1%}, top-3 {found.top3:.1%}; "
+                f"said to be of a device {said.top1:.1%}, {said.top3:.1%}"
+            )
         ]
         lines += [f"  {miss}" for miss in found.misses]
         for low, high in ((0.0, 0.3), (0.3, 0.6), (0.6, 0.8), (0.8, 1.01)):

@@ -9,42 +9,31 @@ from fleet.triage.triage import triage
 
 # Own wording of what such machines print; the cause is the one that the line has on a board.
 ANYWHERE = {
-    "jetson-apt": (
-        "nvidia@jetson:~$ sudo apt-get install libfoo-dev\nReading package lists... Done\n"
-        "E: Unable to locate package libfoo-dev\n",
-        "",
-    ),
-    "desktop-apt": (
-        "Err:3 http://ppa.example/ubuntu jammy Release\n  404  Not Found [IP: 192.0.2.7 80]\n"
-        "E: The repository 'http://ppa.example/ubuntu jammy Release' does not have a Release file.\n",
-        "package-source",
-    ),
-    "pi-glibc": (
-        "pi@raspberrypi:~ $ ./solver\n./solver: /lib/aarch64-linux-gnu/libc.so.6: version "
-        "`GLIBC_2.34' not found (required by ./solver)\n",
-        "glibc-too-old",
-    ),
-    "server-loader": (
-        "./render: error while loading shared libraries: libGLEW.so.2.1: cannot open shared object "
-        "file: No such file or directory\n",
-        "host-lib-missing",
-    ),
-    "python": (
-        "Traceback (most recent call last):\n  File \"train.py\", line 2, in <module>\n"
-        "ModuleNotFoundError: No module named 'einops'\n",
-        "python-package",
-    ),
-    "oom": (
-        "[81234.5] Out of memory: Killed process 4711 (clang++) total-vm:9123456kB\n",
-        "no-memory",
-    ),
+    "jetson-apt": (("nvidia@jetson:~$ sudo apt-get install libfoo-dev\nE: Unable to locate package "
+                   "libfoo-dev\n"), ""),
+    "desktop-apt": (("Err:3 http://ppa.example/ubuntu jammy Release\n  404  Not Found [IP: "
+                    "192.0.2.7 80]\nE: The repository 'http://ppa.example/ubuntu jammy Release' "
+                    "does not have a Release file.\n"), "package-source"),
+    "glibc": (("./solver: /lib/aarch64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found "
+              "(required by ./solver)\n"), "glibc-too-old"),
+    "pi-glibc": (("pi@raspberrypi:~ $ ./solver\n./solver: /lib/libc.so.6: version "
+                 "`GLIBC_2.34' not found (required by ./solver)\n"), ""),
+    "server-loader": (("./render: error while loading shared libraries: libGLEW.so.2: cannot open "
+                      "shared object file: No such file or directory\n"), "host-lib-missing"),
+    "app": (("E AndroidRuntime: FATAL EXCEPTION: main\njava.lang.UnsatisfiedLinkError: dlopen "
+            'failed: library "libgame.so" not found\n'), "host-lib-missing"),
+    "python": (("Traceback (most recent call last):\n  File 'train.py', line 2, in <module>\n"
+               "ModuleNotFoundError: No module named 'einops'\n"), "python-package"),
+    "oom": ("[81234.5] Out of memory: Killed process 4711 (clang++) total-vm:9123456kB\n",
+            "no-memory"),
     "cpu": ("whisper: no GPU found, falling back to CPU\n", "silent-cpu-fallback"),
     "exec": ("bash: ./tool: cannot execute binary file: Exec format error\n", "abi-mismatch"),
     "env": ("./setup.sh: line 12: FOO: unbound variable\n", "env-script"),
-    "adreno": (
-        "I GameEngine: Qualcomm Adreno (TM) 650\nE GameEngine: Failed to load OpenCL library\n",
-        "gpu-driver",
-    ),
+    "adreno": ("I Game: Qualcomm Adreno (TM) 650\nE Game: Failed to load OpenCL library\n",
+               "gpu-driver"),
+    "router": (("qcom-q6v5-wcss-pil cd00000.q6v5_wcss: fatal error received:\n"
+               "remoteproc0: handling crash #1 in cd00000.q6v5_wcss\n"), "dsp-crash-ssr"),
+    "workflow": ("Run some/deploy-action@v2\n***@***: Permission denied (publickey).\n", ""),
 }  # fmt: skip
 
 
@@ -69,14 +58,13 @@ def test_the_same_lines_of_a_device_have_one(name: str) -> None:
 @pytest.mark.parametrize(
     "log",
     [
-        "$ adb push model.bin /data/local/tmp/x/\nadb: error: failed to copy: remote No space left "
-        "on device\n",
-        "scp: write remote \"models/a.bin\": No space left on device\n",
+        "adb: error: failed to copy '/data/local/tmp/x': remote No space left on device\n",
+        "scp: write remote 'models/a.bin': No space left on device\n",
         "ssh: connect to host evk-07 port 22: Connection refused\n",
         "root@evk-07: Permission denied (publickey,password).\n",
         "List of devices attached\nR5CX10ABCDE\toffline\n",
     ],
-)  # fmt: skip
+)
 def test_the_way_to_a_device_needs_no_other_word(log: str) -> None:
     assert triage(log).causes
 
@@ -95,8 +83,7 @@ def test_beside_another_maker_it_is_no_way_to_a_device(maker: str) -> None:
     [
         "snpe-onnx-to-dlc -i m.onnx\nModuleNotFoundError: No module named 'onnx'\n",
         "[Qnn ExecuTorch]: QnnBackend_validateOpConfig failed 3110\n",
-        "Quantizing the model...\nCannot open libQnnHtp.so: libc++.so.1: cannot open shared object "
-        "file\n",
+        "Quantizing the model...\nlibQnnHtp.so: libc++.so.1: cannot open shared object file\n",
     ],
 )
 def test_what_fails_while_a_model_is_prepared_is_no_deployment(log: str) -> None:

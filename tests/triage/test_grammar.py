@@ -24,8 +24,8 @@ LIBRARIES = pytest.mark.parametrize(
     "line",
     [
         'CANNOT LINK EXECUTABLE "./run": library "{}" not found: needed by main executable',
-        'java.lang.UnsatisfiedLinkError: dlopen failed: library "{}" not found',
-        "root@qcs9075:~# ./run: error while loading shared libraries: {}: cannot open shared object",
+        'qnn: java.lang.UnsatisfiedLinkError: dlopen failed: library "{}" not found',
+        "qcs9075:~# ./run: error while loading shared libraries: {}: cannot open shared object",
     ],
 )
 def test_any_library_is_named(library: str, line: str) -> None:
@@ -39,6 +39,7 @@ def test_any_library_is_named(library: str, line: str) -> None:
     "line",
     [
         "./run: error while loading shared libraries: {}: cannot open shared object file",
+        'java.lang.UnsatisfiedLinkError: dlopen failed: library "{}" not found',
         "\t{} => not found",
         "ImportError: {}: cannot open shared object file: No such file or directory",
     ],
