@@ -40,6 +40,7 @@ def _among(value: str, known: tuple[str, ...], what: str) -> str:
 
 Word = Annotated[str, BeforeValidator(_word)]
 Words = Annotated[list[str], BeforeValidator(_words)]
+Context = Literal["npu", "chip", "shell", "phone", "link", "runtime"]
 Layer = Annotated[str, AfterValidator(lambda value: _among(value, LAYERS, "layer"))]
 Platform = Annotated[str, AfterValidator(lambda value: _among(value, PLATFORMS, "platform"))]
 Weight = Annotated[float, Field(gt=0, lt=1)]
@@ -109,6 +110,7 @@ class _Cause(Strict):
     severity: Literal["error", "advice"] = "error"
     platforms: list[Platform] = Field(default_factory=lambda: list(PLATFORMS))
     codes: Words = Field(default_factory=list)
+    context: list[Context] = Field(default_factory=list)
     explanation: str
     signatures: list[_Signature] = Field(default_factory=list)
     excludes: list[str] = Field(default_factory=list)

@@ -127,7 +127,8 @@ class Cause:
 
     `severity` is error, or advice where nothing is broken. A signature of 0.9 or more that
     matches rules out the causes of `excludes`; a line of `against` and a fact of `refuted` prove
-    the opposite.
+    the opposite. What any machine can have is named in a log only beside a word of a `context`
+    (fleet/data/context_words.yaml).
     """
 
     id: str
@@ -138,6 +139,7 @@ class Cause:
     severity: str = "error"
     platforms: tuple[str, ...] = PLATFORMS
     codes: tuple[str, ...] = ()
+    context: tuple[str, ...] = ()
     signatures: tuple[Signature, ...] = ()
     probe: tuple[Predicate, ...] = ()
     excludes: tuple[str, ...] = ()

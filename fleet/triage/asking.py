@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from fleet.model.cause import Twin
 from fleet.model.diagnosis import Evidence, Question, Ranked
+from fleet.triage.families import GUESS
 from fleet.triage.knowledge import Known
 from fleet.triage.ranking import Witness
 from fleet.triage.reading import LogReading
@@ -55,6 +56,15 @@ def _told(first: Ranked, twin: Twin) -> Question:
 
 def _id(no: Ranked, yes: str) -> str:
     return f"{no.cause.id}:{yes}"
+
+
+def affirmed(answers: Mapping[str, str]) -> bool:
+    """Whether a guess at a log of unknown origin holds: then it is a device's."""
+    return any(
+        _WORDS.get(answer.strip().lower(), False)
+        for key, answer in answers.items()
+        if key.startswith(GUESS)
+    )
 
 
 def answered(answers: Mapping[str, str], known: Known) -> list[Witness]:

@@ -17,6 +17,7 @@ from fleet.triage.explain import explain
 from fleet.triage.reading import LogReading
 from fleet.triage.unknown import codes_of
 
+GUESS = "guess:"  # of the id of a question
 _MOST = 2
 _READ = 50  # failing lines of which the numbers are looked up
 _LONG = 4  # characters of a number; shorter ones are of anything
@@ -38,7 +39,7 @@ def guesses(reading: LogReading, left: tuple[Ranked, ...] = ()) -> Guesses:
     """
     if reading.of_people:
         return Guesses()
-    found = {cause.cause.id: _guess(cause.cause, _line(cause)) for cause in left[:_MOST]}
+    found = {one.cause.id: _read(one, build=bool(reading.of_build)) for one in left[:_MOST]}
     behind: dict[str, Question] = {}
     if not (reading.of_build or reading.of_others):
         for cause, line, sure in chain(_by_words(reading), _by_number(reading)):
@@ -79,4 +80,11 @@ def _line(cause: Ranked) -> int:
 
 def _guess(cause: Cause, line: int) -> Question:
     text = f"Line {line} may mean: {filled(cause.title, {})}. Does this command fail?"
-    return Question(f"guess:{cause.id}", text, cause.verify, yes=cause.id)
+    return Question(f"{GUESS}{cause.id}", text, cause.verify, yes=cause.id)
+
+
+def _read(one: Ranked, *, build: bool) -> Question:
+    """Of a cause that the log names, where nothing says that it is a device's."""
+    asked = "Is that the first error" if build else "Does this command fail on your Qualcomm device"
+    text = f"Line {_line(one)} says: {one.title}. {asked}?"
+    return Question(f"{GUESS}{one.cause.id}", text, "" if build else one.verify, yes=one.cause.id)

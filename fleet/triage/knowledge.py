@@ -43,6 +43,7 @@ class Known:
     benign: Matcher
     success: Matcher
     needs: tuple[str, ...]
+    doubts: Matcher
     failure_words: Matcher
     platforms: tuple[tuple[str, Matcher], ...]
     contexts: dict[str, Matcher]
@@ -136,6 +137,7 @@ def _known(
         benign=matcher([row["match"] for row in tables["benign"]["patterns"]]),
         success=matcher([row["match"] for row in success["patterns"]]),
         needs=tuple(row.get("needs", "") for row in success["patterns"]),
+        doubts=matcher(success["doubts"]),
         failure_words=matcher(success["failure_words"]),
         platforms=tuple(
             (name, matcher(patterns)) for name, patterns in tables["platform_words"].items()
@@ -176,7 +178,8 @@ def _cells(families: dict[str, Any]) -> list[tuple[tuple[int, int], str, str]]:
 def _matchers(known: Known) -> list[Matcher]:
     """In the order in which `_known` makes them."""
     return [
-        known.matcher, known.against, known.benign, known.success, known.failure_words,
+        known.matcher, known.against, known.benign, known.success, known.doubts,
+        known.failure_words,
         *(matcher for _, matcher in known.platforms), *known.contexts.values(),
         known.stepping, known.saying, known.subjects, known.symptoms,
     ]  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from fleet.triage.knowledge import Known
@@ -13,15 +14,19 @@ MAX_LINES = 200_000  # distinct lines that are looked at; a log repeats itself l
 _DOCUMENT = 0.25  # of the lines, from which on a text is for people to read
 _SHORT = 5
 _LONG = 30
+_AGAIN = 6  # times one word after the other
+_NOISE = re.compile(r"([!?@\ufffd])\1{11}")
+_DEVICE = ("npu", "chip", "shell", "link", "phone")
 _NEAR = 15  # lines between a failure and the word that says whose it is
 
 
 class LogReading:
     """The distinct lines of one log, held against everything that is known."""
 
-    def __init__(self, lines: list[Line], known: Known) -> None:
-        """Nothing is matched before it is asked for."""
+    def __init__(self, lines: list[Line], known: Known, *, given: bool = False) -> None:
+        """Nothing is matched before it is asked for; `given`: somebody said whose it is."""
         self.known = known
+        self.given = given
         first = {line.text: line for line in reversed(lines)}
         self.lines = sorted(first.values(), key=lambda line: line.number)[:MAX_LINES]
         self.text = "\n".join(line.text for line in self.lines)
@@ -65,21 +70,39 @@ class LogReading:
             for number in rows
         )
 
+    @cached_property
+    def doubts(self) -> list[Line]:
+        """Lines that say or show that the work was done slowly, elsewhere or wrongly."""
+        slow = {line.number for line in self.matching(self.known.doubts)}
+        return [line for line in self.lines if line.number in slow or _garbled(line.text)]
+
     def matching(self, matcher: Matcher) -> list[Line]:
         """Lines that hold one of its patterns."""
         matched = matcher.over(self.text)
         return [line for line in self.lines if matched.match(line.text)]
 
-    def about(self, context: str) -> list[Line]:
-        """Lines with words of a context: device, build or document."""
-        return self.matching(self.known.contexts[context])
+    def about(self, *contexts: str) -> list[Line]:
+        """Lines with words of one of the contexts (context_words.yaml)."""
+        return [line for context in contexts for line in self._of_context(context)]
+
+    def _of_context(self, context: str) -> list[Line]:
+        if context not in self._found:
+            self._found[context] = self.matching(self.known.contexts[context])
+        return self._found[context]
+
+    @cached_property
+    def _found(self) -> dict[str, list[Line]]:
+        return {}
+
+    def beside(self, contexts: Sequence[str]) -> bool:
+        """Whether one of these contexts is there; none are asked for where anything will do."""
+        return self.given or not contexts or any(self._of_context(name) for name in contexts)
 
     @cached_property
     def of_device(self) -> bool:
         """Whether a word of Qualcomm, of a phone, a board or a loader is there."""
-        return bool(
-            self.about("device")
-            or (not self.of_others and (self.about("runtime") or self.about("way")))
+        return self.given or bool(
+            not self.of_others and self.about(*_DEVICE, "device", "runtime", "loader")
         )
 
     def in_reach(self, number: int) -> bool:
@@ -90,19 +113,23 @@ class LogReading:
 
     @cached_property
     def _words(self) -> list[Line]:
-        return self.about("device") + self.about("runtime") + self.about("way")
+        return self.about(*_DEVICE, "device", "runtime", "loader")
 
     @cached_property
     def of_others(self) -> bool:
-        """Whether it is of another accelerator, a cluster or a service, and of no device."""
-        return bool(self.about("foreign") or self.about("board")) and not self.about("device")
+        """Whether it is of another maker, a cluster or a service, and of nothing of Qualcomm."""
+        return not (self.given or self.about("npu", "chip")) and bool(
+            self.about("foreign", "board")
+        )
 
     @cached_property
     def of_build(self) -> list[Line]:
         """Lines of a build or a converter, where its failure is the first one."""
         lines = self.about("build")
         first = self.failures[0].number if self.failures else MAX_LINES
-        return [line for line in lines if line.number <= first] and lines
+        return ([line for line in lines if line.number <= first] and lines) or self.about(
+            "workstation"
+        )
 
     @cached_property
     def of_people(self) -> bool:
@@ -114,6 +141,15 @@ class LogReading:
         told = prose + changes > _DOCUMENT * many
         sure = marks > 0 or prose > many / 2 or many > _LONG
         return many > _SHORT and (marks > 1 or (told and sure))
+
+
+def _garbled(text: str) -> bool:
+    """A word that is repeated and repeated, as a model does that computes wrong numbers."""
+    words = text.split()
+    return any(
+        len(set(words[at : at + _AGAIN])) == 1 and words[at][0].isalpha()
+        for at in range(len(words) - _AGAIN + 1)
+    ) or bool(_NOISE.search(text))
 
 
 def _prose(text: str) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from fleet.model.diagnosis import HEALTHY, PROBLEM, UNRECOGNISED, Diagnosis, Ranked
-from fleet.triage.asking import answered, questions
+from fleet.triage.asking import affirmed, answered, questions
 from fleet.triage.calibration import calibrated
+from fleet.triage.context import in_context
 from fleet.triage.families import guesses
 from fleet.triage.grammar import beside
 from fleet.triage.knowledge import knowledge
@@ -18,12 +19,10 @@ from fleet.triage.text import lines_of
 from fleet.triage.unknown import next_step, suspects, understood
 from fleet.triage.witnesses import heard
 
-_CAPPED = 0.25  # without a word of a deployment a cause is a guess
-_LEAST_ALONE = 0.85  # and less than this is none at all, where any machine can have it
-_ANY_MACHINE = {"host", "link", "os", "user"}  # layers whose words are those of all software
-_OF_A_MODEL = {"unsupported-op", "model-format", "python-package"}  # what a converter can say, too
-_OPPOSED = 0.1  # below even, where the log itself shows a build, or that the work was done
-_BESIDE_SUCCESS = {"runtime", "bundle", "session"}  # layers that can be wrong where it was done
+_WHOSE = (
+    "nothing in the log says that it is from a Qualcomm device, and any machine can have this "
+    "failure; if it is from one, add --platform linux (or android, windows)"
+)
 
 
 def triage(
@@ -33,15 +32,18 @@ def triage(
     platform: str = "",
     causes: Path | None = None,
     answers: Mapping[str, str] | None = None,
+    of_device: bool = False,
 ) -> Diagnosis:
     """The causes that a log shows, most likely first; none where nothing in it is known.
 
     `platform` (linux, android, windows) is taken from the log where it is not given. `answers`
-    are those to questions of the diagnosis before, by their ids: yes, no, or pasted output. Never
-    raises for what is in the log.
+    are those to questions of the diagnosis before, by their ids: yes, no, or pasted output.
+    `of_device`, a platform, and a yes to a guess say that the log is of a Qualcomm device, or of
+    the way to one; without them the words of the log decide. Never raises for what is in the log.
     """
     known = knowledge(causes)
-    reading = LogReading(lines_of(text), known)
+    given = of_device or bool(platform) or affirmed(answers or {})
+    reading = LogReading(lines_of(text), known, given=given)
     seen = platform or platform_of(reading)
     said = answered(answers or {}, known)
     scored = rank([*heard(reading), *said], seen, known=known.causes)
@@ -58,12 +60,14 @@ def triage(
         )
         verdict = verdict_of(ranked)
         return Diagnosis(target, verdict, ranked, notes=_notes(ranked, reading), questions=asked)
-    if reading.succeeded and not reading.failures:
+    if reading.succeeded and not (reading.failures or reading.doubts):
         note = "the program finished its work, and no line of the log shows a failure"
         return Diagnosis(target, HEALTHY, notes=(note,))
     if not reading.lines:
         return Diagnosis(target, UNRECOGNISED, notes=("the log is empty",))
     step, why = next_step(reading)
+    if scored and not (reading.of_people or reading.of_build or reading.of_others):
+        why = _WHOSE
     guessed = guesses(reading, scored)
     return Diagnosis(
         target,
@@ -78,36 +82,6 @@ def triage(
 def verdict_of(ranked: tuple[Ranked, ...]) -> str:
     """A problem where a cause is an error, advice where none is."""
     return PROBLEM if ranked[0].cause.severity == "error" else "advice"
-
-
-def in_context(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[Ranked, ...]:
-    """What is left of the causes in a text that is about something else."""
-    if reading.of_people or (reading.of_others and reading.about("foreign")):
-        return ()
-    if reading.of_build:
-        ranked = _capped((one for one in ranked if one.cause.id in _OF_A_MODEL), _OPPOSED)
-    elif reading.succeeded and ranked and ranked[0].cause.layer not in _BESIDE_SUCCESS:
-        ranked = _capped(ranked, _OPPOSED)
-    if reading.of_others:
-        ways = {line.number for line in reading.about("way")}
-        return tuple(cause for cause in ranked if ways & set(_numbers(cause)))
-    if reading.of_device:
-        return tuple(cause for cause in ranked if any(map(reading.in_reach, _numbers(cause))))
-    left = (
-        cause
-        for cause in ranked
-        if cause.confidence >= _LEAST_ALONE or cause.cause.layer not in _ANY_MACHINE
-    )
-    return _capped(left, _CAPPED)
-
-
-def _capped(ranked: Iterable[Ranked], most: float) -> tuple[Ranked, ...]:
-    return tuple(replace(cause, confidence=min(cause.confidence, most)) for cause in ranked)
-
-
-def _numbers(one: Ranked) -> list[int]:
-    """Of its lines; what an answer or a fact says has none."""
-    return [evidence.line for evidence in one.evidence if evidence.source == "log"] or [1]
 
 
 def platform_of(reading: LogReading) -> str:

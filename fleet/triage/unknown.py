@@ -25,8 +25,9 @@ _ERRNOS = re.compile(r"\berrno\W{0,4}(\d{1,3})\b|\b(E[A-Z]{3,14})\b", re.IGNOREC
 
 
 def suspects(reading: LogReading) -> tuple[Evidence, ...]:
-    """The first lines that look like the failure."""
-    return tuple(Evidence("log", line.text, line.number) for line in reading.failures[:_MOST])
+    """The first lines that look like the failure; where none does, those that leave a doubt."""
+    lines = reading.failures or (reading.doubts if reading.succeeded else [])
+    return tuple(Evidence("log", line.text, line.number) for line in lines[:_MOST])
 
 
 def understood(reading: LogReading) -> tuple[str, ...]:
@@ -81,9 +82,13 @@ def next_step(reading: LogReading) -> tuple[Question, str]:
             "build", "Correct the first error of the build. Nothing ran on a device yet."
         ), why
     if reading.of_others:
-        line = (reading.about("foreign") or reading.about("board"))[0]
+        line = reading.about("foreign", "board")[0]
         why = f"the log is about other software (line {line.number}), not about an NPU device"
         return Question("log", "Paste the output of the program that failed on the device."), why
+    if reading.succeeded and not reading.failures:
+        line = reading.doubts[0].number
+        why = f"the program finished its work, but line {line} may show that it was slow or wrong"
+        return louder(reading), why
     why = "fleet recognises no line of this log, so it can say nothing about the device"
     return louder(reading), why
 

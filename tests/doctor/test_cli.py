@@ -71,7 +71,9 @@ def test_json_of_a_log() -> None:
 
 def test_standard_input_and_several_logs(tmp_path: Path) -> None:
     good = ROOT / "tests" / "triage" / "data" / "healthy" / "genie-t2t-run.log"
-    done = fleet("--log", str(good), "--log", "-", "--json", stdin="Exec format error\n")
+    done = fleet(
+        "--log", str(good), "--log", "-", "--json", stdin="aarch64-oe-linux: Exec format error\n"
+    )
     assert [one["verdict"] for one in document(done)["targets"]] == ["healthy", "problem"]
     assert done.returncode == 1
     fine = fleet("--log", str(good))

@@ -14,7 +14,7 @@ from .firstrun import Run, answers, calibration, expected_error, figures, interv
 def test_few_answers_of_first_runs_were_wrong_and_sure() -> None:
     sure = [right for said, right in pooled() if said >= 0.8]
     assert len(sure) >= 15
-    assert sum(sure) >= 0.92 * len(sure)
+    assert sum(sure) >= 0.9 * len(sure)
 
 
 def test_the_pooled_error_is_the_one_of_the_page() -> None:

@@ -48,7 +48,7 @@ def test_an_example_leads_to_its_cause(cause: Cause, example: Example) -> None:
     if example.facts is not None:
         found = by_facts(cause, dict(example.facts))
     else:
-        found = [one.cause.id for one in triage(example.log).causes]
+        found = [one.cause.id for one in triage(example.log, of_device=True).causes]
     assert cause.id in found[: example.top], found
 
 

@@ -51,14 +51,18 @@ def commands(log: str) -> str:
 
 
 def test_the_library_of_the_log_is_in_the_command() -> None:
-    found = commands("error while loading shared libraries: libfoo.so.3: cannot open\n")
+    found = commands(
+        "genie-t2t-run: error while loading shared libraries: libfoo.so.3: cannot open\n"
+    )
     assert "-name 'libfoo.so.3*'" in found
     assert "dsprpc" not in found
     assert "libatomic1" not in found
 
 
 def test_a_library_of_the_system_has_its_package() -> None:
-    found = commands("error while loading shared libraries: libatomic.so.1: cannot open\n")
+    found = commands(
+        "genie-t2t-run: error while loading shared libraries: libatomic.so.1: cannot open\n"
+    )
     assert "apt-get install libatomic1" in found
 
 
