@@ -171,7 +171,7 @@ class Tool:
     python: Path | None = None
 
 
-def tools(ground: Ground, before: Path | None, names: str) -> list[Tool]:
+def tools(ground: Ground, before: Path | None, names: str, *, one_file: bool) -> list[Tool]:
     """All rows, or those named."""
     config, place = f"{ground.folder}/ssh_config", f"{ground.work}/in"
     fleet = ("-m", "fleet", "push", "-i", f"{ground.folder}/hosts.yaml", "--name")
@@ -180,6 +180,16 @@ def tools(ground: Ground, before: Path | None, names: str) -> list[Tool]:
         what = f"cat {source}" if source.is_file() else f"tar -C {source.parent} -c {source.name}"
         there = f"cat > {place}/{source.name}" if source.is_file() else f"tar -C {place} -x"
         return ("sh", "-c", f"{what} | ssh -F {config} board '{there}'")
+
+    def hashed(source: Path) -> Sequence[str]:
+        """What any tool needs that knows the SHA-256 of what it sent and of what arrived."""
+        digest = "openssl dgst -sha256"
+        there = f"tee {place}/{source.name} | {digest}"
+        return (
+            "sh",
+            "-c",
+            f"{digest} {source} & cat {source} | ssh -F {config} board '{there}'; wait",
+        )
 
     def rsync(source: Path) -> Sequence[str]:
         program = shutil.which("rsync") or "rsync"
@@ -195,6 +205,8 @@ def tools(ground: Ground, before: Path | None, names: str) -> list[Tool]:
         Tool("rsync -a", rsync),
         Tool("fleet push", push, Path(__file__).parents[1]),
     ]
+    if one_file:
+        found.insert(1, Tool("cat and SHA-256", hashed))
     if before is not None:
         found.append(Tool("fleet before", found[-1].argv, before.resolve()))
     wanted = names.split(",") if names else []
@@ -284,7 +296,7 @@ def main() -> None:
         else:
             tree(source, 20, 1)
         ground = stack.enter_context(Ground(folder, given.rate, given.shell))
-        found = tools(ground, given.before, given.tools)
+        found = tools(ground, given.before, given.tools, one_file=bool(given.size))
         rows: dict[str, list[Sample]] = {tool.name: [] for tool in found}
         load = os.getloadavg()[0]
         for tool in found:  # bytecode is there, as in an installed fleet

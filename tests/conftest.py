@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,7 @@ from tests.support_runtime import ARM, NEW, X86, cached_runtime, cached_store
 from tests.tiers import function_of, gate
 
 hinting.listen()
+os.environ.pop("COLUMNS", None)  # tables obey it, in pipes too
 
 
 SLOW_SECONDS = 7200

@@ -74,7 +74,9 @@ def target_wrong(case: Case) -> Iterator[Fault]:
     machine = _MACHINES.get(facts.machine or "", facts.machine)
     cure = f"set `target: {_GCC11}` in the inventory, or remove `target:`"
     if machine is None:
-        yield unknown("the machine of the device", target.machine, "fleet facts")
+        yield unknown(
+            "the machine of the device", target.machine, "fleet facts (reads the device again)"
+        )
     elif machine != target.machine:
         yield Fault(
             f"the QAIRT target {case.target} is for {target.machine}, but the device is "

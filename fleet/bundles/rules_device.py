@@ -31,7 +31,9 @@ def glibc_too_old(case: Case) -> Iterator[Fault]:
     try:
         have = version_key(facts.libc_version or "")
     except ValueError:
-        yield unknown("the C library of the device", f"glibc {least}", "fleet facts")
+        yield unknown(
+            "the C library of the device", f"glibc {least}", "fleet facts (reads the device again)"
+        )
         return
     if have < version_key(least):
         yield Fault(
@@ -108,7 +110,9 @@ def disk_full(case: Case) -> Iterator[Fault]:
     size = case.bytes_to_send if known else case.bundle.size + case.selection.size
     need = (size or 0) + _MARGIN_BYTES
     if disk.room_bytes is None:
-        yield unknown("the free space on the device", _mb(need), "fleet facts")
+        yield unknown(
+            "the free space on the device", _mb(need), "fleet facts (reads the device again)"
+        )
     elif size and disk.room_bytes < need:
         yield Fault(
             f"not enough disk space in {disk.path} on the device for {_mb(size)}",
@@ -191,7 +195,9 @@ def fastrpc_node(case: Case) -> Iterator[Fault]:
     elif any(node.open_error == "" for node in present):
         return
     elif all(node.open_error is None for node in present):
-        yield unknown(f"whether {present[0].path} can be opened", need, "fleet facts")
+        yield unknown(
+            f"whether {present[0].path} can be opened", need, "fleet facts (reads the device again)"
+        )
     else:
         node = next(refused for refused in present if refused.open_error)
         yield Fault(

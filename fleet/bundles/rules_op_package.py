@@ -218,4 +218,4 @@ def op_package_needs(case: Case) -> Iterator[Fault]:
 def _offer(names: tuple[str, ...]) -> str:
     if names:
         return f"set `provider: {names[0]}` in the playbook, or another of the functions found"
-    return 'export a provider from the op package (extern "C"), and set `provider:`'
+    return 'declare the provider of the op package extern "C", and build the op package again'

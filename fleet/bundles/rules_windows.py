@@ -38,7 +38,9 @@ def windows_python(case: Case) -> Iterator[Fault]:
         return
     need = "arm64"
     if pc.python_machine is None:
-        yield unknown("the architecture of the device's Python", need, "fleet facts")
+        yield unknown(
+            "the architecture of the device's Python", need, "fleet facts (reads the device again)"
+        )
     elif pc.python_machine != need:
         yield Fault(
             f"the Python of the device is an emulated {pc.python_machine} Python, but the "
@@ -105,7 +107,9 @@ def windows_npu_driver(case: Case) -> Iterator[Fault]:
         try:
             old = version_key(pc.driver_qnn)[:3] < version_key(_LEAST_DRIVER)
         except ValueError:
-            yield unknown("the QNN of the NPU driver", _LEAST_DRIVER, "fleet facts")
+            yield unknown(
+                "the QNN of the NPU driver", _LEAST_DRIVER, "fleet facts (reads the device again)"
+            )
             return
         if old:
             yield Fault(f"the NPU driver is too old: it contains QNN {pc.driver_qnn}",

@@ -66,7 +66,7 @@ class _Tables:
 
     def _read(self, form: str, at: int) -> int:
         if at < 0:
-            raise ValueError("an offset leads out of it")
+            raise ValueError("an offset points past the end of the file (it is cut off or damaged)")
         found: int = struct.unpack_from(f"<{form}", self._data, at)[0]
         return found
 

@@ -74,12 +74,14 @@ def ab(
 
     Example: fleet ab previous current --playbook playbooks/tiny-genie.yaml -i inventories/lab.yaml
     """
-    from fleet.engine.ab.journal import AbJournal  # noqa: PLC0415 - numpy, for this alone
+    from fleet.cli import ab_gates  # noqa: PLC0415 - numpy, for this alone
+    from fleet.engine.ab.journal import AbJournal  # noqa: PLC0415
 
     inventory = inventory or project.supplied("inventory")
     store = RunStore(output_dir)
     if resume is not None:
         journal = AbJournal.reopen(store, resume)
+        ab_gates.refuse_others(journal, gate or [])
     elif a is None or b is None or inventory is None:
         raise InputError(
             "`fleet ab` needs two playbooks, bundles or releases to compare (A and B), and an "
@@ -88,7 +90,7 @@ def ab(
         )
     else:
         names = tuple(host.name for host in hosts_of(inventory, limit))
-        journal = _begun(store, (a, b), playbook, inventory, names, limits_of(gate or []), boots)
+        journal = _begun(store, (a, b), playbook, inventory, names, gate or [], boots)
     results = _measured(journal, budget, offline=offline, parallel=parallel, as_json=as_json)
     journal.close()
     show(journal, results, as_json=as_json)
@@ -100,11 +102,13 @@ def ab(
 
 def _begun(
     store: RunStore, sides: tuple[str, str], playbook: Path | None, inventory: Path,
-    names: tuple[str, ...], limits: dict[str, float], boots: int,
+    names: tuple[str, ...], gates: list[str], boots: int,
 ) -> AbJournal:  # fmt: skip
     """A new one; paths as they are from everywhere."""
+    from fleet.cli import ab_gates  # noqa: PLC0415
     from fleet.engine.ab.journal import AbJournal, Asked  # noqa: PLC0415
 
+    limits = ab_gates.asked(gates, (*sides, playbook))
     path = str(playbook.resolve()) if playbook else ""
     a, b = (str(Path(word).resolve()) if Path(word).exists() else word for word in sides)
     asked = Asked(a, b, path, str(inventory.resolve()), names, limits, boots)
@@ -136,23 +140,6 @@ def _measured(
     return results
 
 
-def limits_of(texts: list[str]) -> dict[str, float]:
-    """Metric → share of `--gate`. Raises InputError for what is no share that is worse."""
-    from fleet.profiles.compare.gates import parse  # noqa: PLC0415
-
-    found = {}
-    for text in texts:
-        gate = parse(text)
-        if gate.word is not None or gate.unit != "%" or gate.below != (gate.limit < 0):
-            raise InputError(
-                f"--gate {text!r} is not valid; write METRIC<-N% to fail if the metric falls by "
-                "more than N%, or METRIC>+N% to fail if it rises by more than N%",
-                hint="for example --gate 'decode_tps<-5%' or --gate 'ttft_ms>+10%'",
-            )
-        found[gate.metric] = gate.limit
-    return found
-
-
 def _rows(results: list[DeviceResult]) -> list[tuple[DeviceResult, Judged]]:
     from fleet.engine.ab.measuring import answers_of  # noqa: PLC0415
 
@@ -176,7 +163,7 @@ def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> N
         span = "-" if found.low is None else f"{percent(found.low)} to {percent(found.high)}"
         cells.append((
             result.host.name, item.metric, number(item.a), number(item.b), percent(found.mid), span,
-            found.pairs, str(found.answer), "yes" if _emulated(result) else "no",
+            found.pairs, _said(item), "yes" if _emulated(result) else "no",
         ))  # fmt: skip
     if cells:
         title = f"A {from_here(journal.asked.a)}, B {from_here(journal.asked.b)}"
@@ -199,6 +186,17 @@ def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> N
             )
     if any(_emulated(result) for result, _ in rows):
         output.note("the devices are emulated, so this result says nothing about real hardware")
+
+
+def _said(item: Judged) -> str:
+    """The answer; `fine (B faster)` where the whole interval says so."""
+    from fleet.profiles.compare.metrics import KNOWN  # noqa: PLC0415 - its lists
+    from fleet.profiles.compare.sequential import better  # noqa: PLC0415 - numpy
+
+    found = item.decision
+    speed = item.metric in KNOWN or item.metric.endswith(("_ms", "_us", "_s", "_tps"))
+    word = f" (B {'faster' if speed else 'better'})"
+    return str(found.answer) + word * better(found, item.limit)
 
 
 def _below(journal: AbJournal, items: list[Judged]) -> list[str]:
@@ -258,7 +256,8 @@ def end(journal: AbJournal, results: list[DeviceResult]) -> None:
     if words["worse"]:
         raise GateError(
             f"B is worse than the gates allow: {', '.join(words['worse'])}",
-            hint="keep A; or allow a larger loss with --gate, then run the command again",
+            hint=f"keep A ({from_here(journal.asked.a)}); or allow a larger loss with --gate, then "
+            "run the command again",
         )
     end_devices(results)
     if words["undecided"]:

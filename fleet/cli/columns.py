@@ -31,9 +31,13 @@ class Column:
     @property
     def least(self) -> int:
         """The width at which no word is shortened. Cells of several words are wrapped at blanks."""
-        longest = max((len(word) for word in " ".join((self.head, *self.cells)).split()), default=0)
         widest = max(map(len, self.cells), default=0)
-        return min(self.natural, max(longest, min(PROSE, widest)))
+        return min(self.natural, max(self.tight, min(PROSE, widest)))
+
+    @property
+    def tight(self) -> int:
+        """The width of its longest word."""
+        return max((len(word) for word in " ".join((self.head, *self.cells)).split()), default=0)
 
     def says(self, row: int) -> str:
         """`QAIRT 2.51.0`."""
@@ -119,7 +123,8 @@ def _widen(columns: Sequence[Column], room: int | None) -> None:
     for column in columns:
         column.width = column.natural if room is None else column.least
     while room is not None and _width([column.width for column in columns]) > room:
-        widest = max(columns, key=lambda column: column.width)
+        loose = [column for column in columns if column.width > column.tight]
+        widest = max(loose or columns, key=lambda column: column.width)
         if widest.width <= _LEAST:
             break
         widest.width -= 1

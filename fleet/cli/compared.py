@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fleet.cli import output
+from fleet.cli import alternately, output
 from fleet.cli.profiles_store import opened
 from fleet.model.errors import GateError, InputError, NotComparableError
 from fleet.model.gates import LEAST_REPEATS
@@ -23,10 +23,6 @@ from fleet.profiles.files import read_records
 from fleet.profiles.store import select
 
 OPS_SHOWN = 20
-AB = (
-    "fleet ab A B --playbook PLAYBOOK -i INVENTORY (A and B: two releases, bundles or playbooks; "
-    "fleet runs them alternately)"
-)
 
 
 def group_of(text: str, store: Path | None) -> RecordGroup:
@@ -123,17 +119,21 @@ def show(found: Comparison, judged: Sequence[JudgedGate], *, as_json: bool) -> N
             f"for a verdict, fleet must run A and B alternately, {LEAST_REPEATS} times each; "
             "`fleet ab` does that"
         )
-        output.advise(f"next: {AB}")
+        output.advise(f"next: {alternately.command(found)}")
 
 
 def _show_rows(found: Comparison) -> None:
-    """What all rows share makes room first; then what the change is made of."""
-    rows = [writing.cells(row, found.margin) for row in found.rows]
+    """What all rows share makes room first; the figures never do."""
+    rows, below = [writing.cells(row, found.margin) for row in found.rows], list[str]()
+    if output.width() is not None:
+        rows, below = writing.narrow(found)
     by_head = dict(zip(writing.COLUMNS, zip(*rows, strict=True), strict=True))
     alike = [head for head in ("metric", "device") if len(set(by_head[head])) == 1]
-    drops = ["emulated", *alike, "A", "B"]
+    empty = [head for head, column in by_head.items() if set(column) == {"-"}]
     title = f"{found.b.label} compared with {found.a.label}"
-    output.table(title, writing.COLUMNS, rows, drops)
+    output.table(title, writing.COLUMNS, rows, ["emulated", *empty, *alike])
+    for text in below:
+        output.prose(text)
 
 
 def _show_ops(ops: OpDiff) -> None:
@@ -172,15 +172,16 @@ def end(found: Comparison, judged: Sequence[JudgedGate], *, strict: bool) -> Non
         raise NotComparableError(
             "fleet cannot decide --fail-if, because it has too few comparable runs: "
             f"{_texts(unsure)}",
-            hint=AB
+            hint=alternately.command(found)
             if apart
-            else (f"measure A and B with at least five `fleet run` commands each, or: {AB}"),
+            else "measure A and B with at least five `fleet run` commands each, or: "
+            + alternately.command(found),
         )
     if apart:
         raise NotComparableError(
             "no verdict, because A and B were not measured alternately: "
             f"{writing.finding(apart[0])}",
-            hint=AB,
+            hint=alternately.command(found),
         )
 
 

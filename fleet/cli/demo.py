@@ -23,6 +23,7 @@ from fleet.lab.namespace import can_unshare
 from fleet.lab.rootfs import BUILD_MB, TREE_MB, progress, rootfs_path
 from fleet.model.errors import InputError
 from fleet.model.files import human_bytes
+from fleet.model.text import from_here
 from fleet.runtimes.store import RuntimeStore
 
 PARTS = ("assets/tiny-genie", "inventories/lab.yaml", "playbooks/tiny-genie.yaml")
@@ -49,7 +50,7 @@ def demo(
     built, fetched = bool(can_unshare()) or rootfs_path().is_dir(), _has_runtime()
     _announce(folder, built=built, fetched=fetched)
     _write(folder)
-    program = _program()
+    program, before = _program()
     os.chdir(folder)
     with _step(2, f"boot {BOARDS} boards", progress if not built else str):
         lab = Lab.up(Path(".lab"), count=BOARDS, base_port=0, install=install)
@@ -64,7 +65,7 @@ def demo(
         tree = build("deploy")
     output.advising = False  # the end says what to do next, where it works
     code = tree(["deploy", "--run"], standalone_mode=False)
-    _end(folder, program)
+    _end(folder, program, before)
     if code:
         raise typer.Exit(code)
 
@@ -137,10 +138,11 @@ def _step(number: int, text: str, doing: Callable[[], str]) -> Iterator[None]:
             sys.stderr.write("\r\x1b[K")
 
 
-def _end(folder: Path, fleet: str) -> None:
+def _end(folder: Path, fleet: str, before: str) -> None:
     """Commands to try, a comparison, and how to take the lab down: they work when pasted."""
     output.note(f"\nThe boards keep running. Try in {folder}:")
-    output.note(f"  cd {shlex.quote(str(folder))}")
+    for line in filter(None, (before, f"cd {shlex.quote(str(folder))}")):
+        output.note(f"  {line}")
     output.note(f"  {fleet} profiles show last")
     output.note(f"  {fleet} doctor")
     output.note(f"  {fleet} run --repeats 10")
@@ -150,11 +152,17 @@ def _end(folder: Path, fleet: str) -> None:
     output.note(f"Stop the boards: {fleet} lab down")
 
 
-def _program() -> str:
-    """What to type for this fleet: its name where the shell finds it, else its path."""
+def _program() -> tuple[str, str]:
+    """What to type for this fleet, and what to type before: its name where the shell finds it, or
+    will once its environment is activated; else its path.
+    """
     here = Path(sys.argv[0]).absolute()
     found = shutil.which(here.name)
-    lasting = "archive-v" not in sys.prefix  # uvx: an environment of the cache, not on the PATH
-    if found and lasting and Path(found).absolute() == here:
-        return here.name
-    return shlex.quote(str(here))
+    if "archive-v" in sys.prefix:  # uvx: an environment of the cache, not on the PATH
+        return shlex.quote(str(here)), ""
+    if found and Path(found).absolute() == here:
+        return here.name, ""
+    activate = here.with_name("activate")
+    if activate.is_file():
+        return here.name, f". {shlex.quote(from_here(str(activate)))}"
+    return shlex.quote(str(here)), ""

@@ -13,6 +13,7 @@ import typer
 from fleet.cli import output, project
 from fleet.cli.common import hosts_of
 from fleet.cli.doctor_view import counting, report
+from fleet.cli.hints import completed
 from fleet.cli.live import listening
 from fleet.config.playbook import load_playbook
 from fleet.doctor.checks import LOOKS
@@ -50,7 +51,12 @@ def look(
     for diagnosis in found:
         if diagnosis.verdict == UNCHECKED and diagnosis.error is None:
             diagnosis.notes += (f"next: {_next(inventory, diagnosis.target, how)}",)
-    report(found, as_json=as_json, shown=not (as_json and asked), bundle=bundle, whole=whole)
+    shown = not (as_json and asked)
+    report(found, as_json=as_json, shown=shown, bundle=bundle, whole=whole, offers=asked is None)
+    hints = dict.fromkeys(str(one.error["hint"]) for one in found if one.error)
+    for hint in hints:
+        if hint.startswith("fleet lab up"):
+            output.advise(f"next: {hint}")
     return cure(hosts, found, how, asked) if asked else found
 
 
@@ -101,7 +107,7 @@ def cure(
     with listening(as_json=False) as listener:
         cures = plan_cures(hosts, found, listener, wanted, parallel=how.parallel)
     if not asked.as_json:
-        _show(cures, dry_run=asked.dry_run)
+        _show(cures, asked)
     able = [fix for fix in cures if fix.remedy and not fix.why]
     if able and not asked.dry_run:
         _ask(able, yes=asked.yes)
@@ -118,7 +124,7 @@ def cure(
     return result
 
 
-def _show(cures: Sequence[Cure], *, dry_run: bool) -> None:
+def _show(cures: Sequence[Cure], asked: FixRequest) -> None:
     if not cures:
         output.say("fleet found no problem to fix")
     for fix in cures:
@@ -133,8 +139,10 @@ def _show(cures: Sequence[Cure], *, dry_run: bool) -> None:
         for command in fix.commands:
             for line in command.splitlines():
                 output.say(f"      # {line}")
-    if dry_run and any(not fix.why for fix in cures):
-        output.say("fleet changed nothing; to apply these steps, run the command without --dry-run")
+    if asked.dry_run and any(not fix.why for fix in cures):
+        named = f" --playbook {shlex.quote(str(asked.playbook))}" if asked.playbook else ""
+        command = completed(f"fleet doctor --fix{named}")
+        output.say(f"fleet changed nothing; to apply these steps: {command}")
 
 
 def _ask(cures: Sequence[Cure], *, yes: bool) -> None:
@@ -150,5 +158,9 @@ def _ask(cures: Sequence[Cure], *, yes: bool) -> None:
 
 
 def _outcomes(cures: Sequence[Cure]) -> None:
-    rows = [(fix.host.name, fix.cause, fix.remedy or "none", fix.outcome, fix.why) for fix in cures]
-    output.table("fixes", ("device", "cause", "cure", "outcome", ""), rows)
+    rows = [(fix.host.name, fix.cause, fix.remedy or "none", fix.outcome) for fix in cures]
+    output.table("fixes", ("device", "cause", "cure", "outcome"), rows)
+    for fix in cures:
+        if fix.outcome in {"undone", "failed"}:
+            output.say(f"{fix.host.name}: {fix.why}")
+            output.say(f"  next: {completed(fix.hint)}")

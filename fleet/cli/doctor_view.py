@@ -66,9 +66,11 @@ def counting(total: int) -> Iterator[Listener]:
         yield say
 
 
-def show(every: Sequence[Diagnosis], *, log: bool = False, whole: bool = False) -> None:
+def show(
+    every: Sequence[Diagnosis], *, log: bool = False, whole: bool = False, offers: bool = True
+) -> None:
     """A line a target; of what is wrong the cause and its cure, of many targets each cause once.
-    All layers with `whole`.
+    All layers with `whole`; `offers` what fleet can repair.
     """
     if output.shape == "name":
         output.literal("\n".join(diagnosis.target for diagnosis in every))
@@ -76,17 +78,17 @@ def show(every: Sequence[Diagnosis], *, log: bool = False, whole: bool = False) 
         _together(every)
     else:
         for diagnosis in every:
-            _page(diagnosis, log=log, whole=whole)
+            _page(diagnosis, log=log, whole=whole, offers=offers)
     if len(every) > 1:
         counts = Counter(diagnosis.verdict for diagnosis in every)
         output.say(f"{len(every)} targets: " + ", ".join(f"{n} {v}" for v, n in counts.items()))
 
 
-def _page(diagnosis: Diagnosis, *, log: bool, whole: bool) -> None:
+def _page(diagnosis: Diagnosis, *, log: bool, whole: bool, offers: bool) -> None:
     _head(diagnosis, log=log)
     _layers(check for check in diagnosis.checks if whole or check.status != OK)
     if diagnosis.verdict != "healthy" or log:
-        _causes(diagnosis)
+        _causes(diagnosis, offers=offers)
     for note in diagnosis.notes if whole or diagnosis.verdict != "healthy" else ():
         _line(f"  [dim]{escape(note)}[/]")
     _unknown(diagnosis)
@@ -182,17 +184,17 @@ def _layers(checks: Iterable[Check]) -> None:
         _line(f"  {_mark(check.status)} {check.layer:8} {check.id:10} {escape(text)}")
 
 
-def _causes(diagnosis: Diagnosis) -> None:
+def _causes(diagnosis: Diagnosis, *, offers: bool) -> None:
     for rank, ranked in enumerate(diagnosis.causes[: 1 + _OTHERS]):
         if rank == 0:
-            _first(ranked, diagnosis)
+            _first(ranked, diagnosis, offers=offers)
         else:
             cause = ranked.cause
             how = f"{ranked.confidence:.0%}"
             _line(f"  [dim]less likely ({how}):[/] {escape(ranked.title)} [dim]({cause.id})[/]")
 
 
-def _first(ranked: Ranked, diagnosis: Diagnosis) -> None:
+def _first(ranked: Ranked, diagnosis: Diagnosis, *, offers: bool) -> None:
     cause = ranked.cause
     _line("")
     _line(
@@ -214,10 +216,13 @@ def _first(ranked: Ranked, diagnosis: Diagnosis) -> None:
     if diagnosis.checks:  # of a device, not of a log
         verify = verify.replace("--limit DEVICE", f"--limit {shlex.quote(diagnosis.target)}")
     _line(f"  [bold]check[/]  {escape(completed(verify))}", paste=True)
-    able = diagnosis.checks and any(fix.apply for fix in ranked.fixes)
+    able = offers and diagnosis.checks and any(fix.apply for fix in ranked.fixes)
     if able and not diagnosis.target.startswith("-"):
-        command = completed(f"fleet doctor --fix --dry-run --limit {diagnosis.target}")
-        _line(f"  [bold]or let fleet do it:[/] {escape(command)}", paste=True)
+        command = completed(f"fleet doctor --fix --limit {diagnosis.target}")
+        _line(
+            f"  [bold]or let fleet do it:[/] {escape(command)} (shows the steps, then asks)",
+            paste=True,
+        )
     _line("")
 
 
@@ -284,12 +289,13 @@ def report(
     log: bool = False,
     shown: bool = True,
     whole: bool = False,
+    offers: bool = True,
 ) -> None:
     """Show or print them; `bundle` is written, too."""
     if as_json and shown:
         output.emit_json({"schema": 1, "targets": [diagnosis.as_dict() for diagnosis in found]})
     elif shown:
-        show(found, log=log, whole=whole)
+        show(found, log=log, whole=whole, offers=offers)
     if bundle is not None:
         from fleet.doctor.bundle import pack  # noqa: PLC0415 - tar and json
 

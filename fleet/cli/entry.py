@@ -14,6 +14,9 @@ def main() -> None:
         return
     # Imports leave no garbage, and looking for it would take a tenth of the start.
     gc.disable()
+    from fleet.cli import compiled  # noqa: PLC0415 - dataclasses
+
+    compiled.install(__spec__.cached)
     from fleet.cli.main import main as command_line  # noqa: PLC0415 - typer
 
     command_line()

@@ -75,7 +75,9 @@ def init(
         list[str] | None,
         typer.Argument(help="Devices to add, each \\[user@]host[:port]."),
     ] = None,
-    name: Annotated[str, typer.Option(help="Name for the new inventory and playbook.")] = "boards",
+    name: Annotated[
+        str, typer.Option(help="File name for the new inventory and playbook, without .yaml.")
+    ] = "boards",
     bundle: Bundle = None,
     ssh_config: Annotated[
         Path | None, typer.Option(help="Read this ssh config instead of ~/.ssh/config.")

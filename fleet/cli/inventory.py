@@ -165,7 +165,9 @@ def _plain(host: Host) -> dict[str, Any]:
     return {**found, "base_dir": host.base_dir or None, "labels": dict(host.labels)}
 
 
-def schema(kind: Annotated[SchemaKind, typer.Argument(help="Kind of file.")]) -> None:
+def schema(
+    kind: Annotated[SchemaKind, typer.Argument(help="Kind of file, or of JSON that fleet prints.")],
+) -> None:
     """Print the JSON Schema of a file, for editors and CI.
 
     Example: fleet config schema playbook > playbook.schema.json

@@ -138,7 +138,8 @@ def lock_for(playbook: Path, given: Path | None, *, locked: bool, frozen: bool) 
     if locked and lock.playbook != playbook_hash(playbook):
         raise LockFileError(
             f"the playbook {playbook} changed after fleet.lock was written",
-            hint=f"fleet config lock {playbook} (writes a new one), or deploy with --frozen",
+            hint=f"fleet config lock {playbook} (writes a new one), or deploy with "
+            "--frozen (uses the builds and files in fleet.lock; downloads nothing)",
         )
     return lock
 

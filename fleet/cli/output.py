@@ -77,10 +77,15 @@ def load() -> None:
 
 
 def width() -> int | None:
-    """Columns of the terminal; None where tables go to a file or a pipe, which have no end, and
-    for `-o wide`.
+    """Columns that a table gets: those of COLUMNS, else of the terminal; None for `-o wide`, and
+    where tables go to a file or a pipe, which have no end.
     """
-    return None if _plain(sys.stdout) or shape == "wide" else _screens.console.width
+    asked = os.environ.get("COLUMNS", "")
+    if shape == "wide":
+        return None
+    if asked.isdecimal() and int(asked):
+        return int(asked)
+    return None if _plain(sys.stdout) else _screens.console.width
 
 
 def _as_json(value: object) -> object:
@@ -125,7 +130,8 @@ def table(
     rows: Iterable[Sequence[object]],
     drops: Sequence[str] = (),
 ) -> None:
-    """A table; None is shown as `unknown`. Without a terminal: columns with `|` between them.
+    """A table; None is shown as `unknown`. Without a terminal and COLUMNS: columns with `|` between
+    them.
 
     `drops`: columns that make room on a narrow terminal, the first one first.
     """
@@ -135,7 +141,7 @@ def table(
         columns, *texts = [list(itertools.compress(row, full)) for row in (columns, *texts)]
     if shape == "name":
         literal("\n".join(dict.fromkeys(row[0] for row in texts)))
-    elif _plain(sys.stdout):
+    elif _plain(sys.stdout) and width() is None:
         literal("\n".join((title, *_lines([list(columns), *texts]))))
     else:
         _draw(laid_out(title, columns, texts, room=width(), drops=drops, rule=drawn("─", "-")))
@@ -151,6 +157,9 @@ def _draw(layout: TableLines) -> None:
     for lines, style in styled:
         for line in lines:
             text = drawn(line, line.replace("…", "~"))
+            if _plain(sys.stdout):
+                literal(text)
+                continue
             _screens.console.print(text, markup=False, emoji=False, soft_wrap=True, style=style)
 
 

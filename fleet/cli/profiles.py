@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -30,6 +31,7 @@ _RUNS = {"run": "run", "name": "name", "devices": "devices", "records": "records
 _RUNS |= {"counted": "counted", "median": "median", "values": "values", "emulated": "emulated"}
 _UNITS = {"decode_tps": "tok/s", "latency_ms": "ms"}
 PICTURE = 12  # columns
+_OF_A_SIDE = re.compile(r"ab-.*-[AB]")
 _RECORDS = {
     "run_id": "run",
     "host": "device",
@@ -132,11 +134,23 @@ def show(
         pairs = zip(plain, records, strict=True)
         output.emit_json([{**data, "counts": record.counts} for data, record in pairs])
         return
-    runs = list(dict.fromkeys(record.run_id for record in records))
-    title = f"run {runs[0]}" if len(runs) == 1 else f"{selection}: {len(runs)} runs"
-    show_records(title, [record.as_dict() for record in records])
-    show_pictures(records)
+    for side, mine in _sides(records).items():
+        counted = [record for record in mine if not record.warmup] or mine
+        runs = list(dict.fromkeys(record.run_id for record in counted))
+        of = f"tag:{side}" if side else selection
+        title = f"run {runs[0]}" if len(runs) == 1 else f"{of}: {len(runs)} runs"
+        show_records(title, [record.as_dict() for record in mine])
+        show_pictures(mine)
     _show_around(records)
+
+
+def _sides(records: list[Record]) -> dict[str, list[Record]]:
+    """The records by the side of `fleet ab` that they were; all under "" where they are of one."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        side = next((tag for tag in record.tags if _OF_A_SIDE.fullmatch(tag)), "")
+        found.setdefault(side, []).append(record)
+    return dict(sorted(found.items())) if len(found) > 1 else {"": records}
 
 
 def _show_around(records: list[Record]) -> None:

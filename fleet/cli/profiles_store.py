@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.model.errors import InputError
 from fleet.profiles.exports import WRITERS, export
-from fleet.profiles.imports import Importer, Labels
+from fleet.profiles.imports import BadFile, Importer, Labels
 from fleet.profiles.store import ProfileStore, select
 
 Format = StrEnum("Format", list(WRITERS))  # type: ignore[misc]
@@ -74,14 +75,27 @@ def import_files(
     else:
         output.say(
             f"{done.files} files read: {done.new} new results, {done.known} already stored; "
-            f"{done.passed} files are not profiles, {len(done.bad)} are damaged; stored in {where}"
+            f"{done.passed} {_are('file', done.passed)} not profiles, {len(done.bad)} "
+            f"{_are('', len(done.bad))} damaged; stored in {where}"
         )
-        for bad in done.bad[:MOST_BAD]:
-            output.note(f"bad: {bad.path}: {bad.message}" + (f"; {bad.hint}" * bool(bad.hint)))
-        if len(done.bad) > MOST_BAD:
-            output.note(f"and {len(done.bad) - MOST_BAD} more bad files; --json lists all of them")
+        _tell_bad(done.bad)
     if done.bad:
         raise typer.Exit(1)
+
+
+def _tell_bad(bad: Sequence[BadFile]) -> None:
+    for one in bad[:MOST_BAD]:
+        output.note(f"bad: {one.path}: {one.message}")
+        if one.hint:
+            output.advise(f"  try: {one.hint}")
+    if len(bad) > MOST_BAD:
+        output.note(f"and {len(bad) - MOST_BAD} more bad files; --json lists all of them")
+
+
+def _are(what: str, count: int) -> str:
+    """`files are`, `is`."""
+    one = count == 1
+    return " ".join(filter(None, (what and what + "s" * (not one), "is" if one else "are")))
 
 
 def export_records(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from fleet.cli import output
 from fleet.cli.hints import completed
 from fleet.model.files import human_bytes
+from fleet.model.finding import with_hosts
 
 if TYPE_CHECKING:  # records are shown without the engine
     from fleet.engine.pool import DeviceResult
@@ -76,6 +77,8 @@ def show_errors(results: Sequence[DeviceResult]) -> None:
         output.show_error(error)
 
 
+_FIX = "      fix: "
+_NAMED = 3
 _LEGEND = {"+": "change", "#": "as root", ">": "then", "!": "finding", "*": "remark"}
 
 
@@ -91,6 +94,8 @@ def show_plans(results: Sequence[DeviceResult]) -> None:
     sizes = sorted(groups.values(), key=len, reverse=True)
     for number, names in enumerate(sizes):
         head, *rest = plans[names[0]]
+        few = names if len(names) <= _NAMED and len(names) < max(len(plans), 2) else []
+        rest = [_named(line, few) for line in rest]
         output.prose(f"{_who(names, len(plans), most=number == 0)}  {head}", style="bold")
         for line in rest:
             (output.say if line.lstrip().startswith("#") else output.prose)(line)
@@ -107,6 +112,13 @@ def show_plans(results: Sequence[DeviceResult]) -> None:
     legend = [f"{mark} {text}" for mark, text in _LEGEND.items() if mark in used]
     if legend:
         output.say(f"legend: {', '.join(legend)}", style="dim")
+
+
+def _named(line: str, hosts: Sequence[str]) -> str:
+    """A line of a plan; the command that cures a finding with these devices."""
+    if not line.startswith(_FIX):
+        return line
+    return completed(with_hosts(line, hosts))
 
 
 def _who(names: Sequence[str], count: int, *, most: bool) -> str:
@@ -132,7 +144,7 @@ def _plan_lines(plan: DevicePlan) -> tuple[str, ...]:
     for finding in plan.findings:
         mark = "REFUSED" if finding.refuses else "warning"
         lines.append(f"  ! {mark} {finding.rule}: {finding.told}")
-        lines.append(f"      fix: {completed(finding.cure)}")
+        lines.append(f"{_FIX}{finding.cure}")
     return (*lines, *(f"  * {text}" for text in plan.notes))
 
 

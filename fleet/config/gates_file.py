@@ -43,7 +43,9 @@ def _percent(value: object) -> float:
 def _level(value: object) -> float:
     share = _percent(value)
     if share < 0.5:
-        raise wrong(f"the confidence level {share:.0%} is below 50%", "write it like 95%")
+        raise wrong(
+            f"the confidence level {share:.0%} is below 50%", "use 50% or more, such as 95%"
+        )
     return share
 
 

@@ -7,6 +7,7 @@ names) and `rollback`. The same code as deploy carries them out.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,11 +16,11 @@ from fleet.engine.applying import apply_system
 from fleet.engine.leasing import Lease
 from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
-from fleet.engine.planning import plan_system
+from fleet.engine.planning import Planned, plan_system
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.releases import rollback
 from fleet.engine.session import Session
-from fleet.engine.undo import UndoLog, take_back
+from fleet.engine.undo import UndoLog, backwards, take_back
 from fleet.engine.undoing import undo_root
 from fleet.model.diagnosis import PROBLEM, Diagnosis
 from fleet.model.errors import DeviceError, FleetError
@@ -34,7 +35,9 @@ _FASTRPC = SystemSpec(fastrpc="auto")
 
 @dataclass
 class Cure:
-    """What would be done for one device. `why` says why nothing can be done, "" otherwise."""
+    """What would be done for one device. `why` says why nothing can be done, or why it did not
+    help, "" otherwise; `hint` what to do then.
+    """
 
     host: Host
     cause: str = ""
@@ -43,6 +46,7 @@ class Cure:
     steps: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     why: str = ""
+    hint: str = ""
     outcome: str = "planned"
     diagnosis: Diagnosis | None = None
 
@@ -55,6 +59,7 @@ class Cure:
             "steps": list(self.steps),
             "commands": list(self.commands),
             "why_not": self.why,
+            "hint": self.hint,
             "outcome": self.outcome,
         }
 
@@ -154,7 +159,8 @@ def apply_cures(
 
 def _take(cure: Cure, result: DeviceResult) -> None:
     cure.outcome = "applied" if result.fine else "failed"
-    cure.why = result.error.message if result.error else ""
+    if result.error is not None:
+        cure.why, cure.hint = result.error.message, result.error.hint or result.error.cure
 
 
 def _provision(
@@ -177,10 +183,11 @@ def _provision(
                 if cure.diagnosis.verdict == PROBLEM:
                     raise DeviceError("the device still has the problem", device=session.host.name)
             except FleetError as error:
-                cure.outcome = "undone"
-                cure.why = f"{error.message}; fleet restored the system to its earlier state"
-                if log.path.is_file():
-                    take_back(session, log, planned.become)
+                cure.why = error.message
+                cure.why += f"; {_undo(session, log, planned)}"
+                own = error.hint and log.command not in error.hint  # that undo is done
+                cure.hint = error.hint if own else _look_again(session.host)
+                cure.outcome, result.text = "undone", "the repair did not help"
                 return
         cure.outcome, result.outcome = "healed", "changed"
 
@@ -188,8 +195,25 @@ def _provision(
         [cure.host for cure in cures], work, listener, parallel=how.parallel
     ):
         if result.error is not None:
-            cure = by_name[result.host.name]
-            cure.outcome, cure.why = "failed", result.error.message
+            cure, error = by_name[result.host.name], result.error
+            before = f"{cure.why}; " if cure.why else ""
+            cure.outcome, cure.why = "failed", before + error.message
+            log = UndoLog(root, run_id, cure.host.name)
+            left = f"{log.command} (undoes what is left)" if log.path.is_file() else ""
+            cure.hint = left or error.hint or error.cure
+
+
+def _undo(session: Session, log: UndoLog, planned: Planned) -> str:
+    """What fleet took back. Raises DeviceError."""
+    if not log.path.is_file():
+        return "fleet changed nothing"
+    steps = "; ".join(step.describe for step in backwards(log.read()))
+    take_back(session, log, planned.become)
+    return f"fleet restored the system to its earlier state (undone: {steps})"
+
+
+def _look_again(host: Host) -> str:
+    return f"fleet doctor -v --limit {shlex.quote(host.name)} (shows all checks and the fixes)"
 
 
 def _prove(cures: Sequence[Cure], how: Round, listener: Listener) -> None:
@@ -202,6 +226,7 @@ def _prove(cures: Sequence[Cure], how: Round, listener: Listener) -> None:
         healed = cure.diagnosis.verdict != PROBLEM
         cure.outcome = "healed" if healed else "failed"
         cure.why = "" if healed else "the device still has the problem"
+        cure.hint = "" if healed else _look_again(session.host)
         result.outcome = "ok"
 
     if cures:

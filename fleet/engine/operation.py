@@ -281,4 +281,5 @@ class Operation:
 
 def _warn(session: Session, plan: DevicePlan) -> None:
     for finding in plan.findings:
-        session.warn(f"{finding.rule}: {finding.message}; try: {finding.cure}")
+        cure = finding.cure_on(session.host.name)
+        session.warn(f"{finding.rule}: {finding.message}; try: {cure}")

@@ -120,7 +120,7 @@ def refuse(plan: DevicePlan) -> None:
         raise PreflightError(
             f"the pre-flight check {first.rule} failed: {first.told}{more}",
             step="pre-flight",
-            hint=first.cure,
+            hint=first.cure_on(plan.host.name),
         )
 
 

@@ -20,7 +20,7 @@ from fleet.engine.become import Become
 from fleet.engine.provisioning import run_as_root
 from fleet.engine.session import Session
 from fleet.model.command import Command
-from fleet.model.errors import InputError, reason
+from fleet.model.errors import DeviceError, InputError, reason
 from fleet.model.events import StepStarted
 from fleet.model.home import kept, open_private, private_folder
 from fleet.model.plan import Action
@@ -44,6 +44,7 @@ class Done:
     seconds: float
     no_undo: str
     ended: bool
+    undone: bool = False  # by an undo that failed at another step
 
 
 class UndoLog:
@@ -74,6 +75,10 @@ class UndoLog:
         """The step that was begun last has ended well; `undo` is known better now."""
         known = {} if undo is None else {"undo": [list(command.argv) for command in undo]}
         self._append({"end": True, **known})
+
+    def undone(self, step: int) -> None:
+        """The step of this number is taken back; another one is not."""
+        self._append({"undone": step})
 
     def _append(self, line: dict[str, Any]) -> None:
         with kept(self.path):
@@ -108,6 +113,9 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _take(found: list[Done], line: dict[str, Any]) -> list[Done]:
+    if "undone" in line:
+        step = int(line["undone"])
+        return [replace(one, undone=one.undone or n == step) for n, one in enumerate(found)]
     if "end" in line:
         last = replace(found[-1], ended=True)
         if "undo" in line:
@@ -134,24 +142,47 @@ def _commands(lines: list[list[str]]) -> tuple[Command, ...]:
 
 def backwards(done: list[Done]) -> list[Done]:
     """The order of the undo: last first, and what only makes others read files at the end."""
-    back = [step for step in reversed(done) if step.commands]
+    back = [step for step in reversed(done) if step.commands and not step.undone]
     return [step for step in back if not step.refreshes] + [step for step in back if step.refreshes]
 
 
 def take_back(session: Session, log: UndoLog, become: Become) -> list[str]:
-    """Undo what the log holds; gives remarks on steps that have no way back."""
+    """Undo what the log holds; gives remarks on steps that have no way back.
+
+    A step that fails keeps none of the others. Raises DeviceError that names both; then the log
+    stays, and the next undo plays what is left.
+    """
     done = log.read()
-    host = session.host.name
+    failed: list[str] = []
+    undone: list[str] = []
     for step in backwards(done):
-        session.emit(StepStarted(host, "undo", step.describe))
-        if step.needs_root:
-            run_as_root(session, become, step.commands, step.staged, step.seconds)
+        session.emit(StepStarted(session.host.name, "undo", step.describe))
+        try:
+            _play(session, step, become)
+        except DeviceError as error:
+            if type(error) is not DeviceError:  # no root, no lease: the others would fail as well
+                raise
+            failed.append(f"{step.describe} ({error.message})")
         else:
-            for command in step.commands:
-                session.ask(command, "undo", seconds=step.seconds, mutates=True)
+            undone.append(step.describe)
+            log.undone(next(n for n, one in enumerate(done) if one is step))
+    if failed:
+        raise DeviceError(
+            f"fleet could not undo: {'; '.join(failed)}; undone: {'; '.join(undone) or 'nothing'}",
+            step="undo",
+            hint=f"{log.command} (undoes what is left)",
+        )
     log.taken_back()
     remarks = [f"{step.describe}: {step.no_undo}" for step in done if step.no_undo]
     return remarks + [f"{path}: {ACL_STAYS}" for path in _with_acl(session, done)]
+
+
+def _play(session: Session, step: Done, become: Become) -> None:
+    if step.needs_root:
+        run_as_root(session, become, step.commands, step.staged, step.seconds)
+        return
+    for command in step.commands:
+        session.ask(command, "undo", seconds=step.seconds, mutates=True)
 
 
 def _with_acl(session: Session, done: list[Done]) -> list[str]:

@@ -12,7 +12,10 @@ if [ ! -e "$D/rw/factory" ]; then
   while IFS= read -r path; do rm -rf "${M:?}$path"; done < "$D/profile/remove"
   : > "$D/rw/factory"
 fi
-[ ! -e "$M/usr/local/bin/udevadm" ] || chroot "$M" /usr/local/bin/udevadm trigger --action=add 2>/dev/null
+if [ -e "$M/usr/local/bin/udevadm" ] &&
+    grep -qrs -e rpc -e dma_heap "$M"/etc/udev "$M"/usr/lib/udev; then
+  chroot "$M" /usr/local/bin/udevadm trigger --action=add 2>/dev/null
+fi
 for unit in "$M"/etc/systemd/system/*.wants/*; do
   [ ! -L "$unit" ] || { mkdir -p "$M/run/lab-units"; : > "$M/run/lab-units/${unit##*/}"; }
 done

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Self
 
@@ -274,9 +275,12 @@ class Lab:
         known = (PHONE_FAULTS if phone else FAULTS).get(fault)
         if known is None:
             names = PHONE_FAULT_NAMES if phone else (*FAULTS, "new-host-key")
-            raise LabError(
+            near = get_close_matches(fault, names, n=1)
+            raise InputError(
                 f"'{fault}' is not a fault of {name}",
-                hint="use one of: " + ", ".join(names),
+                hint=f"did you mean '{near[0]}'?"
+                if near
+                else "fleet lab inject -h (lists the faults)",
             )
 
         def on_board(script: str) -> subprocess.CompletedProcess[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from importlib.resources import files as files_of
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ CLOCKS = {
     "class/devfreq/lab-ddr/max_freq": b"3200000000\n",
 }
 _FIRMWARE = "qcom/lab/{}.mbn"
+_UDEVADM = "/usr/local/bin/udevadm"  # before that of udev, whose daemon no board of namespaces has
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,9 @@ class BoardProfile:
     def write(self, folder: Path) -> None:
         """Lay out `sys/` and `root/` under a folder, and what board.sh reads."""
         write_trees(folder, sys=self.sys, root=self.root)
+        for path in self.root:
+            if "/bin/" in path:
+                (folder / "root" / path.lstrip("/")).chmod(0o755)
         (folder / "remove").write_text("".join(f"{path}\n" for path in self.remove), "utf-8")
 
 
@@ -71,7 +75,7 @@ def write_trees(folder: Path, **trees: Mapping[str, bytes]) -> None:
 
 @cache
 def _table() -> dict[str, Any]:
-    text = (files("fleet.lab") / "profiles.yaml").read_text("utf-8")
+    text = (files_of("fleet.lab") / "profiles.yaml").read_text("utf-8")
     return dict(yaml.safe_load(text))
 
 
@@ -151,6 +155,7 @@ def _root(row: Mapping[str, Any]) -> dict[str, bytes]:
     if row.get("tree") != "bare":
         for name in ("libcdsprpc.so", "libcdsprpc.so.1"):
             files[f"{LIB}/{name}"] = fastrpc_library("libcdsprpc.so.1")
+        files[_UDEVADM] = (files_of("fleet.lab") / "standins" / "udevadm").read_bytes()
     for kind in row["remoteproc"]:
         files[f"/usr/lib/firmware/{_FIRMWARE.format(kind)}"] = b"fleet lab stand-in, emulated\n"
     if row.get("repository") != "debian":  # its own package brings them there

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+
+_OF_DEVICES = re.compile(r"\bfleet (?:doctor|facts)(?=$| \(|[;,])")
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,16 @@ class Finding:
         found = "" if self.have in {"", "unknown"} else f"found: {self.have}; "
         return f"{self.message} ({found}needed: {self.need})"
 
+    def cure_on(self, *hosts: str) -> str:
+        """The cure; a command that examines devices names these."""
+        return with_hosts(self.cure, hosts)
+
     def as_dict(self) -> dict[str, str]:
         """Plain data for JSON."""
         return asdict(self)
+
+
+def with_hosts(text: str, hosts: Sequence[str]) -> str:
+    """The text; a command in it that examines devices names these."""
+    limits = "".join(f" --limit {shlex.quote(host)}" for host in hosts)
+    return _OF_DEVICES.sub(lambda found: found[0] + limits, text)

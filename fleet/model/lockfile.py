@@ -44,8 +44,7 @@ class LockedFile:
         if not placed or not self.name.isprintable():
             raise LockFileError(
                 f"the lock file contains the file name {self.name!r}; a name must have the form "
-                f"FOLDER/NAME, with one of the folders {', '.join(FOLDERS)} and only printable "
-                "characters",
+                f"FOLDER/NAME and only printable characters; the folders are {', '.join(FOLDERS)}",
                 hint=CURE,
             )
 

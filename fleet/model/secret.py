@@ -81,7 +81,8 @@ def refuse_unmaskable(secret: Secret, what: str) -> None:
         )
     if masking.published(value):
         raise InputError(
-            f"{what} is also the name of a host, and fleet prints names of hosts",
+            f"{what} is also the name of a host; fleet prints names of hosts, so the output would "
+            "show the password",
             hint="rename the host in the inventory (`host:` keeps its address), or choose another "
             "password",
         )

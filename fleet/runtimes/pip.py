@@ -145,7 +145,8 @@ def _only_wheel(folder: Path, requirement: str) -> Path:
     if len(wheels) != 1:
         raise RuntimeStoreError(
             f"pip downloaded {len(wheels)} wheels for {requirement} instead of one",
-            hint=f"pip download --no-deps '{requirement}', then: fleet runtime add FILE.whl",
+            hint=f"pip download --no-deps '{requirement}', then: fleet runtime add FILE.whl (that "
+            "for the system and the CPU of the devices)",
         )
     require_known(wheels[0])
     return wheels[0]

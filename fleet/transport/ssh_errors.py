@@ -104,8 +104,18 @@ def _unreachable(host: Host, way: str, seconds: float, error: Exception) -> Unre
         if len(numbers) == 1:
             hint = _CURES.get(min(numbers), hint)
         if all(str(address[0]).startswith(("127.", "::1")) for address in error.errors):
-            hint = "start the tunnel, or the lab board: fleet lab up"
+            hint = _start_of_lab(host) or "start the tunnel, or the lab board: fleet lab up"
     return UnreachableError(f"{way}: {why}", device=host.name, hint=hint)
+
+
+def _start_of_lab(host: Host) -> str:
+    """The command for the lab whose files the inventory names (fleet/lab/folder.py), else ""."""
+    for path in filter(None, (host.ssh_config, host.known_hosts, *host.identity_files)):
+        if all((path.parent / name).is_file() for name in ("id_ed25519", "password", "ssh_config")):
+            folder = os.path.relpath(path.parent)
+            where = "" if folder == ".lab" else f" --dir {shlex.quote(folder)}"
+            return f"fleet lab up{where} (starts the boards of this lab)"
+    return ""
 
 
 def _broken(host: Host, way: str, error: Exception, *, opening: bool) -> FleetError:

@@ -33,7 +33,7 @@ class Desk:
         return subprocess.run(
             [sys.executable, "-m", "fleet", args[0], "-i", str(self.inventory), *args[1:]],
             capture_output=True, text=True, check=False, timeout=120, cwd=ROOT,
-            env={**os.environ, "FLEET_OWNER": who, "NO_COLOR": "1", "COLUMNS": "200"},
+            env={**os.environ, "FLEET_OWNER": who, "NO_COLOR": "1"},
         )  # fmt: skip
 
     def json(self, who: str, *args: str) -> list[dict[str, Any]]:

@@ -19,11 +19,13 @@ from fleet.engine.ab.sides import AbSide, not_measured, side_of
 from fleet.engine.pool import DeviceResult
 from fleet.model.errors import FleetError
 from fleet.model.inventory import Host
+from fleet.model.record import Measure
 from fleet.profiles.compare.sequential import Answer, answer
 from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
 
 from ..profiles.compare.made import metrics, record
+from ..profiles.records import put
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,6 +64,8 @@ def measured(change: float, pairs: int, *, rounded: bool = False) -> DeviceResul
         (("a",), "needs two playbooks, bundles or releases to compare (A and B), and an inventory"),
         (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<9"), "is not valid; write METRIC"),
         (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<+5%"), "is not valid; write METRIC"),
+        (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps-5%"), "--gate 'decode_tps-5%', column"),
+        (("a", "b", "-i", "lab.yaml", "--gate", "wal_ms>+5%"), "no earlier run has the metric"),
         (("--resume", "never"), "cannot resume the comparison 'never'"),
     ],
 )
@@ -71,9 +75,37 @@ def test_what_it_cannot_do_is_said_before_a_board_is_asked(
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lab.yaml").write_text("all: {hosts: {evk-01: {host: 127.0.0.1}}}\n")
+    monkeypatch.setenv("FLEET_HOME", str(tmp_path / "home"))
+    earlier = record(metrics=metrics(10.0, others={"wall_ms": Measure(3.0, "ms")}))
+    put(tmp_path / "home" / "runs", replace(earlier, name="a"))
+    (tmp_path / "a").write_text("name: a\nbundle: .\nrun: {prompt: a}\n")
     assert fleet(monkeypatch, *words, "--output", str(tmp_path / "runs")) == 2
     assert said in capsys.readouterr().err
     assert not list(tmp_path.glob("runs/*")), "nothing is begun"
+
+
+def test_another_gate_than_that_of_the_comparison_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It went on with the gate that it had, and said nothing."""
+    root = str(tmp_path)
+    asked = Asked("a.yaml", "b.yaml", "", "lab.yaml", ("evk-01",), {"decode_tps": -0.05})
+    AbJournal.begin(RunStore(tmp_path), "ab1", asked).close()
+    monkeypatch.setattr(cli, "_measured", lambda *_, **__: [])
+    assert fleet(monkeypatch, "--resume", "ab1", "--output", root, "--gate", "decode_tps<-5%") == 0
+    assert fleet(monkeypatch, "--resume", "ab1", "--output", root, "--gate", "ttft_ms>+9%") == 2
+    said = capsys.readouterr().err
+    assert "has --gate 'decode_tps<-5%', not --gate 'ttft_ms>+9%'" in said
+    assert "fleet ab --resume ab1 (continues with" in said
+
+
+@pytest.mark.parametrize(("change", "word"), [(0.2, "fine (B faster)"), (0.0, "fine"), (-0.2, "")])
+def test_fine_says_where_b_is_faster(
+    change: float, word: str, journal: AbJournal, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.show(journal, [measured(change, 40)], as_json=False)
+    row = capsys.readouterr().out.splitlines()[-1]
+    assert f"| {word or 'worse'} |" in " ".join(row.split()), row
 
 
 @pytest.mark.parametrize(

@@ -90,11 +90,15 @@ def test_the_program_is_named_so_that_a_shell_finds_it(
     own.write_text("#!/bin/sh\n")
     own.chmod(0o755)
     monkeypatch.setattr(sys, "argv", [str(own), "demo"])
-    assert demo._program() == str(own)
+    assert demo._program() == (str(own), "")
+    (tmp_path / "activate").touch()
+    assert demo._program() == ("npu-fleet", f". {tmp_path}/activate")
+    monkeypatch.chdir(tmp_path.parent)
+    assert demo._program() == ("npu-fleet", f". {tmp_path.name}/activate")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert demo._program() == "npu-fleet"
+    assert demo._program() == ("npu-fleet", "")
     monkeypatch.setattr(sys, "prefix", "/home/u/.cache/uv/archive-v0/x")
-    assert demo._program() == str(own)
+    assert demo._program() == (str(own), "")
 
 
 def test_the_wheel_has_the_demo_and_both_programs(tmp_path: Path) -> None:
@@ -157,12 +161,14 @@ def test_it_ends_with_boards_and_commands_that_work(
         *tries, stop = lines[lines.index("The boards keep running. Try in fleet-demo:") + 1 :]
         *tries, about, longer, ab = tries
         assert about.startswith("Compare two prompts")
-        move, *tries = [line.strip() for line in tries]
+        before, move, *tries = [line.strip() for line in tries]
+        assert before == f". {program.with_name('activate')}"
+        move = f"{before} && {move}"
         assert len(tries) == 3
         for line in (*tries[:2], f"{tries[2]} --repeats 1 --warmups 0"):
             tried = typed(f"{move} && {line}", tmp_path)
             assert tried.returncode == 0, tried.stdout + tried.stderr
-        misspelt = ab.replace("ttft_ms", "ttft")  # it ends at the first run
+        misspelt = ab.replace("ttft_ms", "ttft")
         tried = typed(f"{move} && {longer} && {misspelt}", tmp_path)
         assert tried.returncode == 2, tried.stderr
         assert "try: --gate 'ttft_ms>+10%'" in tried.stderr
@@ -176,4 +182,4 @@ def test_it_ends_with_boards_and_commands_that_work(
     assert "the lab is stopped" in down.stderr
     again = typed(f"{program} lab down --dir fleet-demo/.lab", tmp_path)
     assert "no lab is running in fleet-demo/.lab" in again.stderr
-    assert stop == f"Stop the boards: {program} lab down"
+    assert stop == "Stop the boards: fleet lab down"

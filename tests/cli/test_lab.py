@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from fleet.cli import lab as cli
 from fleet.cli.main import main
 from fleet.lab import Lab
-from fleet.lab.folder import start_ticks
+from fleet.lab.folder import Board, start_ticks
 
 
 def fleet(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -50,6 +51,25 @@ def test_the_lab_of_the_project_is_named_where_it_runs(
         said = capsys.readouterr().err
         assert "but one is running in ../elsewhere/boards" in said
         assert "--dir ../elsewhere/boards" in said.partition("try:")[2]
+
+
+@pytest.mark.parametrize(
+    ("fault", "hint"),
+    [("node-root-onyl", "did you mean 'node-root-only'?"), ("xyz", "fleet lab inject -h (lists")],
+)
+def test_a_misspelt_fault_names_the_one_that_was_meant(
+    fault: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    lab = cli._lab(running(tmp_path / "lab"))
+    state = json.loads(lab.folder.state_file.read_text())
+    board = Board("lab001", "namespace", "iq9075", 1, "ubuntu", "/home/ubuntu", "")
+    lab.folder.state_file.write_text(json.dumps(state | {"boards": [asdict(board)]}))
+    assert fleet(monkeypatch, "inject", "lab001", fault, "--dir", str(lab.folder.root)) == 2
+    said = capsys.readouterr().err
+    assert f"'{fault}' is not a fault of lab001" in said
+    assert hint in said
+    assert "broken-dpkg" not in said, "45 names tell nothing"
 
 
 def test_what_is_on_is_said_and_how_to_take_it_away(

@@ -48,13 +48,20 @@ def error(*args: object) -> FleetError:
 
 
 def test_the_runs_of_one_ab_are_one_row_that_can_be_shown(home: Path) -> None:
-    for run in ("warm", "000.0a", "000.0b", "001.0a", "001.0b"):
-        put(home / "runs", record(run_id=f"{RUN}-{run}", tags=(f"ab-{RUN}",)))
+    for run, rate in (("warm", 1), ("000.0a", 10), ("000.0b", 20), ("001.0a", 10), ("001.0b", 20)):
+        tags, made = (f"ab-{RUN}", f"ab-{RUN}-{run[-1:].upper()}"), Metrics(decode_tps=rate)
+        warm = run == "warm"
+        tags = tags if not warm else (f"ab-{RUN}", f"ab-{RUN}-A")
+        put(home / "runs", record(run_id=f"{RUN}-{run}", tags=tags, metrics=made, warmup=warm))
     rows = profiles("list", "--limit", "3").stdout.splitlines()
     (mine,) = [row for row in rows if f"tag:ab-{RUN}" in row]
     assert "| 5 " in mine, mine
     assert any("20261102-100000-bbbbbb" in row for row in rows), "it hides no other"
-    assert profiles("show", f"tag:ab-{RUN}").exit_code == 0
+    shown = profiles("show", f"tag:ab-{RUN}").stdout
+    a, b = (shown.index(f"tag:ab-{RUN}-{side}: 2 runs") for side in "AB")
+    assert "10.00" in shown[a:b], shown
+    assert "20.00" in shown[b:], "A and B have medians of their own"
+    assert "20.00" not in shown[a:b]
 
 
 def test_list_is_newest_first_and_takes_words() -> None:

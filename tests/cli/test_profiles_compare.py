@@ -15,6 +15,8 @@ from rich.console import Console
 
 from fleet.cli import output
 from fleet.cli.main import main
+from fleet.engine.rollout.journal import NAME as JOURNAL
+from fleet.engine.rollout.journal import Journal
 from fleet.model.record import Record
 from fleet.profiles.runs import RunStore
 from tests.profiles.compare.made import newer, noisy, op, repeats, save, separate
@@ -76,11 +78,9 @@ def test_eighty_columns_break_no_word(
     b = save(tmp_path / "b.jsonl", newer(separate(noisy(9, 12, 2), host=host)))
     assert fleet(monkeypatch, str(a), str(b)) == 0
     text = screen.getvalue()
-    assert {host, "change", "interval", "verdict", "slower"} <= words_of(text), text
-    assert "emulated no" in text, "what has no room in the table stands below it"
-    said = " ".join(text.split())
-    for fact in ("gen tok/s", "10.07", "8.989"):
-        assert fact in said or set(fact.split()) <= words_of(text), fact
+    words = {host, "change", "interval", "verdict", "slower", "10.07", "8.989", "emulated"}
+    assert words <= words_of(text), text
+    assert "values: A 12, B 12" in text
 
 
 def test_eighty_columns_name_the_rows_of_what_stands_below(
@@ -102,8 +102,24 @@ def test_eighty_columns_name_the_rows_of_what_stands_below(
     assert fleet(monkeypatch, str(a), str(b)) == 0
     words = words_of(text := screen.getvalue())
     assert {"kitchen-iq9075-07", "kitchen-iq9075-08", "interval", "prompt", "gen"} <= words
-    assert "kitchen-iq9075-08 gen tok/s: " in text
-    assert "(n 12)" in text
+    assert {"10.07", "9.064", "100"} <= words, text
+    assert "(emulated no)" in text
+
+
+def test_eighty_columns_keep_the_figures_where_a_verdict_is_long(
+    screen: io.StringIO,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One `fleet run` a side, as after a deploy: no verdict, with its reason."""
+    a = save(tmp_path / "a.jsonl", repeats(noisy(10, 5, 1)))
+    b = save(tmp_path / "b.jsonl", newer(repeats(noisy(9, 5, 2))))
+    assert fleet(monkeypatch, str(a), str(b)) == 0
+    words = words_of(text := screen.getvalue())
+    assert {"A", "B", "10.07", "8.926", "change"} <= words, text
+    assert "values: A 5 in 1 run, B 5 in 1 run" in text
+    assert "each" in text.partition("values:")[2], "why stands below the table"
 
 
 @pytest.mark.parametrize(
@@ -211,3 +227,39 @@ def test_the_last_run_against_the_one_before_without_a_word(
     assert data["rows"][0]["difference"]["mid_a"] == 9
     assert fleet(monkeypatch, "last~2", "last", *where) == 0
     assert json.loads(capsys.readouterr().out)["rows"][0]["difference"]["mid_a"] == 8
+
+
+def deployed(side: list[Record], playbook: Path, inventory: Path) -> None:
+    """The journal of a deploy for the run of these records."""
+    for run_id in {one.run_id for one in side}:
+        header = {
+            "name": "llm", "rollout": None,
+            "waves": [{"wave": "1", "hosts": ["evk-01"]}],
+            "inputs": {"playbook": str(playbook), "inventory": str(inventory)},
+        }  # fmt: skip
+        Journal.begin(RunStore().root / run_id / JOURNAL, run_id, header).close()
+
+
+def test_the_next_command_names_what_is_known_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FLEET_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    a, b = repeats(noisy(10, 5, 1)), newer(repeats(noisy(9, 5, 2)), "20261101-110000-bbbbbb")
+    files = str(save(tmp_path / "a.jsonl", a)), str(save(tmp_path / "b.jsonl", b))
+
+    def said() -> str:
+        assert fleet(monkeypatch, *files) == 0
+        return capsys.readouterr().err.partition("next: ")[2].partition("\n")[0]
+
+    assert said() == "fleet ab -h (shows how to compare two playbooks, bundles or releases)"
+    book = tmp_path / "book.yaml"
+    book.write_text("name: llm\n")
+    deployed(b, book, tmp_path / "boards.yaml")
+    turns = "-i boards.yaml -l evk-01 (runs A and B alternately)"
+    ids = f"{'r1' * 8} {'r2' * 8}"
+    assert said() == f"fleet ab {ids} --playbook book.yaml {turns}"
+    other = tmp_path / "other.yaml"
+    other.write_text("name: llm\n")
+    deployed(a, other, tmp_path / "boards.yaml")
+    assert said() == f"fleet ab other.yaml book.yaml {turns}"

@@ -30,6 +30,7 @@ from fleet.engine.rollout.waves import Wave
 from fleet.model.diagnosis import Check, Diagnosis, Evidence, Ranked
 from fleet.model.facts import DeviceNode, Disk, Facts, Soc, ThermalZone, Tools
 from fleet.model.files import FileRef
+from fleet.model.finding import Finding
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob, DevicePlan, SendBlobs, StageRelease, SwitchRelease
@@ -276,6 +277,22 @@ def test_a_remark_on_a_plan_is_not_marked_as_a_removal(screen: Screen) -> None:
     assert lines[-1] == "legend: + change, > then, * remark"
 
 
+def test_the_cure_of_a_finding_names_the_devices_that_have_it(screen: Screen) -> None:
+    said = screen(200)
+    finding = Finding("fastrpc-node", "warn", "closed", "EACCES", "an open node", "fleet doctor")
+    made = [planned(host) for host in HOSTS]
+    for n in (3, 9):
+        plan = made[n].plan
+        assert plan is not None
+        made[n] = replace(made[n], plan=replace(plan, findings=(finding,)))
+    show_plans(made)
+    both = " ".join(f"--limit {HOSTS[n].name}" for n in (3, 9))
+    assert f"      fix: fleet doctor {both}" in said.getvalue().splitlines()
+    assert finding.cure_on("evk-07") == "fleet doctor --limit evk-07"
+    facts = replace(finding, cure="fleet facts (reads the device again)")
+    assert facts.cure_on("a b") == "fleet facts --limit 'a b' (reads the device again)"
+
+
 def test_plans_that_differ_name_their_devices(
     screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,3 +376,17 @@ def test_rollback_takes_an_id_as_tables_show_it() -> None:
     assert _whole("89abcdef", past) == past[2]
     assert _whole("0123", past) == "0123", "two begin so"
     assert _whole("ffff", past) == "ffff"
+
+
+@pytest.mark.parametrize(
+    ("columns", "fits"), [("40", True), ("", False), ("0", False), ("x", False)]
+)
+def test_columns_hold_in_a_pipe(
+    columns: str, fits: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    rows = [("evk-01", "ready", "QAIRT 2.51.0.260929 of the runtime store", "12.3 s")] * 2
+    output.table("boards", ("device", "state", "about", "time"), rows, ("time",))
+    lines = capsys.readouterr().out.splitlines()
+    assert (max(map(len, lines)) <= 40) == fits
+    assert any(" | " in line for line in lines) != fits, "without COLUMNS a pipe has no end"

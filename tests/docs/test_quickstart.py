@@ -40,6 +40,13 @@ def tutorial() -> list[str]:
     return "".join(re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)).splitlines()
 
 
+def on_the_lab(lab: Path) -> list[str]:
+    """What step 6 says of lab boards, with this lab in the place of the demo's."""
+    text = (ROOT / "docs" / "tutorial.md").read_text("utf-8").partition("## 6. ")[2]
+    words = re.findall(r"`(fleet [^`]*\blab002\b[^`]*)`", text.partition("## 7. ")[0])
+    return [word.replace("../fleet-demo/.lab", str(lab)) for word in words]
+
+
 def names(script: list[str]) -> list[str]:
     (init,) = [line for line in script if line.startswith("fleet init ")]
     return re.findall(r"\bevk-[a-z0-9-]+", init)
@@ -93,7 +100,7 @@ def typed(script: list[str], where: Path, home: Path, path: str) -> tuple[int, s
             stderr=subprocess.STDOUT, text=True, check=False, timeout=SECONDS,
             env={
                 "HOME": str(home), "FLEET_HOME": str(home / ".fleet"), "PATH": path,
-                "NO_COLOR": "1", "COLUMNS": "160", "LANG": "C.UTF-8", "PIP_REQUIRE_VIRTUALENV": "1",
+                "NO_COLOR": "1", "LANG": "C.UTF-8", "PIP_REQUIRE_VIRTUALENV": "1",
                 **{key: value for key, value in os.environ.items() if "PROXY" in key.upper()
                    or key.startswith(("PIP_", "SSL_", "UV_"))},
             },
@@ -142,6 +149,12 @@ def test_the_tutorial_ends_in_a_comparison(home: Path, tmp_path: Path) -> None:
     assert re.search(rf"^{first} +\| ttft_ms .* -\d.* \| fine ", table, re.MULTILINE), compared
     for name in names(tutorial()):
         assert re.search(rf"{name} +healthy", doctor), doctor
+    project = ["fleet init demo --lab ../lab --bundle assets/tiny-genie", "cd demo"]
+    inject, fix, undo = on_the_lab(tmp_path / "lab")
+    code, said = typed([*project, inject, fix, undo], where, home, path_of())
+    assert code == 0, said
+    assert re.search(r"lab002 +\| fastrpc-node-permission \| provision \| healed", said), said
+    assert re.search(r"lab002 +\| changed \| the system is as before", said), said
 
 
 @pytest.mark.slow

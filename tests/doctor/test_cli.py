@@ -37,7 +37,7 @@ def fleet(*argv: str, stdin: str = "", **env: str) -> subprocess.CompletedProces
         check=False,
         timeout=120,
         cwd=ROOT,
-        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "120", **env},
+        env={**os.environ, "NO_COLOR": "1", **env},
     )
 
 
@@ -197,6 +197,7 @@ def test_devices_through_the_command_line(ward: Ward, tmp_path: Path) -> None:
     with ward.broken("node-root-only"):
         page = fleet("-i", inventory, "--bundle", str(archive))
         plan = fleet("-i", inventory, "-l", "lab001", "--fix", "--dry-run", "--json")
+        shown = fleet("-i", inventory, "-l", "lab001", "--fix", "--dry-run")
         asked = fleet("-i", inventory, "-l", "lab001", "--fix")
     assert page.returncode == 1
     assert "✗ nodes" in page.stdout
@@ -205,6 +206,10 @@ def test_devices_through_the_command_line(ward: Ward, tmp_path: Path) -> None:
     assert "usermod" not in page.stdout, "the user is in the group already"
     (fix,) = document(plan)["fixes"]
     assert fix["outcome"] == "planned"
+    assert f"fleet do it: fleet doctor --fix --limit lab001 -i {inventory}" in page.stdout
+    assert "let fleet do it" not in shown.stdout, "it leads in a circle"
+    next_ = f"to apply these steps: fleet doctor --fix -i {inventory} -l lab001"
+    assert next_ in shown.stdout
     assert asked.returncode == 2
     assert "cannot ask before the repair: standard input is not a terminal" in asked.stderr
     with tarfile.open(archive) as packed:

@@ -147,7 +147,8 @@ def test_a_cure_that_does_not_help_is_taken_back(patient: Patient) -> None:
         (cure,) = plan_cures([patient.host], found, lambda _: None)
         apply_cures([cure], Round(), lambda _: None, runs=patient.runs)
         assert cure.outcome == "undone"
-        assert "earlier state" in cure.why
+        assert "earlier state (undone: apply udev rules to fastrpc-*" in cure.why
+        assert cure.hint.startswith("fleet doctor -v --limit lab001")
         assert changes(before, patient.tree()) == []
         assert patient.look().verdict == PROBLEM
     finally:

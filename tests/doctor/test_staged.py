@@ -95,7 +95,7 @@ def fleet(*argv: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "fleet", *argv],
         cwd=cwd,
-        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "160", "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "NO_COLOR": "1", "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,

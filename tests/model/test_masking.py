@@ -80,7 +80,7 @@ def test_a_name_of_the_inventory_that_holds_one_stays_a_name() -> None:
 def test_one_that_is_a_name_of_the_inventory_is_refused(tmp_path: Path) -> None:
     publish(["evk-07"])
     with pytest.raises(
-        InputError, match="name of a host, and fleet prints names of hosts"
+        InputError, match="name of a host; fleet prints names of hosts, so the output"
     ) as caught:
         SecretRef("literal", tmp_path, Secret("evk-07")).get()
     assert "rename the host" in caught.value.hint

@@ -175,7 +175,7 @@ def test_stage_refuses_when_a_blob_is_gone(board: Board, tmp_path: Path) -> None
     app = manifest(tmp_path / "src", CONTENT)
     done = board.stage(app)
     assert done.returncode == 78
-    assert b"is gone" in done.stdout + done.stderr
+    assert b"(2a152c894398) is missing in the store" in done.stdout + done.stderr
     assert board.switch(app).returncode == 78
     assert board.current is None
 

@@ -124,6 +124,24 @@ def test_an_undo_is_played_once(bare: Make) -> None:
     assert board.undo("run1").outcome == "unchanged"
 
 
+def test_a_step_that_fails_keeps_none_of_the_others_from_being_undone(bare: Make) -> None:
+    board = bare("bare-evk-nopasswd")
+    before = board.tree()
+    rules = {"70-npu.rules": 'KERNEL=="fastrpc-*", MODE="0666"\n'}
+    board.provision(SystemSpec(groups=("npu",), rules=rules))
+    board.root("mv /usr/local/bin/udevadm /root/")  # that of udev finds no daemon
+    failed = board.undo("run1")
+    assert failed.error is not None
+    assert "could not undo: apply udev rules to fastrpc-*" in failed.error.message
+    assert "; undone: write /etc/udev/rules.d/70-npu.rules" in failed.error.message
+    assert failed.error.hint.startswith(f"fleet undo run1 --limit {board.name}")
+    assert "npu:" not in board.root("getent group")
+    assert board.root("ls /etc/udev/rules.d") == ""
+    board.root("mv /root/udevadm /usr/local/bin/")
+    assert board.undo("run1").error is None
+    assert changes(before, board.tree()) == []
+
+
 LISTS = "import os; print(os.listxattr('/dev/dma_heap/system'))"
 
 

@@ -209,6 +209,25 @@ def test_no_route_to_a_device_that_was_there_is_a_lost_connection(number: int) -
         raise OSError(number, os.strerror(number))
 
 
+def test_a_stopped_lab_is_named_with_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = tmp_path / "demo" / ".lab"
+    lab.mkdir(parents=True)
+    for name in ("id_ed25519", "password", "ssh_config"):
+        (lab / name).write_text("")
+    host = Host("lab001", ssh_config=lab / "ssh_config")
+    refused = NoValidConnectionsError({("127.0.0.1", 23001): OSError(errno.ECONNREFUSED, "")})
+    for here, command in (
+        (tmp_path, "fleet lab up --dir demo/.lab ("),
+        (lab.parent, "fleet lab up ("),
+    ):
+        monkeypatch.chdir(here)
+        with pytest.raises(UnreachableError) as caught, mapped(host, "ssh lab001", 10.0):
+            raise refused
+        assert caught.value.hint.startswith(command)
+
+
 def test_several_ways_not_to_be_reached_have_the_plain_cure() -> None:
     errors = [OSError(one, "") for one in (errno.ECONNREFUSED, errno.EHOSTUNREACH)]
     many = NoValidConnectionsError({("192.0.2.1", 22): errors[0], ("192.0.2.2", 22): errors[1]})

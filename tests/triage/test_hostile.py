@@ -53,9 +53,9 @@ def assert_plain(text: str) -> None:
     assert "\u202e" not in text
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_mutated_logs(seed: int) -> None:
-    """20 x 100 here; the slow tier does 20,000."""
+    """10 x 100 here; the slow tier does 20,000."""
     rng = random.Random(seed)
     for _ in range(100):
         check(mutated(rng))

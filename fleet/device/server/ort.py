@@ -98,7 +98,7 @@ class OrtBackend:
         major = np.lib.format.read_magic(stream)[0]
         read = "read_array_header_%d_0" % major
         if major not in (1, 2):
-            raise ValueError("the .npy has version %d, which is not supported" % major)
+            raise ValueError("the .npy has version %d; save it as version 1 or 2" % major)
         shape, _, dtype = getattr(np.lib.format, read)(stream)
         # The header is believed only if it agrees with what came: no room is taken on its word.
         if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(raw) - stream.tell():

@@ -202,7 +202,16 @@ class Server:
         self.stopping = True
         sys.stderr.write("stopping\n")
         for job in self.worker.dismiss():
-            job.events.put_nowait(("error", BackendError("stopping", "the service stops", 503)))
+            job.events.put_nowait(
+                (
+                    "error",
+                    BackendError(
+                        "stopping",
+                        "the service is stopping; send the request again when it has started again",
+                        503,
+                    ),
+                )
+            )
         self._loop.create_task(self._finish())
 
     async def _finish(self) -> None:

@@ -160,7 +160,10 @@ class Releases:
                     self.system.remove(folder)
                     os.mkdir(folder)
             elif word not in blobs:
-                raise EndedError(78, f"failed stage blob {word} of {name[0]} is gone")
+                raise EndedError(
+                    78,
+                    f"failed stage {name[0]} ({word[:12]}) is missing in the store of the device",
+                )
             else:
                 aside = "" if fresh else f"{new}/link"
                 self.system.link(f"{place}/{name[0]}", f"{self.store}/{word}", aside)

@@ -27,12 +27,14 @@ _CURES = {  # by words of a problem; the first that fits
     "context length": "use a shorter prompt, or a model with a longer context",
     "tolerance": "raise `tolerance:` under `run: options:` in the playbook, if this difference "
     "is acceptable; if not, compile the model again",
+    "do not match the inputs of the model": "add or correct these inputs under `run: options:` in "
+    "the playbook",
     "#25504": "fleet run (tries again), or build llama.cpp from sources without this bug",
     REBOOTED: "fleet run (measures again); if the device reboots again: fleet doctor "
     "--limit {host}",
     "connection broke": "fleet run (measures again)",
 }
-_LASTING = ("token limit", "context length", "tolerance")
+_LASTING = ("token limit", "context length", "tolerance", "do not match the inputs of the model")
 _OTHERS = (
     "fleet run --stream --limit {host} (shows what the program prints); "
     "fleet doctor --limit {host} (examines the device)"

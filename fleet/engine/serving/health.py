@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
 from collections.abc import Callable
@@ -18,8 +17,12 @@ _REQUEST = b"GET /health HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\
 Dial = Callable[[int, Deadline], PortStream]
 
 
+class NoHealthError(DeviceError):
+    """Something is at the port, and does not say how the service is."""
+
+
 def ask_health(dial: Dial, port: int) -> dict[str, Any]:
-    """What /health says, whatever its status. Raises DeviceError, DeadlineError."""
+    """What /health says, whatever its status. Raises NoHealthError, and what `dial` raises."""
     deadline = Deadline(HEALTH_SECONDS)
     stream = dial(port, deadline)
     late = threading.Timer(deadline.remaining, stream.close)
@@ -32,25 +35,23 @@ def ask_health(dial: Dial, port: int) -> dict[str, Any]:
             said.extend(chunk)
     except OSError as error:
         if not deadline.expired:
-            raise DeviceError(
+            raise NoHealthError(
                 f"the service at port {port} of the device stopped in the middle of its answer "
                 f"to /health: {reason(error)}",
-                hint="fleet serve logs",
             ) from error
     finally:
         late.cancel()
         stream.close()
     if deadline.expired:
-        raise DeadlineError(
-            f"the service at port {port} of the device did not answer to /health in time",
-            hint="fleet serve logs",
+        raise NoHealthError(
+            f"the service at port {port} of the device did not answer to /health in time"
         )
     try:
         found = json.loads(bytes(said).partition(b"\r\n\r\n")[2])
         if not isinstance(found, dict) or "status" not in found:
             raise ValueError
     except ValueError as error:
-        raise DeviceError(
+        raise NoHealthError(
             f"port {port} of the device is in use by a program that fleet did not start; the "
             f"program answers {bytes(said[:100])!r}",
             hint="set another port in the playbook: `serve: {port: ...}`",
@@ -58,13 +59,16 @@ def ask_health(dial: Dial, port: int) -> dict[str, Any]:
     return found
 
 
-def health_or_none(dial: Dial, port: int | None) -> dict[str, Any] | None:
-    """As ask_health; None where nothing of ours answers."""
+def health_or_why(dial: Dial, port: int | None) -> tuple[dict[str, Any] | None, DeviceError | None]:
+    """As ask_health; None where nothing of ours answers, and why where that is known."""
     if port is None:
-        return None
-    with contextlib.suppress(DeviceError, DeadlineError):
-        return ask_health(dial, port)
-    return None
+        return None, None
+    try:
+        return ask_health(dial, port), None
+    except NoHealthError as error:
+        return None, error
+    except (DeviceError, DeadlineError):  # nothing is there
+        return None, None
 
 
 def belongs(said: dict[str, Any] | None, name: str) -> bool:

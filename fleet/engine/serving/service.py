@@ -15,7 +15,7 @@ from fleet.engine.leasing import Lease
 from fleet.engine.operation import Operation
 from fleet.engine.planning import plan_device, plan_system, refuse, require_current
 from fleet.engine.pool import DeviceResult, on_every_device
-from fleet.engine.serving.health import belongs, health_or_none
+from fleet.engine.serving.health import belongs, health_or_why
 from fleet.engine.session import Session
 from fleet.engine.states import facts_of
 from fleet.engine.undo import UndoLog
@@ -182,17 +182,19 @@ class Serving:
         name = self.playbook.name
         while True:
             session.check()
-            said = health_or_none(session.transport.dial, self.spec.port)
+            said, silent = health_or_why(session.transport.dial, self.spec.port)
             if said is not None and belongs(said, name) and said.get("ready"):
                 return said
             seen = self._state(session, base)
             over = seen.failed or seen.kept_by is None or limit.expired
             if over or (seen.restarts or 0) >= 3:
                 why = " | ".join(self._log(session, base, 6).splitlines()[-4:])
+                also = f"; {silent.message}" if silent else ""
                 raise DeviceError(
-                    f"the service {name} did not become ready: {why or 'the log is empty'}",
+                    f"the service {name} did not become ready: {why or 'the log is empty'}{also}",
                     step="serve",
-                    hint="fleet serve logs, then fleet serve stop, with the same inventory "
+                    hint=(silent.hint if silent else "")
+                    or "fleet serve logs, then fleet serve stop, with the same inventory "
                     "and playbook",
                 )
             pause.wait(POLL_SECONDS)
@@ -213,9 +215,9 @@ class Serving:
             facts = facts_of(session)
             seen = self._state(session, facts.base_dir)
             port = seen.port or self.spec.port
-            said = health_or_none(session.transport.dial, port)
+            said, silent = health_or_why(session.transport.dial, port)
             said = said if belongs(said, self.playbook.name) else None
-            result.outcome, result.text = _judged(seen, said)
+            result.outcome, result.text = _judged(seen, said, silent.message if silent else "")
             result.details = {
                 **asdict(seen),
                 "kept_by": seen.kept_by,
@@ -299,13 +301,14 @@ def _way(seen: ServiceSeen, wanted: str, facts: Facts, session: Session) -> str:
     return way
 
 
-def _judged(seen: ServiceSeen, said: dict[str, Any] | None) -> tuple[str, str]:
+def _judged(seen: ServiceSeen, said: dict[str, Any] | None, why: str = "") -> tuple[str, str]:
     """Outcome and words."""
     older = "; the service is running an older release: fleet serve restart" if seen.older else ""
     if seen.kept_by is None:
         return "ok", "the service cannot start: fleet serve logs" if seen.failed else "stopped"
     if said is None:
-        return "failed", "the service is running but does not answer: fleet serve logs"
+        why = f" ({why})" if why else ""
+        return "failed", f"the service is running but does not answer{why}: fleet serve logs"
     return "ok", f"{said['status']}{older}"
 
 

@@ -62,34 +62,40 @@ class JudgedGate:
                 "outcome": str(self.outcome), "text": self.text}  # fmt: skip
 
 
-def parse(text: str) -> Gate:
-    """Read one gate. Raises InputError that names the column and shows an example.
+def parse(text: str, option: str = "--fail-if", examples: str = EXAMPLES) -> Gate:
+    """Read one gate. Raises InputError that names the option and the column, and shows examples.
 
     `METRIC < or > LIMIT`: a percent or a signed number is a change of B against A, a number
     without a sign a level of B. Or a verdict, with or without a metric before it.
     """
+
+    def wrong(at: int, why: str) -> InputError:
+        return InputError(
+            f"{option} {text!r}, column {at + 1}: {why}", hint=f"write it like {examples}"
+        )
+
     words = text.split()
     if words and words[-1] in _WORDS and len(words) <= 2:
         name = words[0] if len(words) == 2 else ""
         if name and not _NAME.fullmatch(name):
-            raise _wrong(text, 0, "the name of a metric is expected at this column")
+            raise wrong(0, "the name of a metric is expected at this column")
         return Gate(text, name, word=_WORDS[words[-1]])
     at = len(text) - len(text.lstrip())
     name_found = _NAME.match(text, at)
     if not name_found:
-        raise _wrong(text, at, "the name of a metric or a verdict is expected at this column")
+        raise wrong(at, "the name of a metric or a verdict is expected at this column")
     at = _after(text, name_found.end())
     if at >= len(text) or text[at] not in "<>":
-        raise _wrong(text, at, "< or > is expected at this column")
+        raise wrong(at, "< or > is expected at this column")
     start = _after(text, at + 1)
     number = _NUMBER.match(text, start)
     if not number:
-        raise _wrong(text, start, "a number such as -5% or 200ms is expected at this column")
+        raise wrong(start, "a number such as -5% or 200ms is expected at this column")
     if number.end() != len(text.rstrip()):
-        raise _wrong(text, number.end(), "unexpected text after the end of the condition")
+        raise wrong(number.end(), "unexpected text after the end of the condition")
     sign, digits, unit = number[1], number[2], number[3] or ""
     if unit == "%" and not sign:
-        raise _wrong(text, start, f"a percentage needs a sign: +{digits}% or -{digits}%")
+        raise wrong(start, f"a percentage needs a sign: +{digits}% or -{digits}%")
     limit = float(digits) * (-1 if sign == "-" else 1) / (100 if unit == "%" else 1)
     return Gate(text, name_found[0], text[at] == "<", limit, unit, bool(sign))
 
@@ -98,12 +104,6 @@ def _after(text: str, at: int) -> int:
     while at < len(text) and text[at] == " ":
         at += 1
     return at
-
-
-def _wrong(text: str, at: int, why: str) -> InputError:
-    return InputError(
-        f"--fail-if {text!r}, column {at + 1}: {why}", hint=f"write it like {EXAMPLES}"
-    )
 
 
 def named(gates: Sequence[Gate], metrics: Sequence[str]) -> set[str]:

@@ -54,6 +54,13 @@ class Decision:
     step: float = 0.0
 
 
+def better(found: Decision, limit: float) -> bool:
+    """Whether the whole interval lies on the side of 0 that is not the worse one."""
+    if found.answer is not Answer.FINE or found.low is None or found.high is None:
+        return False
+    return found.low > 0 if limit < 0 else found.high < 0
+
+
 def first_of(pair: int) -> str:
     """Which side the pair (from 0) begins with: ABBA."""
     return "AB"[pair % 2]

@@ -57,6 +57,30 @@ def cells(row: MetricRow, margin: float) -> tuple[str, ...]:
     )
 
 
+def narrow(comparison: Comparison) -> tuple[list[tuple[str, ...]], list[str]]:
+    """The rows without what would take the room of the figures, and that as lines: of how many
+    values A and B are where it is the same in all rows, and why a row has no verdict.
+    """
+    rows = comparison.rows
+    made = [[cell.partition(" (") for cell in cells(row, comparison.margin)[2:4]] for row in rows]
+    of = [" (".join(side[2].removesuffix(")") for side in row) for row in made]
+    shared = len(set(of)) == 1
+    found, why = [], dict[str, list[str]]()
+    for row, sides in zip(rows, made, strict=True):
+        board, metric, a, b, *others, word, emulated = cells(row, comparison.margin)
+        if row.why and row.verdict is not Verdict.SAME:
+            word = str(row.verdict)
+            why.setdefault(f"{word}: {row.why}", []).append(f"{board} {metric}")
+        a, b = (sides[0][0], sides[1][0]) if shared else (a, b)
+        found.append((board, metric, a, b, *others, word, emulated))
+    counts = [side[2].removesuffix(")").removeprefix("n ") for side in made[0]] if shared else []
+    below = [f"values: A {counts[0]}, B {counts[1]}"] if shared else []
+    below += [
+        text if len(of) == len(rows) else f"{', '.join(of)}: {text}" for text, of in why.items()
+    ]
+    return found, below
+
+
 def _made_of(count: int, runs: int) -> str:
     """`n 8`: so many runs; `5 in 1 run`: of too few runs the repeats."""
     few = 0 < runs < LEAST_REPEATS

@@ -144,7 +144,7 @@ class Yard:
         """A fleet of its own process, which can be killed."""
         return subprocess.Popen(
             self.argv(*args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, "FLEET_HOME": str(self.home), "NO_COLOR": "1", "COLUMNS": "200"},
+            env={**os.environ, "FLEET_HOME": str(self.home), "NO_COLOR": "1"},
         )  # fmt: skip
 
     def deploy_args(self, *args: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ base=$1 folder=$2
 tab=$(printf '\t')
 mkdir -p "$folder" || exit 74
 while IFS=$tab read -r sha name; do
-  if [ ! -f "$base/store/$sha" ]; then echo "blob $sha of $name is gone" >&2; exit 78; fi
+  if [ ! -f "$base/store/$sha" ]; then echo "$name ($(printf %.12s "$sha")) is missing in the store of the device" >&2; exit 78; fi
   rm -f "$folder/$name"
   ln -s "$base/store/$sha" "$folder/$name" || exit 74
 done

@@ -24,7 +24,7 @@ while IFS=$tab read -r kind one two; do
       if [ -L "$tree/$one" ] || [ ! -d "$tree/$one" ]; then rm -f "$tree/$one"; fi
       mkdir -p "$tree/$one" || exit 74 ;;
     f)
-      if [ ! -f "$base/store/$one" ]; then echo "blob $one of $two is gone" >&2; exit 78; fi
+      if [ ! -f "$base/store/$one" ]; then echo "$two ($(printf %.12s "$one")) is missing in the store of the device" >&2; exit 78; fi
       if [ -L "$tree/$two" ] || [ -e "$tree/$two" ]; then
         if [ "$(readlink "$tree/$two" 2>/dev/null)" = "$base/store/$one" ]; then continue; fi
         rm -rf "${tree:?}/$two"

@@ -24,7 +24,7 @@ sha=''
 for word in $(cat "$new/files"); do
   if [ -z "$sha" ]; then sha=$word; continue; fi
   if [ ! -L "$new/tree/$word" ] || [ ! -f "$new/tree/$word" ]; then
-    if [ ! -f "$base/store/$sha" ]; then echo "blob $sha of $word is gone" >&2; exit 78; fi
+    if [ ! -f "$base/store/$sha" ]; then echo "$word ($(printf %.12s "$sha")) is missing in the store of the device" >&2; exit 78; fi
     echo "tar made no link $word" >&2; exit 74
   fi
   sha=''

@@ -1,0 +1,89 @@
+"""The gates of `fleet ab`: read, and what is wrong with them before a device is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fleet.config.playbook import load_playbook
+from fleet.model.errors import FleetError, InputError
+from fleet.profiles.compare.metrics import KNOWN, every, lacking, limit_text
+
+if TYPE_CHECKING:
+    from fleet.engine.ab.journal import AbJournal
+    from fleet.model.record import Record
+
+_EXAMPLES = "--gate 'decode_tps<-5%' or --gate 'ttft_ms>+10%'"
+_EARLIER = 200  # records that are asked, the newest
+
+
+def limits_of(texts: list[str]) -> dict[str, float]:
+    """Metric → share of `--gate`. Raises InputError for what is no share that is worse."""
+    from fleet.profiles.compare.gates import parse  # noqa: PLC0415 - numpy
+
+    found = {}
+    for text in texts:
+        gate = parse(text, "--gate", _EXAMPLES)
+        if gate.word is not None or gate.unit != "%" or gate.below != (gate.limit < 0):
+            raise InputError(
+                f"--gate {text!r} is not valid; write METRIC<-N% to fail if the metric falls by "
+                "more than N%, or METRIC>+N% to fail if it rises by more than N%",
+                hint=f"for example {_EXAMPLES}",
+            )
+        found[gate.metric] = gate.limit
+    return found
+
+
+def asked(texts: list[str], words: Sequence[str | Path | None]) -> dict[str, float]:
+    """The gates, before a run of the playbooks that are among the words. Raises InputError also for
+    a metric that no earlier run of these has, and that is nearly one of theirs; any other name is
+    left to the first run: it may be a new one.
+    """
+    limits = limits_of(texts)
+    playbooks = [Path(word) for word in words if word and Path(word).is_file()]
+    unsure = [name for name in limits if name not in KNOWN]
+    earlier = _earlier(playbooks) if unsure else []
+    there = every(earlier)
+    for name in unsure:
+        if name not in there and get_close_matches(name, there, n=1):
+            option = partial(_typed, limits[name])
+            raise lacking(name, earlier, "earlier run", option)
+    return limits
+
+
+def _typed(share: float, metric: str) -> str:
+    return f"--gate '{limit_text(metric, share)}'"
+
+
+def _earlier(playbooks: list[Path]) -> list[Record]:
+    from fleet.cli.profiles_store import opened  # noqa: PLC0415 - the database
+    from fleet.profiles.store import select  # noqa: PLC0415
+
+    names = set()
+    try:
+        for path in playbooks:
+            names.add(f"name:{load_playbook(path).name}")
+        query = select.parse(",".join(["counted:yes", *sorted(names)]))
+    except FleetError:  # it is told where the playbook is needed
+        return []
+    with opened(None) as store:
+        return store.records(query, _EARLIER)
+
+
+def refuse_others(journal: AbJournal, texts: list[str]) -> None:
+    """Raise InputError where `--resume` has other gates than the comparison began with."""
+    held = dict(journal.asked.limits)
+    if not texts or limits_of(texts) == held:
+        return
+    typed = " ".join(f"--gate {text!r}" for text in texts)
+    has = " ".join(_typed(share, name) for name, share in held.items()) or "the default gate"
+    journal.close()
+    raise InputError(
+        f"the comparison {journal.run_id} has {has}, not {typed}; its gates cannot be changed, "
+        "because they decided how long fleet measured",
+        hint=f"fleet ab --resume {journal.run_id} (continues with {has}); or begin a new "
+        "comparison with the other gate",
+    )
