@@ -120,8 +120,7 @@ def _known(
     def matcher(patterns: Sequence[str], names: Sequence[str] = ()) -> Matcher:
         return Matcher(patterns, names=names, words=next(given) if given else None)
 
-    success = tables["success"]
-    families = tables["families"]
+    success, families = tables["success"], tables["families"]
     return Known(
         causes={cause.id: cause for cause in causes},
         owners=owners,

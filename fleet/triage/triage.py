@@ -65,6 +65,11 @@ def triage(
         return Diagnosis(target, HEALTHY, notes=(note,))
     if not reading.lines:
         return Diagnosis(target, UNRECOGNISED, notes=("the log is empty",))
+    return _unrecognised(target, reading, scored)
+
+
+def _unrecognised(target: str, reading: LogReading, scored: tuple[Ranked, ...]) -> Diagnosis:
+    """What is understood of it, and what to ask; `scored` are causes that it may not name."""
     step, why = next_step(reading)
     if scored and not (reading.of_people or reading.of_build or reading.of_others):
         why = _WHOSE

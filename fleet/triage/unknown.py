@@ -86,8 +86,8 @@ def next_step(reading: LogReading) -> tuple[Question, str]:
         why = f"the log is about other software (line {line.number}), not about an NPU device"
         return Question("log", "Paste the output of the program that failed on the device."), why
     if reading.succeeded and not reading.failures:
-        line = reading.doubts[0].number
-        why = f"the program finished its work, but line {line} may show that it was slow or wrong"
+        doubt = reading.doubts[0].number
+        why = f"the program finished its work, but line {doubt} may show that it was slow or wrong"
         return louder(reading), why
     why = "fleet recognises no line of this log, so it can say nothing about the device"
     return louder(reading), why

@@ -72,11 +72,11 @@ def measure(rows: list[dict[str, Any]], *, of_device: bool = False) -> Measured:
 def main() -> None:
     """Print the figures for the named files of tests/triage/data."""
     for name in sys.argv[1:] or ["reported.jsonl", "unseen1.jsonl"]:
-        found, said = measure(cases(name)), measure(cases(name), of_device=True)
+        found, told = measure(cases(name)), measure(cases(name), of_device=True)
         lines = [
             (
                 f"{name}: {found.total} cases, top-1 {found.top1:.1%}, top-3 {found.top3:.1%}; "
-                f"said to be of a device {said.top1:.1%}, {said.top3:.1%}"
+                f"said to be of a device {told.top1:.1%}, {told.top3:.1%}"
             )
         ]
         lines += [f"  {miss}" for miss in found.misses]
