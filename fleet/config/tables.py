@@ -7,19 +7,27 @@ checks what somebody is writing.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Collection, Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from fleet.config.assumptions import AssumptionTable, unknown_names
-from fleet.config.fields import Matches, Source, Strict, wrong
+from fleet.config.fields import Matches, Source, Strict
 from fleet.config.problems import Problems, suggest_or_list
 from fleet.config.reports import validated
+from fleet.config.word_tables import (
+    BenignLines,
+    ContextWords,
+    Families,
+    NextSteps,
+    PlatformWords,
+    Sentences,
+    Success,
+)
 from fleet.config.yamlpos import Keys, read
 from fleet.model.errors import InputError
 
@@ -31,22 +39,6 @@ FileName = Annotated[str, Field(min_length=1)]
 Names = list[FileName]
 
 
-def _pattern(text: str) -> str:
-    """RE2 belongs to the doctor; what Python's `re` knows too, without look-around, RE2 knows."""
-    try:
-        everywhere = re.compile(text).search("") is not None
-    except re.error as error:
-        raise wrong(f"'{text}' is not a valid regular expression: {error}", _SYNTAX) from error
-    if _LOOKS.search(text):
-        raise wrong(f"'{text}' uses syntax that RE2 does not have", _SYNTAX)
-    if everywhere:
-        raise wrong(f"'{text}' matches every line", "match at least one character")
-    return text
-
-
-_LOOKS = re.compile(r"(?<!\\)\((\?<?[=!]|\?P=)|(?<!\\)\\[1-9]")
-_SYNTAX = "correct the expression; RE2 syntax has no look-around and no back references"
-Pattern = Annotated[str, AfterValidator(_pattern)]
 Chips = Annotated[list[str], Field(min_length=1)]
 
 
@@ -207,77 +199,6 @@ class _WheelHashes(Strict):
     wheels: dict[str, Sha256]
 
 
-class _Benign(Strict):
-    match: Pattern
-    source: str
-
-
-class _BenignLines(Strict):
-    patterns: list[_Benign]
-
-
-class _Succeeded(_Benign):
-    needs: Pattern = ""
-
-
-class _Success(Strict):
-    patterns: list[_Succeeded]
-    failure_words: list[Pattern]
-
-
-class _ContextWords(Strict):
-    device: list[Pattern]
-    way: list[Pattern]
-    build: list[Pattern]
-    runtime: list[Pattern]
-    foreign: list[Pattern]
-    board: list[Pattern]
-    document: list[Pattern]
-
-
-class _Step(Strict):
-    id: str
-    when: str
-    text: str
-    command: str = ""
-
-
-class _NextSteps(Strict):
-    steps: list[_Step]
-
-
-class _Sentence(Strict):
-    match: str
-    says: str
-
-
-class _Kind(Strict):
-    id: str
-    match: Pattern
-
-
-class _Unsure(Strict):
-    subjects: list[str]
-    symptoms: list[str]
-
-
-class _Families(Strict):
-    unsure: _Unsure
-    subjects: list[_Kind]
-    symptoms: list[_Kind]
-    table: dict[str, dict[str, str]]
-
-
-class _Sentences(Strict):
-    sentences: list[_Sentence]
-
-
-class _PlatformWords(Strict):
-    android: list[Pattern]
-    windows: list[Pattern]
-    linux: list[Pattern]
-
-
 Codes = dict[
     Annotated[str, Matches(r"-?[0-9]+|0x[0-9a-fA-F]+", "number", "write -1, 14001 or 0x2c")],
     Annotated[list[str], Field(min_length=1)],
@@ -298,13 +219,13 @@ TABLES: dict[str, type[BaseModel]] = {
     "runtime_files": _RuntimeFiles,
     "qairt_releases": _Releases,
     "wheel_hashes": _WheelHashes,
-    "benign": _BenignLines,
-    "success": _Success,
-    "platform_words": _PlatformWords,
-    "context_words": _ContextWords,
-    "next_steps": _NextSteps,
-    "sentences": _Sentences,
-    "families": _Families,
+    "benign": BenignLines,
+    "success": Success,
+    "platform_words": PlatformWords,
+    "context_words": ContextWords,
+    "next_steps": NextSteps,
+    "sentences": Sentences,
+    "families": Families,
     "error_codes": _ErrorCodes,
     "assumptions": AssumptionTable,
 }
