@@ -44,7 +44,7 @@ class _Succeeded(_Benign):
 
 
 class Success(Strict):
-    """success.yaml: lines by which a program says that its work was done, and what leaves a doubt."""
+    """success.yaml: lines by which a program says that its work was done, and doubts of it."""
 
     patterns: list[_Succeeded]
     doubts: list[Pattern]
@@ -98,7 +98,7 @@ class _Unsure(Strict):
 
 
 class Families(Strict):
-    """families.yaml: what a line is about, and what happened to it."""
+    """families.yaml: what a line is about, and what is wrong with it."""
 
     unsure: _Unsure
     subjects: list[_Kind]
@@ -107,7 +107,7 @@ class Families(Strict):
 
 
 class Sentences(Strict):
-    """sentences.yaml: what a decoded line says."""
+    """sentences.yaml: what common lines say that are no cause of their own."""
 
     sentences: list[_Sentence]
 
