@@ -140,8 +140,10 @@ def _show(cures: Sequence[Cure], asked: FixRequest) -> None:
             for line in command.splitlines():
                 output.say(f"      # {line}")
     if asked.dry_run and any(not fix.why for fix in cures):
-        named = f" --playbook {shlex.quote(str(asked.playbook))}" if asked.playbook else ""
-        command = completed(f"fleet doctor --fix{named}")
+        command = "fleet doctor --fix"
+        if asked.playbook:
+            command += f" --playbook {shlex.quote(str(asked.playbook))}"
+        command = completed(command)
         output.say(f"fleet changed nothing; to apply these steps: {command}")
 
 
