@@ -45,11 +45,12 @@ def cells(row: MetricRow, margin: float) -> tuple[str, ...]:
     """One row of the table for people, as `COLUMNS`."""
     change = row.difference
     judged = change.low is not None and (row.verdict in MEASURED or row.alone)
+    of_a, of_b = _sides(row)
     return (
         row.board,
         row.metric.shown,
-        f"{number(change.mid_a)} ({_made_of(change.count_a, row.runs[0])})",
-        f"{number(change.mid_b)} ({_made_of(change.count_b, row.runs[1])})",
+        f"{number(change.mid_a)} ({of_a})",
+        f"{number(change.mid_b)} ({of_b})",
         "-" if change.mid is None else percent(change.mid),
         interval(row) if judged else "-",
         verdict(row, margin),
@@ -61,24 +62,29 @@ def narrow(comparison: Comparison) -> tuple[list[tuple[str, ...]], list[str]]:
     """The rows without what would take the room of the figures, and that as lines: of how many
     values A and B are where it is the same in all rows, and why a row has no verdict.
     """
-    rows = comparison.rows
-    made = [[cell.partition(" (") for cell in cells(row, comparison.margin)[2:4]] for row in rows]
-    of = [" (".join(side[2].removesuffix(")") for side in row) for row in made]
-    shared = len(set(of)) == 1
+    shared = {_sides(row) for row in comparison.rows}
     found, why = [], dict[str, list[str]]()
-    for row, sides in zip(rows, made, strict=True):
+    for row in comparison.rows:
         board, metric, a, b, *others, word, emulated = cells(row, comparison.margin)
+        if len(shared) == 1:
+            a, b = number(row.difference.mid_a), number(row.difference.mid_b)
         if row.why and row.verdict is not Verdict.SAME:
             word = str(row.verdict)
             why.setdefault(f"{word}: {row.why}", []).append(f"{board} {metric}")
-        a, b = (sides[0][0], sides[1][0]) if shared else (a, b)
         found.append((board, metric, a, b, *others, word, emulated))
-    counts = [side[2].removesuffix(")").removeprefix("n ") for side in made[0]] if shared else []
-    below = [f"values: A {counts[0]}, B {counts[1]}"] if shared else []
-    below += [
-        text if len(of) == len(rows) else f"{', '.join(of)}: {text}" for text, of in why.items()
-    ]
+    below = []
+    if len(shared) == 1:
+        of_a, of_b = (side.removeprefix("n ") for side in shared.pop())
+        below.append(f"values: A {of_a}, B {of_b}")
+    for text, named in why.items():
+        below.append(text if len(named) == len(found) else f"{', '.join(named)}: {text}")
     return found, below
+
+
+def _sides(row: MetricRow) -> tuple[str, str]:
+    """What A and B are made of."""
+    change = row.difference
+    return _made_of(change.count_a, row.runs[0]), _made_of(change.count_b, row.runs[1])
 
 
 def _made_of(count: int, runs: int) -> str:
