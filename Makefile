@@ -1,5 +1,6 @@
 # make demo   a real deploy, run and profile on three lab boards
 # make bench  fleet beside its peers; BENCH="--scale 0.05 --rounds 2" for a quick look
+# make changelog  the section that changelog.d/ gives; VERSION=X.Y.Z writes it into CHANGELOG.md
 # make docs   the pages as a site with search, in site/
 # make test   format, lint (shellcheck too), types and the tests that a newcomer waits for
 # make test-programs  the runners' real programs, fetched
@@ -17,7 +18,7 @@ LOCKED := .ci/requirements
 SHELLS = $(shell find fleet tests .ci -name '*.sh')
 WORKING := sh .ci/working.sh
 
-.PHONY: demo docs test test-gate test-slow test-programs test-contract check bench clean
+.PHONY: demo docs changelog test test-gate test-slow test-programs test-contract check bench clean
 
 demo: $(STAMP)
 	@$(BIN)/fleet demo --install
@@ -77,6 +78,9 @@ $(STAMP)-dev: $(LOCKED)/dev.txt $(STAMP)
 docs: $(STAMP)-dev
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q
 	@echo "wrote site: open site/index.html"
+
+changelog: $(STAMP)-dev
+	@$(BIN)/towncrier build $(if $(VERSION),--yes --version $(VERSION),--draft --version next)
 
 bench: $(STAMP)
 	@$(BIN)/python benchmarks/transfer.py $(BENCH)
