@@ -3,34 +3,52 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable
 from importlib.metadata import Distribution, PathDistribution, distribution
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pip._internal.models.direct_url import ArchiveInfo, DirectUrl, DirInfo, VcsInfo
 from pip._internal.req.constructors import install_req_from_editable, install_req_from_line
 
 from fleet.model.extras import install_extra, source
 
 ROOT = Path(__file__).parents[2]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-Installed = Callable[[DirectUrl | None], Distribution]
+Origin = dict[str, Any]  # direct_url.json, as PEP 610 defines it
+Installed = Callable[[Origin | None], Distribution]
+
+
+def folder(url: str) -> Origin:
+    return {"url": url, "dir_info": {}}
+
+
+def archive(url: str) -> Origin:
+    return {"url": url, "archive_info": {}}
+
+
+def git(url: str, **more: str) -> Origin:
+    """Return the origin of a clone: `revision` and `subdirectory` are optional."""
+    inside = {"subdirectory": more.pop("subdirectory")} if "subdirectory" in more else {}
+    info = {"vcs": "git", "commit_id": COMMIT}
+    info |= {"requested_revision": more["revision"]} if "revision" in more else {}
+    return {"url": url, "vcs_info": info, **inside}
 
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Installed:
     """This fleet's metadata, with an origin as pip writes it; None: it came from an index."""
 
-    def make(origin: DirectUrl | None) -> Distribution:
+    def make(origin: Origin | None) -> Distribution:
         folder = tmp_path / "npu_fleet-0.1.0.dist-info"
         folder.mkdir()
         (folder / "METADATA").write_text(distribution("npu-fleet").read_text("METADATA") or "")
         if origin is not None:
-            (folder / "direct_url.json").write_text(origin.to_json())
+            (folder / "direct_url.json").write_text(json.dumps(origin))
         return PathDistribution(folder)
 
     return make
@@ -46,13 +64,13 @@ def test_this_installation_from_where_it_came() -> None:
     subprocess.run([python, *words[:3], "--help"], check=True, capture_output=True)
 
 
-@pytest.mark.parametrize("info", [DirInfo(), VcsInfo("git", COMMIT)], ids=["folder", "git+file"])
-def test_a_folder(installed: Installed, tmp_path: Path, info: DirInfo | VcsInfo) -> None:
+@pytest.mark.parametrize("kind", [folder, git], ids=["folder", "git+file"])
+def test_a_folder(installed: Installed, tmp_path: Path, kind: Callable[[str], Origin]) -> None:
     """pip takes no name before `git+file:`."""
     place = tmp_path / "my clone"
     place.mkdir()
     (place / "pyproject.toml").touch()
-    (word,) = source("onnx", installed(DirectUrl(place.as_uri(), info)))
+    (word,) = source("onnx", installed(kind(place.as_uri())))
     asked = install_req_from_line(word)
     assert (asked.extras, asked.link and asked.link.file_path) == ({"onnx"}, str(place))
 
@@ -61,14 +79,12 @@ def test_a_folder(installed: Installed, tmp_path: Path, info: DirInfo | VcsInfo)
     "origin",
     [
         None,
-        DirectUrl("file:///nowhere/fleet", DirInfo()),
-        DirectUrl("file:///nowhere/x.whl", ArchiveInfo()),
+        folder("file:///nowhere/fleet"),
+        archive("file:///nowhere/x.whl"),
     ],
     ids=["index", "folder that is gone", "wheel that is gone"],
 )
-def test_without_a_source_what_the_extra_needs(
-    installed: Installed, origin: DirectUrl | None
-) -> None:
+def test_without_a_source_what_the_extra_needs(installed: Installed, origin: Origin | None) -> None:
     words = source("report", installed(origin))
     assert [install_req_from_line(word).name for word in words] == ["vl-convert-python"]
 
@@ -76,22 +92,22 @@ def test_without_a_source_what_the_extra_needs(
 @pytest.mark.parametrize(
     ("origin", "url"),
     [
-        (DirectUrl("https://h.example/fleet.git", VcsInfo("git", COMMIT, "main")), "git+https"),
-        (DirectUrl("ssh://git@h.example/fleet.git", VcsInfo("git", COMMIT)), "git+ssh"),
-        (DirectUrl("https://h.example/all", VcsInfo("git", COMMIT), "sub/dir"), "git+https"),
-        (DirectUrl("https://h.example/npu_fleet-0.1.0-py3-none-any.whl", ArchiveInfo()), "https"),
+        (git("https://h.example/fleet.git", revision="main"), "git+https"),
+        (git("ssh://git@h.example/fleet.git"), "git+ssh"),
+        (git("https://h.example/all", subdirectory="sub/dir"), "git+https"),
+        (archive("https://h.example/npu_fleet-0.1.0-py3-none-any.whl"), "https"),
     ],
     ids=["git", "git-ssh", "git-folder-in-it", "wheel"],
 )
-def test_a_url(installed: Installed, origin: DirectUrl, url: str) -> None:
+def test_a_url(installed: Installed, origin: Origin, url: str) -> None:
     (word,) = source("dask", installed(origin))
     asked = install_req_from_line(word)
     assert (asked.name, asked.extras) == ("npu-fleet", {"dask"})
     assert asked.link is not None
     assert asked.link.scheme == url
-    assert asked.link.subdirectory_fragment == origin.subdirectory
-    if isinstance(origin.info, VcsInfo):
-        assert asked.link.url_without_fragment == f"git+{origin.url}@{COMMIT}"
+    assert asked.link.subdirectory_fragment == origin.get("subdirectory")
+    if "vcs_info" in origin:
+        assert asked.link.url_without_fragment == f"git+{origin['url']}@{COMMIT}"
 
 
 def test_where_there_is_no_pip_uv_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
