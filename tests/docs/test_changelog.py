@@ -6,9 +6,12 @@ import re
 import subprocess
 import sys
 import tomllib
+from datetime import date
 from pathlib import Path
 
 import pytest
+
+from fleet.model.version import VERSION
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "changelog.d"
@@ -16,6 +19,8 @@ SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["
 TYPES = [kind["directory"] for kind in SETTINGS["type"]]
 FRAGMENTS = sorted(path for path in FOLDER.iterdir() if path.name not in SETTINGS["ignore"])
 NAME = re.compile(rf"\+[a-z0-9][a-z0-9-]*\.(?:{'|'.join(TYPES)})\.md")
+SECTION = re.compile(r"^## \[(\d+\.\d+\.\d+)\] - (\d{4}-\d{2}-\d{2})$", re.MULTILINE)
+LINES = 40  # of a section: what a user reads
 LONGEST = 600  # characters: three sentences for a user
 
 
@@ -75,3 +80,25 @@ def test_the_page_for_contributors_names_each_type() -> None:
     rows = re.findall(r"^\| `(\w+)` \|", (FOLDER / "README.md").read_text("utf-8"), re.MULTILINE)
     assert rows == TYPES
     assert "changelog.d/README.md" in (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+
+
+def test_each_version_has_a_dated_section_that_can_be_read() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    head, *sections = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+    assert head.endswith(SETTINGS["start_string"] + "\n")
+    found = [match.groups() for section in sections if (match := SECTION.match(section))]
+    assert len(found) == len(sections), "## [X.Y.Z] - YYYY-MM-DD"
+    versions = [tuple(map(int, version.split("."))) for version, _ in found]
+    assert versions == sorted(set(versions), reverse=True)
+    days = [date.fromisoformat(day) for _, day in found]
+    assert days == sorted(days, reverse=True)
+    for section in sections:
+        lines = section.strip().splitlines()
+        assert len(lines) <= LINES, f"{lines[0]}: {len(lines)} lines, more than {LINES}"
+
+
+def test_the_version_is_that_of_the_newest_section() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    newest = SECTION.search((ROOT / "CHANGELOG.md").read_text("utf-8"))
+    assert newest
+    assert newest[1] == VERSION == project["version"]
