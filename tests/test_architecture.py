@@ -50,7 +50,7 @@ OWNERS = {
     "qai_hub": {"bundles"},
     "vl_convert": {"profiles"},
 }
-MAX_MODULE_LINES = 400
+MAX_MODULE_LINES = 600  # CONTRIBUTING.md, "Rules", has the same figures
 MAX_FUNCTION_LINES = 50
 
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
@@ -149,18 +149,38 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert circles(graph) == []
 
 
-def test_modules_and_functions_are_small() -> None:
+def too_long(name: str, lines: int, tree: ast.Module) -> list[str]:
+    """Return what of a module is over the ceiling: itself, and each function."""
     wrong = []
-    for path, tree in TREES.items():
-        lines = path.read_text("utf-8").count("\n")
-        if lines > MAX_MODULE_LINES:
-            wrong.append(f"{path} has {lines} lines")
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                size = (node.end_lineno or 0) - node.lineno + 1
-                if size > MAX_FUNCTION_LINES:
-                    wrong.append(f"{path}: {node.name} has {size} lines")
-    assert wrong == []
+    if lines > MAX_MODULE_LINES:
+        wrong.append(f"{name} has {lines} lines, more than {MAX_MODULE_LINES}")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            size = (node.end_lineno or 0) - node.lineno + 1
+            if size > MAX_FUNCTION_LINES:
+                wrong.append(
+                    f"{name}: {node.name} has {size} lines, more than {MAX_FUNCTION_LINES}"
+                )
+    return wrong
+
+
+def test_modules_and_functions_are_below_the_ceiling() -> None:
+    found = [
+        too_long(str(path), path.read_text("utf-8").count("\n"), tree)
+        for path, tree in TREES.items()
+    ]
+    assert [problem for problems in found for problem in problems] == []
+
+
+def test_the_ceiling_is_the_one_of_the_page() -> None:
+    function = ast.parse("def first():\n" + "    pass\n" * MAX_FUNCTION_LINES)
+    assert too_long("x", MAX_MODULE_LINES, ast.parse("")) == []
+    assert len(too_long("x", MAX_MODULE_LINES + 1, function)) == 2
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    rule = (
+        f"A module has at most {MAX_MODULE_LINES} lines, a function at most {MAX_FUNCTION_LINES}."
+    )
+    assert rule in page
 
 
 def test_nothing_of_the_vendor_is_committed() -> None:
