@@ -89,6 +89,10 @@ def _show(climbed: Climbed) -> None:
         line = f"  {mark:6}{step.rung.id:13}{step.seconds:5.1f} s  {' '.join(text.split())}"
         output.say(line if len(line) <= _LINE else line[: _LINE - 3] + "...")
     output.say(f"  {counted(climbed)}")
+    for step in climbed.steps:
+        if step.cure:
+            _say(f"test {step.rung.id}: not decided: {step.reason}")
+            output.advise(f"next: {step.cure}")
     if climbed.first is not None:
         step, row = climbed.first
         _say(

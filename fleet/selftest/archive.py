@@ -38,7 +38,10 @@ def pack_selftest(found: Sequence[Climbed], path: Path) -> None:
 
 def _members(climbed: Climbed) -> Iterator[tuple[str, str]]:
     yield "summary.md", "\n".join(_summary(climbed)) + "\n"
-    yield "selftest.json", json.dumps(climbed.as_dict(), indent=1, ensure_ascii=False)
+    said = climbed.as_dict()
+    for rung in said["rungs"]:
+        del rung["cure"]  # a command for this workstation, with its paths
+    yield "selftest.json", json.dumps(said, indent=1, ensure_ascii=False)
     for name, text in climbed.parts.items():
         yield f"raw/{name}.{'json' if name == 'facts' else 'txt'}", text
     for step in climbed.steps:

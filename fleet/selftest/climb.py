@@ -16,10 +16,13 @@ from fleet.engine.session import Session
 from fleet.model.diagnosis import BAD, UNKNOWN, WARN
 from fleet.model.errors import (
     CancelledError,
+    DeviceError,
     FleetError,
     LeaseHeldError,
     LeaseLostError,
+    RunnerError,
     TransportError,
+    reason,
 )
 from fleet.model.events import Listener, StepStarted
 from fleet.model.inventory import Host
@@ -33,6 +36,7 @@ from fleet.selftest.ladder import (
     HOLDS,
     JUDGES,
     UNDECIDED,
+    WORKSTATION,
     Climbed,
     Rung,
     RungResult,
@@ -144,29 +148,39 @@ def climb(bench: Bench, rung: Rung, before: Sequence[RungResult]) -> RungResult:
 def _outcome(bench: Bench, rung: Rung, before: Sequence[RungResult]) -> RungResult:
     for step in before:
         if step.rung.id in rung.needs and step.status != HOLDS and step.key not in _GO_ON:
-            fell = step.status == FELL or step.key == "fell"
-            what = step.rung.id if step.status == FELL else ""
-            text = reason_text("fell", what) if what else step.reason
-            return _undecided(rung, "fell" if fell else step.key, text)
+            if step.status == FELL:
+                return _undecided(rung, Undecided("fell", step.rung.id))
+            return RungResult(rung, UNDECIDED, "", "", reason=step.reason, key=step.key)
     if rung.never:
-        return _undecided(rung, rung.never, reason_text(rung.never, rung.what))
+        return _undecided(rung, Undecided(rung.never, rung.what))
+    try:
+        return _judged(bench, rung)
+    except Undecided as why:
+        return _undecided(rung, why)
+    except OSError as error:  # the folder of `workplace`
+        return _undecided(rung, Undecided(WORKSTATION, reason(error)))
+
+
+def _judged(bench: Bench, rung: Rung) -> RungResult:
+    """One rung. Raises Undecided, also for an error that is not the device's."""
     try:
         found = _checked(bench, rung) if rung.checks else JUDGES[rung.id](bench)
-    except Undecided as why:
-        return _undecided(rung, why.reason, reason_text(why.reason, why.what), why.words)
     except _ENDS_ALL:
         raise
     except TransportError as error:
         bench.session.reopen()
         return RungResult(rung, FELL, "the device answers in time", error.message)
-    except FleetError as error:
+    except (DeviceError, RunnerError) as error:
         return RungResult(rung, FELL, "no error", error.message)
+    except FleetError as error:
+        raise Undecided(WORKSTATION, error.message, cure=error.hint) from error
     status = HOLDS if found.holds else FELL
     return RungResult(rung, status, found.expected, found.seen, found.words)
 
 
-def _undecided(rung: Rung, key: str, reason: str, words: str = "") -> RungResult:
-    return RungResult(rung, UNDECIDED, "", "", words, reason, key=key)
+def _undecided(rung: Rung, why: Undecided) -> RungResult:
+    text = reason_text(why.reason, why.what)
+    return RungResult(rung, UNDECIDED, "", "", why.words, text, key=why.reason, cure=why.cure)
 
 
 def _checked(bench: Bench, rung: Rung) -> RungVerdict:

@@ -12,6 +12,7 @@ from fleet.model.facts import Facts
 from fleet.model.version import VERSION
 
 HOLDS, FELL, UNDECIDED = "holds", "does not hold", "not decided"
+WORKSTATION = "workstation"  # the reason for every error that is not the device's
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class Assumption:
 @dataclass
 class RungResult:
     """How one rung went. `words` are the full ones of the device; `reason` is why it is not
-    decided, in words, `listed` whether the table allows that here. `seconds` is its time.
+    decided, in words, `listed` whether the table allows that here. `seconds` is its time. `cure`
+    is a command for this workstation; it names paths, so no archive has it.
     """
 
     rung: Rung
@@ -57,6 +59,7 @@ class RungResult:
     listed: bool = True
     seconds: float = 0.0
     key: str = ""
+    cure: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -67,6 +70,7 @@ class RungResult:
             "expected": self.expected,
             "seen": self.seen,
             "reason": self.reason,
+            "cure": self.cure,
             "listed": self.listed,
             "seconds": round(self.seconds, 3),
             "words": self.words,
@@ -119,11 +123,13 @@ class Climbed:
 
 
 class Undecided(Exception):  # noqa: N818 - no error: an outcome
-    """A rung cannot be decided here: a reason of the table, its `what`, words of the device."""
+    """A rung cannot be decided here: a reason of the table, its `what`, words of the device, and
+    a `cure` if the user can make it decidable.
+    """
 
-    def __init__(self, reason: str, what: str = "", words: str = "") -> None:
+    def __init__(self, reason: str, what: str = "", words: str = "", cure: str = "") -> None:
         super().__init__(reason)
-        self.reason, self.what, self.words = reason, what, words
+        self.reason, self.what, self.words, self.cure = reason, what, words, cure
 
 
 @dataclass(frozen=True)
@@ -182,4 +188,4 @@ def assumptions() -> tuple[Assumption, ...]:
 def allowed(rung: str, kind: str) -> frozenset[str]:
     """Reasons that may leave a rung undecided on that kind of board."""
     rows = (row for row in assumptions() if row.rung == rung)
-    return frozenset({"fell"}).union(*(row.undecided[kind] for row in rows))
+    return frozenset({"fell", WORKSTATION}).union(*(row.undecided[kind] for row in rows))

@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from fleet.cli.selftest import _show
 from fleet.config.inventory import load_inventory
 from fleet.engine.session import Session
 from fleet.engine.states import facts_of
 from fleet.lab import Lab
 from fleet.model.facts import Facts
+from fleet.selftest.ladder import UNDECIDED, Climbed, RungResult, rungs
 from tests.transport.sshd import free_port
 
 from .conftest import BOARD, Hill
@@ -60,6 +62,18 @@ def test_a_device_that_is_not_reached_ends_with_3_and_no_archive(tmp_path: Path)
     done = fleet(tmp_path, "selftest", "-i", "i.yaml", "--runtime", "9.99")
     assert done.returncode == 2
     assert "has no runtime '9.99'" in done.stderr
+
+
+def test_what_the_workstation_lacks_is_shown_with_its_cure(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (rung,) = [rung for rung in rungs() if rung.id == "ort"]
+    why = "on this workstation, the Python package onnx is not installed"
+    step = RungResult(rung, UNDECIDED, "", "", reason=why, key="workstation", cure="pip install x")
+    _show(Climbed("evk-07", Facts(), "", [step]))
+    said = capsys.readouterr()
+    assert why in " ".join(said.out.split())
+    assert "next: pip install x" in said.err
 
 
 @pytest.mark.root

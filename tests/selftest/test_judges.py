@@ -8,6 +8,16 @@ from typing import Any
 
 import pytest
 
+from fleet.model.errors import (
+    BundleError,
+    DeviceError,
+    HealthError,
+    InputError,
+    ProfileError,
+    RunnerError,
+    RuntimeStoreError,
+    WorkstationError,
+)
 from fleet.model.facts import Facts, Soc, ThermalZone
 from fleet.model.files import file_ref
 from fleet.model.manifest import Manifest
@@ -15,7 +25,8 @@ from fleet.model.record import Measure, Metrics
 from fleet.runners.base import Ended, Outcome
 from fleet.selftest import models, sessions
 from fleet.selftest.bench import Bench, SessionWords
-from fleet.selftest.ladder import JUDGES, RungVerdict, Undecided, rungs
+from fleet.selftest.climb import climb
+from fleet.selftest.ladder import FELL, JUDGES, UNDECIDED, RungVerdict, Undecided, rungs
 
 DATA = Path(__file__).parents[1] / "triage" / "data" / "qairt"
 FACTS = Facts(soc=Soc(chip="QCS9075", soc_model=77, hexagon_arch="v73"), machine="aarch64")
@@ -172,3 +183,28 @@ def test_nothing_is_refused_on_an_emulated_board() -> None:
         with pytest.raises(Undecided) as caught:
             JUDGES[rung](stand(facts=lab))
         assert caught.value.reason == "emulated"
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        *((kind("x", hint="do y"), FELL) for kind in (DeviceError, HealthError, RunnerError)),
+        (ProfileError("x", hint="do y"), FELL),
+        *((kind("x", hint="do y"), UNDECIDED) for kind in (BundleError, InputError)),
+        *((kind("x", hint="do y"), UNDECIDED) for kind in (RuntimeStoreError, WorkstationError)),
+        (OSError(28, "No space left on device"), UNDECIDED),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_an_error_of_the_workstation_never_counts_against_a_device(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, status: str
+) -> None:
+    def judge(_: Bench) -> RungVerdict:
+        raise error
+
+    (rung,) = [rung for rung in rungs() if rung.id == "ort"]
+    monkeypatch.setitem(JUDGES, "ort", judge)
+    found = climb(stand(), rung, [])
+    assert (found.status, found.listed) == (status, True)
+    if status == UNDECIDED and not isinstance(error, OSError):
+        assert (found.reason, found.cure) == ("on this workstation, x", "do y")

@@ -15,7 +15,7 @@ def onnx_package(why: str) -> ModuleType:
         import onnx.helper  # noqa: PLC0415
     except ImportError as error:
         raise BundleError(
-            f"the Python package onnx is needed {why}, and is not installed",
+            f"the Python package onnx is not installed (it is needed {why})",
             hint=install_extra("onnx"),
         ) from error
     return onnx

@@ -59,7 +59,7 @@ def wrapper(file: GraphFile, graph: Graph) -> bytes:
 
     Raises BundleError without the package onnx.
     """
-    onnx = onnx_package("a wrapper")
+    onnx = onnx_package("to write a wrapper")
     helper = onnx.helper
     node = helper.make_node(
         "EPContext",
