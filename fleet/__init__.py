@@ -10,9 +10,21 @@ from typing import TYPE_CHECKING, Any
 from fleet.model.version import VERSION
 
 if TYPE_CHECKING:
-    from fleet.api import DeployOptions, FleetError, diagnose, diagnose_log, load
+    from fleet.api import (
+        DeployOptions,
+        FleetError,
+        adb_device,
+        connection,
+        diagnose,
+        diagnose_log,
+        group,
+        load,
+    )
 
-__all__ = ["DeployOptions", "FleetError", "__version__", "diagnose", "diagnose_log", "load"]
+__all__ = [
+    "DeployOptions", "FleetError", "__version__", "adb_device", "connection", "diagnose",
+    "diagnose_log", "group", "load",
+]  # fmt: skip
 __version__ = VERSION
 
 

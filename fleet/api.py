@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from fleet.cli.project import needed
 from fleet.config.inventory import load_inventory, select
 from fleet.config.playbook import load_playbook
 from fleet.doctor.examine import Round, examine
@@ -12,11 +14,19 @@ from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.rollout.inputs import inputs_of
 from fleet.model.diagnosis import Diagnosis
-from fleet.model.errors import FleetError
+from fleet.model.errors import FleetError, InputError
 from fleet.model.events import Event, Listener
+from fleet.model.inventory import Host
 from fleet.triage.triage import triage
 
-__all__ = ["DeployOptions", "FleetError", "diagnose", "diagnose_log", "load"]
+if TYPE_CHECKING:
+    from adbutils import AdbDevice
+    from fabric import Connection, Group
+
+__all__ = [
+    "DeployOptions", "FleetError", "adb_device", "connection", "diagnose", "diagnose_log", "group",
+    "load",
+]  # fmt: skip
 
 
 def _silent(_: Event) -> None:
@@ -60,3 +70,51 @@ def diagnose(
 def diagnose_log(text: str, *, platform: str = "") -> Diagnosis:
     """The causes that a log shows; `platform` (linux, android, windows) where it is known."""
     return triage(text, platform=platform)
+
+
+def _hosts(patterns: Sequence[str], inventory: str | Path | None) -> list[Host]:
+    path = needed("inventory") if inventory is None else Path(inventory)
+    return list(select(load_inventory(path), list(patterns)))
+
+
+def _host(name: str, inventory: str | Path | None) -> Host:
+    hosts = _hosts([name], inventory)
+    if len(hosts) != 1:
+        raise InputError(
+            f"'{name}' names {len(hosts)} devices, and one is needed",
+            hint=f"one of: {', '.join(host.name for host in hosts)}",
+        )
+    return hosts[0]
+
+
+def connection(name: str, *, inventory: str | Path | None = None) -> Connection:
+    """Return a `fabric.Connection` to a host of the inventory, not yet open.
+
+    fleet opens it: host keys, jump hosts, keys and passwords are those of the inventory.
+    `inventory` defaults to that of FLEET_INVENTORY, then of the project (fleet.yaml).
+    Raises InputError for an unknown name and for a device that is not reached over ssh.
+    """
+    from fleet.transport.scripting import fabric_connection  # noqa: PLC0415 - fabric takes 0.1 s
+
+    return fabric_connection(_host(name, inventory))
+
+
+def group(*patterns: str, inventory: str | Path | None = None) -> Group:
+    """Return a `fabric.Group` of the hosts that the patterns of `--limit` select.
+
+    Each call on the group runs on all hosts at once. Raises InputError as `connection` does.
+    """
+    from fleet.transport.scripting import fabric_group  # noqa: PLC0415 - fabric takes 0.1 s
+
+    return fabric_group(_hosts(patterns, inventory))
+
+
+def adb_device(name: str, *, inventory: str | Path | None = None) -> AdbDevice:
+    """Return an `adbutils.AdbDevice` for a phone of the inventory, after it has answered.
+
+    Raises InputError for an unknown name and for a device that is not reached over adb, and a
+    FleetError if the phone does not answer.
+    """
+    from fleet.transport.scripting import adbutils_device  # noqa: PLC0415 - adbutils takes 0.15 s
+
+    return adbutils_device(_host(name, inventory))

@@ -33,6 +33,7 @@ ROOMS = (
 # lab stands beside the engine, not on it: it knows boards, not deploys.
 LAB_MAY = {"lab", "model", "data"}
 OWNERS = {
+    "fabric": {"transport"},
     "paramiko": {"transport"},
     "adbutils": {"transport"},
     "httpx": {"runtimes", "serving"},

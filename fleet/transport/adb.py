@@ -67,6 +67,16 @@ class AdbTransport:
         """`adb SERIAL`."""
         return f"adb {self._wanted}"
 
+    @property
+    def server(self) -> tuple[str, int]:
+        """Host and port of the adb server."""
+        return self._server.host, self._server.port
+
+    @property
+    def serial(self) -> str:
+        """The serial number by which the adb server knows the open phone."""
+        return self._live().serial
+
     def carrier(self, deadline: Deadline) -> Carrier:  # noqa: ARG002 - the interface of transports
         """There is none but this."""
         raise UnreachableError(

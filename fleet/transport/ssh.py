@@ -228,6 +228,13 @@ class SshTransport:
         return tuple(reversed(hops))
 
     @property
+    def client(self) -> paramiko.SSHClient:
+        """The client of the open connection. Raises UnreachableError or ConnectionLostError."""
+        self._live()
+        assert self._connection is not None
+        return self._connection.client
+
+    @property
     def banner(self) -> str:
         """What the board's ssh server says it is: `SSH-2.0-OpenSSH_9.2p1 ...`."""
         return str(self._live().remote_version)

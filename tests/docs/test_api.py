@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import platform
 import re
 import subprocess
 import sys
@@ -18,7 +19,10 @@ from fleet.runtimes.store import RuntimeStore
 ROOT = Path(__file__).parents[2]
 SECONDS = 600
 PAGE = (ROOT / "docs" / "api.md").read_text("utf-8")
-EXPORTED = ["DeployOptions", "FleetError", "__version__", "diagnose", "diagnose_log", "load"]
+EXPORTED = [
+    "DeployOptions", "FleetError", "__version__", "adb_device", "connection", "diagnose",
+    "diagnose_log", "group", "load",
+]  # fmt: skip
 
 
 def examples() -> list[str]:
@@ -71,4 +75,5 @@ def test_the_examples_run_one_after_the_other(tmp_path: Path, qairt_store: Runti
             said.append(done.stdout)
     assert "tokens/s, emulated: True" in said[1]
     assert "lab001 healthy" in said[3]
-    assert said[4].startswith("2 ")
+    assert said[4] == f"{platform.machine()}\nlab001 lab001\n"
+    assert said[5].startswith("2 ")

@@ -1,0 +1,102 @@
+"""Connections of fabric and devices of adbutils, opened by fleet, for scripts of the user.
+
+fabric's own way to a host is not used: fleet resolves the inventory and the ssh config hop by
+hop, checks the host key before it names the user, and maps every error.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Sequence
+from typing import Any
+
+import adbutils
+import fabric
+import paramiko
+
+from fleet.model.deadline import Deadline
+from fleet.model.errors import InputError
+from fleet.model.inventory import Host
+from fleet.transport.adb import AdbTransport
+from fleet.transport.connection import DEFAULT_PORT
+from fleet.transport.ssh import SshTransport
+
+
+class FleetConnection(fabric.Connection):  # type: ignore[misc] # fabric has no types
+    """A `fabric.Connection` to a host of the inventory.
+
+    `run`, `sudo`, `put`, `get`, `forward_local` and the rest are fabric's. `open` connects as
+    every command of fleet does: host keys, jump hosts, keys and passwords of the inventory.
+    Raises a FleetError if the device cannot be reached; errors of commands are fabric's.
+    """
+
+    inventory_host: Host
+    link: SshTransport
+
+    def __init__(self, host: Host) -> None:
+        """Prepare a connection to `host`; nothing is connected before the first command."""
+        nothing = paramiko.SSHConfig()  # fleet reads the ssh config itself
+        super().__init__(
+            host.name,
+            user=host.user or getpass.getuser(),
+            port=host.port or DEFAULT_PORT,
+            config=fabric.Config(ssh_config=nothing),
+            connect_timeout=host.connect_timeout,
+        )
+        self._set(inventory_host=host, link=SshTransport(host))
+
+    def open(self) -> None:
+        """Connect if the connection is not open yet. Raises a FleetError of the transport."""
+        if self.is_connected:
+            return
+        self.link.close()
+        self.link.open(Deadline(self.inventory_host.connect_timeout))
+        self.client = self.link.client
+        self.transport = self.client.get_transport()
+
+    def close(self) -> None:
+        """Close the connection and the connections to its jump hosts."""
+        super().close()
+        self.link.close()
+
+    def sudo(self, command: str, **options: Any) -> Any:  # noqa: ANN401 - as fabric has it
+        """Run a command as root, with `become_password` of the inventory unless one is given."""
+        secret = self.inventory_host.become_password
+        if secret is not None and "password" not in options:
+            options["password"] = secret.get().reveal()
+        return super().sudo(command, **options)
+
+
+def fabric_connection(host: Host) -> FleetConnection:
+    """Return a connection to a host that is reached over ssh. Raises InputError for others."""
+    if host.transport != "ssh":
+        raise InputError(
+            f"{host.name} is reached over {host.transport}, and fabric speaks ssh only",
+            hint=f'fleet.adb_device("{host.name}")' if host.transport == "adb" else "",
+        )
+    return FleetConnection(host)
+
+
+def fabric_group(hosts: Sequence[Host]) -> fabric.ThreadingGroup:
+    """Return a group that runs each call on all hosts at once. Raises InputError."""
+    return fabric.ThreadingGroup.from_connections([fabric_connection(host) for host in hosts])
+
+
+def adbutils_device(host: Host) -> adbutils.AdbDevice:
+    """Return a phone as its adb server knows it, after fleet has checked that it answers.
+
+    A target HOST:PORT that the server does not have is connected first. Raises InputError for a
+    host that is not reached over adb, and a FleetError for a phone that does not answer.
+    """
+    if host.transport != "adb":
+        raise InputError(
+            f"{host.name} is reached over {host.transport}, not over adb",
+            hint=f'fleet.connection("{host.name}")' if host.transport == "ssh" else "",
+        )
+    link = AdbTransport(host)
+    try:
+        link.open(Deadline(host.connect_timeout))
+        (where, port), serial = link.server, link.serial
+    finally:
+        link.close()
+    return adbutils.AdbClient(host=where, port=port).device(serial=serial)
