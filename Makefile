@@ -76,7 +76,7 @@ $(STAMP)-dev: $(LOCKED)/dev.txt $(STAMP)
 	@touch $@
 
 docs: $(STAMP)-dev
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q
+	@NO_MKDOCS_2_WARNING=1 $(WORKING) "building the pages" $(BIN)/mkdocs build
 	@echo "wrote site: open site/index.html"
 
 changelog: $(STAMP)-dev

@@ -7,13 +7,16 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from fleet.triage.knowledge import knowledge
 
 ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 LOADS = re.compile(
     r"""<(?:script|img|iframe|source)[^>]* src="?(?:https?:)?//"""
     r"""|<link[^>]* rel="?stylesheet[^>]* href="?(?:https?:)?//|@import|url\("?https?://"""
@@ -22,10 +25,72 @@ LOADS = re.compile(
 
 def built(config: Path, target: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "-q", "-f", config, "-d", target], cwd=ROOT,
+        [sys.executable, "-m", "mkdocs", "build", "-f", config, "-d", target], cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
+
+
+AREAS = ("Start", "Tutorial", "How-to guides", "Reference", "Explanation", "Evidence")
+
+
+class Settings(yaml.SafeLoader):
+    """mkdocs.yml without its Python objects."""
+
+
+Settings.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)  # type: ignore[no-untyped-call]
+
+
+def pages(nav: object) -> list[str]:
+    """Return the files that a part of the navigation names."""
+    if isinstance(nav, str):
+        return [nav]
+    parts = nav.values() if isinstance(nav, dict) else nav
+    assert isinstance(parts, Iterable)
+    return [page for part in parts for page in pages(part)]
+
+
+def test_each_page_has_its_place_in_the_navigation() -> None:
+    nav = yaml.load((ROOT / "mkdocs.yml").read_text("utf-8"), Settings)["nav"]
+    assert tuple(area for part in nav for area in part) == AREAS
+    there = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+    assert sorted(pages(nav)) == there, "each page of docs/ stands once below `nav:` of mkdocs.yml"
+
+
+def test_each_page_is_in_the_index() -> None:
+    """The pages of docs/sources have an index of their own (tests/docs/test_sources.py)."""
+    index = DOCS / "README.md"
+    linked = set(re.findall(r"\]\(([^)#]+)", index.read_text("utf-8")))
+    there = [path.relative_to(DOCS) for path in DOCS.rglob("*.md") if path != index]
+    wanted = {path.as_posix() for path in there if path.parent.name != "sources"}
+    assert sorted(wanted - linked) == []
+    assert "sources/README.md" in linked
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[there](#first)", ""),
+        ("[nowhere](nowhere.md)", "nowhere.md"),
+        ("[nowhere](#second)", "#second"),
+    ],
+)
+def test_a_link_that_leads_nowhere_ends_the_build(tmp_path: Path, text: str, problem: str) -> None:
+    """With `-q` mkdocs counts no warnings, and `strict` finds nothing."""
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install '.[docs]'")
+    config = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[0]
+    config = re.sub(r"(?m)^(hooks|  font|  features):.*\n", "", config)
+    (tmp_path / "mkdocs.yml").write_text(config.replace("name: material", "name: mkdocs"))
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text(f"# First\n\n{text}\n")
+    done = built(tmp_path / "mkdocs.yml", tmp_path / "site")
+    assert bool(done.returncode) == bool(problem), done.stderr
+    assert problem in done.stderr
+
+
+def test_make_builds_the_pages_as_these_tests_do() -> None:
+    (line,) = re.findall(r".*mkdocs build.*", (ROOT / "Makefile").read_text("utf-8"))
+    assert " -q" not in line
 
 
 def test_the_site_is_whole(tmp_path: Path) -> None:
