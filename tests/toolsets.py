@@ -17,6 +17,7 @@ import pytest
 from fleet.lab.androidroot import android_root
 from fleet.lab.rootfs import BUILD_SECONDS, built_once, cache_dir
 from fleet.model.errors import LabError
+from tests import needs
 
 SOURCES = Path("/etc/apt/sources.list.d/debian.sources")
 OTHERS = tuple(one for one in os.environ.get("FLEET_TOYBOXES", "").split(":") if one)
@@ -59,10 +60,7 @@ def program(name: str) -> Path:
         return Path(name)
     kind, _, suite = name.partition("-")
     if not suite:
-        found = shutil.which(kind)
-        if found is None:
-            pytest.skip(f"no {kind} on this machine: apt-get install {kind}")
-        return Path(found)
+        return Path(needs.tool(kind))
     package = "busybox-static" if kind == "busybox" else kind
     tree = debian_tree(suite, package)
     return next(one for one in (tree / "bin" / kind, tree / "usr/bin" / kind) if one.is_file())
@@ -91,8 +89,5 @@ def toolset(name: str, folder: Path, shell: str = "dash") -> Path:
         for tool in beside:
             (folder / tool).symlink_to(str(shutil.which(tool)))
     if not (folder / "sh").exists():
-        found = shutil.which(shell)
-        if found is None:
-            pytest.skip(f"no {shell} on this machine: apt-get install {shell}")
-        (folder / "sh").symlink_to(found)
+        (folder / "sh").symlink_to(needs.tool(shell))
     return folder

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.bundles.inspect import inspect_bundle
@@ -23,9 +23,7 @@ from .conftest import DATA, V73, genie_config, make_case
 SHARD = (DATA / V73).read_bytes()
 CONFIG = json.dumps(genie_config((V73,)), indent=1).encode()
 FUZZ = settings(
-    deadline=None,
     max_examples=100,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 KEYS = st.sampled_from(
     ["dialog", "engine", "backend", "type", "model", "binary", "ctx-bins", "path", "extensions",

@@ -210,7 +210,12 @@ def test_names_that_differ_in_case(make_folder: MakeFolder) -> None:
 
 @pytest.mark.parametrize(
     ("text", "place"),
-    [('{"dialog": {\n  "version": 1,\n}', ":3:1"), ("", ":1:1"), ("[]", ":1:1"), ("{}", ":1:1")],
+    [
+        ('{"dialog": {\n  "version": 1\n"x": 2}', ":3:1"),
+        ("", ":1:1"),
+        ("[]", ":1:1"),
+        ("{}", ":1:1"),
+    ],
 )
 def test_mistakes_have_a_place(make_folder: MakeFolder, text: str, place: str) -> None:
     folder = make_folder(V73)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,12 +19,12 @@ from fleet.bundles.preflight import preflight
 from fleet.bundles.rule import Case
 from fleet.model.op_package import OpPackageSpec
 from fleet.runtimes.store import RuntimeStore
+from tests import needs
 
 from .conftest import X86, MakeBundle, make_case
 
 pytestmark = [
     pytest.mark.qairt,
-    pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc"),
     pytest.mark.skipif(
         (sys.platform, platform.machine()) != ("linux", "x86_64"),
         reason="the HTP emulator runs on x86_64 Linux only",
@@ -52,7 +51,7 @@ def build(folder: Path, *options: str, **macros: str) -> Path:
     given = [f"-D{name}={value}" if value else f"-D{name}" for name, value in macros.items()]
     source = str(HERE / "op_package.c")
     subprocess.run(
-        ["gcc", "-shared", "-fPIC", *given, "-o", str(path), source, *options],
+        [needs.compiler(), "-shared", "-fPIC", *given, "-o", str(path), source, *options],
         check=True, cwd=folder,
     )  # fmt: skip
     return path
@@ -138,7 +137,9 @@ def test_a_library_that_does_not_go_along_is_missed_by_both(
 ) -> None:
     other = tmp_path / "libQnnNotSent.so"
     subprocess.run(
-        ["gcc", "-shared", "-x", "c", "-", "-o", str(other)], input=b"int one;", check=True
+        [needs.compiler(), "-shared", "-x", "c", "-", "-o", str(other)],
+        input=b"int one;",
+        check=True,
     )
     package = build(tmp_path, "-Wl,--no-as-needed", "-L.", "-lQnnNotSent", **GOOD)
     other.unlink()

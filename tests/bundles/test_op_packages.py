@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import platform
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.bundles.elfsymbols import read_dynamic
@@ -33,6 +32,7 @@ from fleet.model.facts import Soc
 from fleet.model.finding import Finding
 from fleet.model.op_package import OpPackageSpec
 from fleet.runtimes.store import RuntimeStore
+from tests import needs
 
 from . import elves
 from .conftest import ARM, X86, MakeBundle, make_case, make_facts, make_runtime
@@ -173,7 +173,6 @@ def test_system_is_read_from_note_and_needed_libraries(tmp_path: Path) -> None:
         assert read_library(path, "CPU", "x.so").system == system
 
 
-GCC = shutil.which("gcc")
 X86_HOST = platform.machine() == "x86_64" and platform.system() == "Linux"
 SOURCE = f"""
 #include <stdio.h>
@@ -184,7 +183,6 @@ int used(void) {{ return puts(build) + hiddenInterfaceProvider(); }}
 """
 
 
-@pytest.mark.skipif(not GCC, reason="no gcc")
 @pytest.mark.skipif(not X86_HOST, reason="gcc makes no x86_64 files here")
 @pytest.mark.parametrize("options", [(), ("-s",), ("-Wl,--hash-style=sysv",)], ids=str)
 def test_a_library_of_gcc_says_what_the_loader_of_this_host_finds(
@@ -193,7 +191,8 @@ def test_a_library_of_gcc_says_what_the_loader_of_this_host_finds(
     source, path = tmp_path / "op.c", tmp_path / "libop.so"
     source.write_text(SOURCE)
     subprocess.run(
-        [str(GCC), "-O1", "-shared", "-fPIC", *options, "-o", str(path), str(source)], check=True
+        [needs.compiler(), "-O1", "-shared", "-fPIC", *options, "-o", str(path), str(source)],
+        check=True,
     )
     library = read_library(path, "CPU", "libop_CPU.so", wanted=PROVIDER)
     assert (library.machine, library.system) == ("x86_64", "linux")
@@ -279,9 +278,7 @@ WHOLE = {
     "hexagon": elves.shared_object("hexagon", arch=0x75, needed=["libc.so"]),
 }
 FUZZ = settings(
-    deadline=None,
     max_examples=300,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 

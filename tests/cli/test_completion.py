@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fleet.cli.completion import offers
+from tests import needs
 from tests.docs.reference import TABLE, table
 
 INVENTORY = """
@@ -95,8 +95,7 @@ def test_each_shell_is_answered_in_its_own_way(project: Path) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_that_is_installed_works_in_the_shell_itself(shell: str, project: Path) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"no {shell} on this machine: apt-get install {shell}")
+    needs.tool(shell)
     program = Path(sys.executable).parent
     env = {**os.environ, "PATH": f"{program}:{os.environ['PATH']}", "HOME": str(project)}
     script = subprocess.run(

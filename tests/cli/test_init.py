@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.config.inventory import load_inventory
@@ -255,9 +255,7 @@ def test_what_is_no_address_is_refused(tmp_path: Path, text: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150)
 @given(
     st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30), max_size=5)
 )
@@ -280,7 +278,7 @@ def test_what_a_device_says_ends_no_comment(end: str) -> None:
     assert [host.name for host in read_back([said])] == ["a"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.from_regex(r"[a-z_][a-z0-9_-]{0,9}", fullmatch=True),
     st.ip_addresses() | st.from_regex(r"[a-z][a-z0-9.-]{0,9}[a-z]", fullmatch=True),

@@ -211,7 +211,7 @@ PLAIN = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.dictionaries(st.text("abcxyz", min_size=1), PLAIN, min_size=1), st.booleans())
 def test_dumped_data_comes_back_with_positions_that_point_at_it(
     data: dict[str, object], flow: bool

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import json
 import platform
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from fleet.engine.release_builder import ReleaseBuilder
 from fleet.model.errors import PreflightError
 from fleet.model.op_package import OpPackageSpec
 from fleet.model.playbook import Playbook
+from tests import needs
 from tests.bundles import elves
 
 from .conftest import Bench
@@ -92,14 +92,15 @@ def test_a_wrong_pair_is_refused_before_a_byte(bench: Bench, tmp_path: Path) -> 
     assert not bench.base.exists()
 
 
-@pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc")
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="gcc makes no x86_64 files here")
 def test_a_package_of_gcc_arrives_under_its_name_and_loads_there(
     bench: Bench, tmp_path: Path
 ) -> None:
     source, library = tmp_path / "op.c", tmp_path / "libQnnMyAdd.so"
     source.write_text(SOURCE)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    subprocess.run(
+        [needs.compiler(), "-shared", "-fPIC", "-o", str(library), str(source)], check=True
+    )
     bench.playbook = replace(bench.playbook, op_packages=(OpPackageSpec("MyAdd", library),))
     (done,) = bench.operation().deploy()
     assert done.error is None, done.error

@@ -12,6 +12,7 @@ import pytest
 from fleet.config.playbook import load_playbook
 from fleet.engine.pool import DeviceResult
 from fleet.runtimes.store import RuntimeStore
+from tests import needs
 from tests.bundles.conftest import DATA
 from tests.runtimes.fakes import X86, elf, target_files, write_tree
 
@@ -22,12 +23,12 @@ def program(folder: Path, *libraries: str) -> Path:
     """One of C that is linked with empty libraries of these names."""
     for name in libraries:
         subprocess.run(
-            ["cc", "-shared", "-x", "c", "/dev/null", "-o", str(folder / name),
+            [needs.compiler(), "-shared", "-x", "c", "/dev/null", "-o", str(folder / name),
              f"-Wl,-soname,{name}"], check=True,
         )  # fmt: skip
     path = folder / "mine"
     subprocess.run(
-        ["cc", "-x", "c", "-", "-o", str(path), f"-L{folder}", "-Wl,--no-as-needed",
+        [needs.compiler(), "-x", "c", "-", "-o", str(path), f"-L{folder}", "-Wl,--no-as-needed",
          *(f"-l:{name}" for name in libraries)],
         input=b"int main(void) { return 0; }", check=True,
     )  # fmt: skip
@@ -50,7 +51,6 @@ def deployed(bench: Bench, folder: Path, mine: Path, libraries: list[str]) -> De
 
 @pytest.mark.qairt
 def test_a_library_that_is_nowhere_is_named(bench: Bench, tmp_path: Path) -> None:
-    assert shutil.which("cc")
     mine = program(tmp_path, "libnowhere.so.7")
     refused = deployed(bench, tmp_path, mine, [])
     assert "libnowhere.so.7, which the loader needs" in str(refused.error)

@@ -30,6 +30,7 @@ from fleet.profiles.runs import RunStore
 from fleet.runtimes.packages import Packages
 from fleet.runtimes.scan import HEADER_BYTES, identify
 from fleet.runtimes.store import RuntimeStore
+from tests import needs
 from tests.chaos import Chaos
 from tests.runtimes.fakes import BUILD, dll, skel
 from tests.support_runtime import NEW, cached_runtime, cached_store
@@ -61,7 +62,7 @@ def sdk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tool = root / "bin" / WIN / "genie-t2t-run.exe"
     tool.parent.mkdir(parents=True)
     source = HERE / "genie-t2t-run.c"
-    subprocess.run(["cc", "-O1", "-o", str(tool), str(source)], check=True, timeout=60)
+    subprocess.run([needs.compiler(), "-O1", "-o", str(tool), str(source)], check=True, timeout=60)
     return root
 
 

@@ -23,15 +23,14 @@ from fleet.model.errors import DeviceError
 from fleet.model.facts import Facts
 from fleet.model.inventory import Host
 from fleet.transport import transport_for
+from tests import needs
 
 PROBE = path_of("probe.sh")
 SHELLS = ("dash", "bash", "busybox", "mksh")
 
 
 def argv_of(shell: str) -> list[str]:
-    found = shutil.which(shell)
-    if found is None:
-        pytest.skip(f"no {shell} on this machine: apt-get install {shell}")
+    found = needs.tool(shell)
     return [found, "sh"] if shell == "busybox" else [found]
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from fleet.device.shell import device_script
 from fleet.model.command import Command
@@ -24,6 +21,7 @@ from fleet.ops import release, upload
 from fleet.ops.backend import backend_for
 from fleet.ops.frames import Style, frames
 from fleet.ops.release import ReleaseState
+from tests import needs
 
 # With `+tar` the device has tar, that of busybox under busybox; without, links one by one.
 # With `+cpio` it is as a phone: cpio (that of busybox; toybox's: tests/phones), all in one stream.
@@ -34,15 +32,13 @@ KINDS = (*SHELLS, "python")  # the last does the same by the device worker
 class Board:
     def __init__(self, root: Path, kind: str) -> None:
         shell, _, tar = kind.replace("python", "dash").partition("+")
-        found = shutil.which(shell)
-        if found is None:
-            pytest.skip(f"no {shell} on this machine: apt-get install {shell}")
+        found = needs.tool(shell)
         self.shell = [found, "sh"] if shell == "busybox" else [found]
         self.base = root / "base with space"
         self.tools = root / "applets"
         if tar == "cpio" or (tar and shell == "busybox"):
             self.tools.mkdir()
-            (self.tools / tar).symlink_to(shutil.which("busybox") or found)
+            (self.tools / tar).symlink_to(needs.tool("busybox"))
         self.facts = Facts(
             base_dir=str(self.base),
             disk=Disk(str(root), available_bytes=1 << 40),

@@ -98,7 +98,7 @@ def test_lying_answers(kind: str) -> None:
     assert max(len(error.message) for error in refused) < 600
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.text(max_size=300))
 def test_any_text_between_head_and_end(text: str) -> None:
     for sample, parse in PARSERS.values():
@@ -107,7 +107,7 @@ def test_any_text_between_head_and_end(text: str) -> None:
             parse(f"{head}\n{text}\nend\n", "board")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.binary(max_size=200), max_size=8))
 def test_any_bytes_of_a_receiver(chunks: list[bytes]) -> None:
     receipt = Receipt()

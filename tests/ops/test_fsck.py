@@ -17,6 +17,7 @@ from fleet.model.facts import Facts, Windows
 from fleet.model.manifest import Manifest
 from fleet.ops import fsck
 from fleet.ops.fsck import Contents, Damage
+from tests import needs
 
 from .board import Board, manifest
 
@@ -238,8 +239,7 @@ def test_no_time_is_made_up(word: str) -> None:
 
 
 def test_a_tool_without_names_hashes_one_by_one(tmp_path: Path) -> None:
-    if shutil.which("openssl") is None:
-        pytest.skip("no openssl on this machine")
+    needs.tool("openssl")
     board = Board(tmp_path, "dash")
     board.facts = board.without(sha256=("openssl", "dgst", "-sha256"))
     app = manifest(tmp_path / "src", {"a": b"a", "b": b"b"})

@@ -23,6 +23,7 @@ from fleet.model.lease import RESERVE, WRITE, LeaseHolder, Ticket, human_seconds
 from fleet.ops import lease
 from fleet.ops.lease import LeaseAnswer
 from fleet.transport.quote import render
+from tests import needs
 
 from .board import SHELLS, Board
 
@@ -575,9 +576,7 @@ def test_a_lease_taken_in_the_instant_of_a_renewal_is_lost(
 
 def test_busybox_tools_alone(tmp_path: Path) -> None:
     """The tools of a small board: no coreutils on the path."""
-    busybox = shutil.which("busybox")
-    if busybox is None:
-        pytest.skip("no busybox on this machine: apt-get install busybox")
+    busybox = needs.tool("busybox")
     bin_dir = tmp_path / "bin"
     bin_dir.mkdir()
     for tool in ("mkdir", "mv", "rm", "chmod", "sh", "touch", "true", "cat"):

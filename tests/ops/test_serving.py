@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -18,6 +17,7 @@ from fleet.device.texts import path_of
 from fleet.model.errors import DeviceError, InputError
 from fleet.ops import serving
 from fleet.ops.serving import ServiceSeen, parse_service, unit_text
+from tests import needs
 
 from .board import SHELLS, Board, manifest
 
@@ -180,9 +180,7 @@ def test_a_unit_holds_any_folder(tmp_path: Path) -> None:
     assert "WantedBy=multi-user.target" in system
     with pytest.raises(InputError):
         unit_text("/home/a\nExecStartPre=/bin/rm", "tiny", 1.0)
-    checker = shutil.which("systemd-analyze")
-    if checker is None:
-        pytest.skip("no systemd-analyze on this machine")
+    checker = needs.tool("systemd-analyze", "systemd")
     path = tmp_path / "fleet-tiny.service"
     path.write_text(unit_text(str(tmp_path), "tiny", 20.0))
     subprocess.run([checker, "verify", str(path)], check=True, timeout=60)

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.device.shell import device_script
@@ -19,6 +19,7 @@ from fleet.ops.system.steps_files import LinkLibrary, WriteFile
 from fleet.ops.system.steps_packages import InstallPackages
 from fleet.ops.system.steps_users import AddMember, CreateGroup, SetUnit
 from fleet.transport.quote import render
+from tests import needs
 
 SHELLS = {
     "dash": ["dash"],
@@ -35,8 +36,7 @@ names = st.one_of(st.sampled_from(NASTY), st.text(letters, min_size=1, max_size=
 @pytest.fixture(params=SHELLS)
 def shell(request: pytest.FixtureRequest) -> list[str]:
     argv = SHELLS[request.param]
-    if shutil.which(argv[0]) is None:
-        pytest.skip(f"{argv[0]} is not installed")
+    needs.tool(argv[0])
     return argv
 
 
@@ -49,9 +49,7 @@ def literal(commands: list[Command], shell: list[str], folder: Path) -> list[str
     return done.stdout.decode("utf-8", "surrogateescape").split("\0")[:-1]
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60)
 @given(words=st.tuples(names, names, names, names), content=st.binary(max_size=40))
 def test_every_command_keeps_its_words(
     shell: list[str], tmp_path: Path, words: tuple[str, str, str, str], content: bytes
@@ -73,9 +71,7 @@ def test_every_command_keeps_its_words(
     assert list((tmp_path / "empty").iterdir()) == []
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60)
 @given(name=names, content=st.binary(max_size=200))
 def test_what_an_administrator_copies_makes_the_file_and_nothing_else(
     shell: list[str], tmp_path: Path, name: str, content: bytes
@@ -100,9 +96,7 @@ def str_uid() -> str:
     return str(os.getuid())
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40)
 @given(name=names)
 def test_device_scripts_take_names_as_data(shell: list[str], tmp_path: Path, name: str) -> None:
     base = tmp_path / "base"
@@ -119,9 +113,7 @@ def test_device_scripts_take_names_as_data(shell: list[str], tmp_path: Path, nam
     assert {one.name for one in tmp_path.iterdir()} == {"base"}
 
 
-@settings(
-    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=10)
 @given(wanted=st.lists(names, min_size=4, max_size=8))
 def test_the_state_script_takes_names_as_data(
     shell: list[str], tmp_path: Path, wanted: list[str]

@@ -20,6 +20,7 @@ from fleet.ops.system.access import ruled
 from fleet.ops.system.fastrpc import own_rule
 from fleet.ops.system.steps_files import ReloadUdev
 from fleet.triage.knowledge import knowledge
+from tests import needs
 
 NODES = {"cdsp": "/dev/fastrpc-cdsp", "secure": "/dev/fastrpc-cdsp-secure"}
 HEAP = "/dev/dma_heap/system"
@@ -62,8 +63,7 @@ _RUN = re.compile(r"^run: '(.*)'$", re.MULTILINE)
 
 @pytest.fixture(autouse=True)
 def _real() -> None:
-    if UDEVADM is None:
-        pytest.skip("no udevadm on this machine: apt-get install udev")
+    needs.tool("udevadm", "udev")
     namespace = ["unshare", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/sys"]
     said = subprocess.run(namespace, capture_output=True, text=True, check=False)
     if said.returncode:

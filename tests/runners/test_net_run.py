@@ -6,7 +6,6 @@ The words of the backend extensions are those of SDK 2.25 on the emulator of QAI
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from fleet.device.texts import path_of
 from fleet.model.errors import InputError
 from fleet.runners import Ended
 from fleet.runners.qnn_net_run import NetRunRunner
+from tests import needs
 
 from .kits import kit
 from .test_others import NET, NET_FILES, spec
@@ -69,8 +69,7 @@ def run(release: Path, shell: list[str]) -> subprocess.CompletedProcess[bytes]:
 
 @pytest.mark.parametrize("shell", ["dash", "bash", "busybox", "mksh"])
 def test_the_viewer_of_the_device_reads_the_log_there(release: Path, shell: str) -> None:
-    found = shutil.which(shell)
-    assert found, f"{shell} is not installed"
+    found = needs.tool(shell)
     done = run(release, [found, "sh"] if shell == "busybox" else [found])
     work = release / "work"
     assert (done.returncode, done.stderr) == (7, b""), "its status is that of qnn-net-run"

@@ -17,6 +17,7 @@ import pytest
 from fleet.profiles.formats import qnn
 from fleet.runners import Ended, Outcome
 from fleet.runners.registry import OWN
+from tests import needs
 
 from .test_others import KITS
 
@@ -66,7 +67,9 @@ def library(folder: Path, name: str, code: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"lib{name}.so"
     subprocess.run(
-        ["cc", "-shared", "-x", "c", "-", "-o", str(path)], input=code.encode(), check=True
+        [needs.compiler(), "-shared", "-x", "c", "-", "-o", str(path)],
+        input=code.encode(),
+        check=True,
     )
     return path
 
@@ -83,7 +86,7 @@ def sdk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sdk:
     viewer = programs / "qnn-profile-viewer"
     links = [f"-L{ours.parent}", "-lsdk", f"-L{theirs.parent}", "-luser"]
     subprocess.run(
-        ["cc", "-x", "c", f'-DDATA="{DATA}"', "-", "-o", str(viewer), *links],
+        [needs.compiler(), "-x", "c", f'-DDATA="{DATA}"', "-", "-o", str(viewer), *links],
         input=SOURCE.encode(),
         check=True,
     )

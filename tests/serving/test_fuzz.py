@@ -7,7 +7,7 @@ import socket
 from typing import Any
 
 import httpx
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from .conftest import TOKEN, Echo
@@ -34,8 +34,6 @@ BODY = JSON | st.fixed_dictionaries(
 )
 FEW = settings(
     max_examples=150,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 

@@ -53,9 +53,7 @@ def _without_token(document: dict[str, Any]) -> dict[str, Any]:
 def _all(strategy: Any, count: int, send: Callable[[Any], None]) -> None:
     from hypothesis import HealthCheck, given, settings
 
-    @settings(
-        max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck)
-    )
+    @settings(max_examples=count, database=None, suppress_health_check=list(HealthCheck))
     @given(case=strategy)
     def check(case: Any) -> None:
         send(case)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests import needs
 
 FOLDER = Path(__file__).parent
 BUILD_SECONDS = 60.0
@@ -14,10 +13,7 @@ BUILD_SECONDS = 60.0
 
 def built(name: str, folder: Path) -> Path:
     """`name`.c as a program in `folder`; the test is skipped where no compiler is."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("no C compiler on this machine: apt-get install gcc libc6-dev")
     target = folder / name
-    argv = [compiler, "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(target)]
+    argv = [needs.compiler(), "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(target)]
     subprocess.run([*argv, str(FOLDER / f"{name}.c"), "-ldl"], check=True, timeout=BUILD_SECONDS)
     return target

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 import subprocess
 from collections.abc import Iterable
 
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from fleet.model.command import Command, script
 from fleet.transport import loop
 from fleet.transport.loop import Framed, request
+from tests import needs
 
 from .test_conformance import NASTY
 
@@ -25,8 +25,7 @@ HEAD = b"\x1efleet " + WORD
 @pytest.fixture(params=SHELLS)
 def shell(request: pytest.FixtureRequest) -> list[str]:
     words = str(request.param).split()
-    if shutil.which(words[0]) is None:
-        pytest.skip(f"{words[0]} is not installed here")
+    needs.tool(words[0])
     return words
 
 
@@ -76,8 +75,7 @@ def test_each_has_its_words_its_status_and_its_two_streams(shell: list[str]) -> 
 @pytest.mark.parametrize("login", [*SHELLS, "fish"])
 def test_any_login_shell_starts_it(login: str) -> None:
     words = login.split()
-    if shutil.which(words[0]) is None:
-        pytest.skip(f"{words[0]} is not installed here")
+    needs.tool(words[0])
     line = loop.line(Command(("printf", "%s|", *NASTY)))
     done = subprocess.run(
         [*words, "-c", line],

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.model.command import Command
 from fleet.transport.quote import render
+from tests import needs
 
 from .test_conformance import NASTY
 
@@ -19,9 +19,7 @@ SHELLS = ("dash", "bash", "busybox", "mksh", "zsh", "fish")
 
 
 def argv_of(shell: str) -> list[str]:
-    found = shutil.which(shell)
-    if found is None:
-        pytest.skip(f"no {shell} on this machine: apt-get install {shell}")
+    found = needs.tool(shell)
     return [found, "sh"] if shell == "busybox" else [found]
 
 
@@ -56,9 +54,7 @@ def test_a_link_that_tells_signals_needs_no_shell_around(shell: str) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-@settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=30)
 @given(word=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
 def test_any_word_arrives_as_it_is(shell: str, word: str) -> None:
     done = subprocess.run(

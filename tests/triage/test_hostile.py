@@ -78,13 +78,13 @@ def test_twenty_thousand_mutated_logs() -> None:
 
 
 @given(st.binary(max_size=3000))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_bytes(data: bytes) -> None:
     check(data)
 
 
 @given(st.text(max_size=400))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_harmless_text_stays_harmless(text: str) -> None:
     plain = harmless(text)
     assert_plain(plain.replace("\t", "").replace("\n", ""))

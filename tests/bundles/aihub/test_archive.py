@@ -86,7 +86,7 @@ def test_the_name_on_ai_hub_leads_nowhere(hub: AiHub, tmp_path: Path) -> None:
     assert {path.name for path in folder.iterdir()} >= {"tiny.b_in", "aihub.json"}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_any_damage_is_our_error_or_harmless(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -98,7 +98,7 @@ def check_no_attempt_after_a_stop(played: Played, rules: RolloutSpec) -> None:
 OUTCOMES = st.sampled_from(["changed", "unchanged", FAILED, AWAY, "refused"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(SPECS, st.lists(OUTCOMES, min_size=1, max_size=24), st.data())
 def test_nothing_is_attempted_after_a_stop(
     rules: RolloutSpec, outcomes: list[str], data: st.DataObject
@@ -244,7 +244,7 @@ class TestKilled:
         assert again.executor.returned == names(10)[2:8]
         assert again.ending.word == "rolled back"
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(SPECS, st.integers(1, 12), st.integers(1, 9), st.integers(1, 4), st.integers(0, 99))
     def test_a_run_of_many_processes_ends_as_one_of_a_single_one(
         self, rules: RolloutSpec, count: int, after: int, parallel: int, seed: int

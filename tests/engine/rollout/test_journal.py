@@ -127,7 +127,7 @@ def test_a_run_that_never_began(path: Path, data: bytes) -> None:
         Journal.reopen(path)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=300))
 def test_garbage_is_an_error_and_no_crash(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:

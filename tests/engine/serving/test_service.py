@@ -155,17 +155,15 @@ def test_another_token_ends_the_old_one(served: Service) -> None:
 
 
 def test_a_killed_server_breaks_its_streams_and_comes_back(served: Service) -> None:
-    """kill -9 in mid-stream: the client has an error within 5 s, and the service is back."""
+    """kill -9 in mid-stream: the client has an error, not a time-out, and the service is back."""
     before = served.status()
     with served.client() as client:
         with client.stream("POST", "/generate/stream", json={"prompt": STORY}) as answer:
             lines = answer.iter_lines()
             assert next(lines) == "event: token"
             os.kill(number(before["pid"]), signal.SIGKILL)
-            killed = time.monotonic()
-            with pytest.raises(httpx.HTTPError):
+            with pytest.raises((httpx.ReadError, httpx.RemoteProtocolError)):
                 list(lines)
-        assert time.monotonic() - killed < 5
 
         def back() -> bool:
             try:

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +31,13 @@ OLD = time.time() - 3600
 def store(tmp_path: Path) -> Iterator[ProfileStore]:
     with ProfileStore(tmp_path / "x.db") as made:
         yield made
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[..., ProfileStore]]:
+    """Open a store and close it when the test ends."""
+    with ExitStack() as stack:
+        yield lambda *path: stack.enter_context(ProfileStore(*path))
 
 
 def fill(store: ProfileStore, *records: Record) -> None:
@@ -172,9 +180,11 @@ def test_a_reference_is_there_and_stays(store: ProfileStore) -> None:
     assert "reference:nemotron-iq9075" in caught.value.hint
 
 
-def test_runs_of_fleet_are_taken_in_on_the_next_look(tmp_path: Path) -> None:
+def test_runs_of_fleet_are_taken_in_on_the_next_look(
+    tmp_path: Path, opened: Callable[..., ProfileStore]
+) -> None:
     runs = RunStore(tmp_path)
-    store = ProfileStore(tmp_path)
+    store = opened(tmp_path)
     assert store.look() == []
     one = record()
     for repeat in range(2):
@@ -186,12 +196,12 @@ def test_runs_of_fleet_are_taken_in_on_the_next_look(tmp_path: Path) -> None:
 
 
 def test_an_old_run_is_looked_into_again_only_when_it_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Callable[..., ProfileStore]
 ) -> None:
     path = put(tmp_path, record())
     run = path.parents[2]
     os.utime(run, (OLD, OLD))
-    store = ProfileStore(tmp_path)
+    store = opened(tmp_path)
     store.look()
     put(tmp_path, record(repeat=5))
     os.utime(run, (OLD, OLD))
@@ -214,11 +224,13 @@ def test_an_old_run_is_looked_into_again_only_when_it_changed(
     assert store.count(parse("")) == 3
 
 
-def test_a_damaged_record_is_named_until_it_is_healed(tmp_path: Path) -> None:
+def test_a_damaged_record_is_named_until_it_is_healed(
+    tmp_path: Path, opened: Callable[..., ProfileStore]
+) -> None:
     good, bad = put(tmp_path, record()), put(tmp_path, record(repeat=1))
     whole = bad.read_text("utf-8")
     os.utime(bad.parents[2], (OLD, OLD))
-    store = ProfileStore(tmp_path)
+    store = opened(tmp_path)
     for text, said in (
         ("{", "is damaged"),
         ("[]", "must be a JSON object"),
@@ -250,7 +262,9 @@ with ProfileStore(Path(sys.argv[1])) as store:
 """
 
 
-def test_two_processes_may_look_at_once(tmp_path: Path) -> None:
+def test_two_processes_may_look_at_once(
+    tmp_path: Path, opened: Callable[..., ProfileStore]
+) -> None:
     for number in range(60):
         put(tmp_path, record(run_id=f"20261101-1000{number:02d}-aaaaaa"))
     argv = [sys.executable, "-c", LOOK, str(tmp_path)]
@@ -264,7 +278,7 @@ def test_two_processes_may_look_at_once(tmp_path: Path) -> None:
         one.stdin.flush()
     assert [one.communicate(timeout=120)[0].strip() for one in some] == ["60"] * 3
     assert [one.returncode for one in some] == [0] * 3
-    assert ProfileStore(tmp_path).count(parse("")) == 60
+    assert opened(tmp_path).count(parse("")) == 60
 
 
 def test_a_failed_turn_leaves_nothing_half(store: ProfileStore) -> None:
@@ -321,12 +335,14 @@ def test_the_database_suits_a_network_folder(store: ProfileStore) -> None:
     assert not list(store.path.parent.glob("*-wal"))
 
 
-def test_where_the_store_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_store_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Callable[..., ProfileStore]
+) -> None:
     monkeypatch.setenv("FLEET_HOME", str(tmp_path / "home"))
-    assert ProfileStore().path == tmp_path / "home" / "profiles.db"
-    assert ProfileStore().runs == tmp_path / "home" / "runs"
-    assert ProfileStore(tmp_path / "records").path == tmp_path / "records" / "profiles.db"
-    assert ProfileStore(tmp_path / "mine.sqlite").runs is None
+    assert opened().path == tmp_path / "home" / "profiles.db"
+    assert opened().runs == tmp_path / "home" / "runs"
+    assert opened(tmp_path / "records").path == tmp_path / "records" / "profiles.db"
+    assert opened(tmp_path / "mine.sqlite").runs is None
 
 
 def test_raw_files_are_kept_once(store: ProfileStore) -> None:
