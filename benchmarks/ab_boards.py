@@ -1,7 +1,9 @@
 """`fleet ab`, as it is typed, on a lab board: B slowed by 15 % in one half of the trials.
 
 The programs are stand-ins that say a rate of 10, or 8.5, with a noise of 1 %; all else is what
-ships. Run: python -m benchmarks.ab_boards --trials 20
+ships. mawk clamps seeds of 2^31 and more to one value, so the seed is a remainder.
+
+Run: python -m benchmarks.ab_boards --trials 20
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from pathlib import Path
 from fleet.lab import Lab
 
 PROGRAM = """#!/bin/sh
-awk -v seed="$(od -An -N4 -tu4 /dev/urandom)" -v rate={rate} 'BEGIN {{
+awk -v seed="$(($(od -An -N4 -tu4 /dev/urandom) % 2147483647))" -v rate={rate} 'BEGIN {{
   srand(seed); noise = 0
   for (n = 0; n < 12; n++) noise += rand()
   print "[{{\\"devices\\": \\"HTP0\\", \\"backends\\": \\"HTP\\", \\"n_prompt\\": 0,"
@@ -49,7 +51,7 @@ def answer(lab: Lab, folder: Path, b: Path) -> tuple[str, int]:
         [*argv, "--output", str(folder / "runs")], capture_output=True, text=True, check=False
     )
     try:
-        (row,) = json.loads(done.stdout[done.stdout.index("{\n") :])["rows"]  # after the events
+        (row,) = json.loads(done.stdout.splitlines()[-1])["rows"]
     except (ValueError, KeyError):
         raise SystemExit(done.stdout[-1000:] + done.stderr[-2000:]) from None
     return row["decision"]["answer"], row["decision"]["pairs"]

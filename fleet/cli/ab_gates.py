@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fleet.config.playbook import load_playbook
 from fleet.model.errors import FleetError, InputError
-from fleet.profiles.compare.metrics import KNOWN, every, lacking, limit_text
+from fleet.profiles.compare.metrics import KNOWN, every, lacking, limit_text, loss_text
 
 if TYPE_CHECKING:
     from fleet.engine.ab.journal import AbJournal
@@ -21,17 +21,30 @@ _EARLIER = 200  # records that are asked, the newest
 
 
 def limits_of(texts: list[str]) -> dict[str, float]:
-    """Metric → share of `--gate`. Raises InputError for what is no share that is worse."""
-    from fleet.profiles.compare.gates import parse  # noqa: PLC0415 - numpy
+    """Return metric → share of `--gate`.
 
-    found = {}
+    Raises InputError for a text that is no share, for a share in the direction that is better,
+    for a fall of 100 % or more, and for two gates on one metric.
+    """
+    from fleet.profiles.compare.gates import parse, refuse_wrong_way  # noqa: PLC0415 - numpy
+
+    found: dict[str, float] = {}
     for text in texts:
         gate = parse(text, "--gate", _EXAMPLES)
-        if gate.word is not None or gate.unit != "%" or gate.below != (gate.limit < 0):
+        share = gate.word is None and gate.unit == "%"
+        if share:
+            refuse_wrong_way(gate, option="--gate")
+        if not share or gate.below != (gate.limit < 0) or gate.limit <= -1:
             raise InputError(
                 f"--gate {text!r} is not valid; write METRIC<-N% to fail if the metric falls by "
-                "more than N%, or METRIC>+N% to fail if it rises by more than N%",
+                "more than N% (below 100), or METRIC>+N% to fail if it rises by more than N%",
                 hint=f"for example {_EXAMPLES}",
+            )
+        if gate.metric in found:
+            strict = min(gate.limit, found[gate.metric], key=abs)
+            raise InputError(
+                f"--gate {text!r} is the second gate on {gate.metric}; one metric has one gate",
+                hint=f"keep the stricter gate: {_typed(strict, gate.metric)}",
             )
         found[gate.metric] = gate.limit
     return found
@@ -42,20 +55,27 @@ def asked(texts: list[str], words: Sequence[str | Path | None]) -> dict[str, flo
     a metric that no earlier run of these has, and that is nearly one of theirs; any other name is
     left to the first run: it may be a new one.
     """
+    from fleet.profiles.compare.gates import parse, refuse_wrong_way  # noqa: PLC0415 - numpy
+
     limits = limits_of(texts)
     playbooks = [Path(word) for word in words if word and Path(word).is_file()]
     unsure = [name for name in limits if name not in KNOWN]
     earlier = _earlier(playbooks) if unsure else []
     there = every(earlier)
     for name in unsure:
+        refuse_wrong_way(parse(limit_text(name, limits[name])), earlier, "--gate")
         if name not in there and get_close_matches(name, there, n=1):
-            option = partial(_typed, limits[name])
+            option = partial(_loss, earlier, limits[name])
             raise lacking(name, earlier, "earlier run", option)
     return limits
 
 
 def _typed(share: float, metric: str) -> str:
     return f"--gate '{limit_text(metric, share)}'"
+
+
+def _loss(records: Sequence[Record], share: float, metric: str) -> str:
+    return f"--gate '{loss_text(metric, share, records)}'"
 
 
 def _earlier(playbooks: list[Path]) -> list[Record]:

@@ -59,7 +59,10 @@ def compared(
     vary: Sequence[str],
 ) -> Comparison:
     """The comparison of both sides; a metric that a gate names is always in it."""
-    _refuse_unknown(metrics, [*sides[0].records, *sides[1].records])
+    records = [*sides[0].records, *sides[1].records]
+    _refuse_unknown(metrics, records)
+    for gate in asked:
+        gates.refuse_wrong_way(gate, records)
     names = list(metrics) or present(sides[0].records)
     names = list(dict.fromkeys([*names, *(gate.metric for gate in asked if gate.metric)]))
     gated = gates.named(asked, names)

@@ -31,6 +31,7 @@ from fleet.runners.base import Ended, Kit, Outcome, Start
 
 LOG_BYTES = 64 << 20
 SAMPLES_FILE = "fleet-looks.txt"  # what the device said of itself, every sample
+LINK_BROKE = "the connection broke"  # the problem of a run whose end nobody saw
 _LOST_STATUS = 255  # as the ssh client says it
 
 
@@ -170,7 +171,7 @@ def _once(job: RunJob, kit: Kit, start: Start, turn: _Turn, records: list[Record
 def _why_lost(session: Session, error: ConnectionLostError, boot: str | None) -> str:
     """Why the connection broke, as far as one more connection can tell."""
     session.tell_apart(error)
-    return REBOOTED if session.boot != boot else "the connection broke"
+    return REBOOTED if session.boot != boot else LINK_BROKE
 
 
 def _record(job: RunJob, placed: Placed, turn: _Turn, outcome: Outcome) -> Record:

@@ -12,14 +12,17 @@ import numpy as np
 import pytest
 
 from fleet.cli import ab as cli
+from fleet.cli import ab_table
 from fleet.cli.main import main
+from fleet.engine.ab.checks import check, check_first
 from fleet.engine.ab.journal import AbJournal, Asked, Pair
 from fleet.engine.ab.measuring import Judged, answers_of, judged, settle
 from fleet.engine.ab.sides import AbSide, not_measured, side_of
 from fleet.engine.pool import DeviceResult
-from fleet.model.errors import FleetError
+from fleet.model.errors import ConnectionLostError, FleetError, NotComparableError
 from fleet.model.inventory import Host
 from fleet.model.record import Measure
+from fleet.profiles.compare.failures import failures
 from fleet.profiles.compare.sequential import Answer, answer
 from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
@@ -55,7 +58,8 @@ def measured(change: float, pairs: int, *, rounded: bool = False) -> DeviceResul
         values = [np.rint(both) for both in values]
     found = answer([(both[0], both[1]) for both in values], -0.05, 1)
     row = Judged("decode_tps", -0.05, 10.0, 10 * (1 + change), found)
-    return DeviceResult(Host("evk-01", "evk-01"), "ran", details={"ab": [row]})
+    details: dict[str, object] = {"ab": [row], "pairs": pairs}
+    return DeviceResult(Host("evk-01", "evk-01"), "ran", details=details)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +68,15 @@ def measured(change: float, pairs: int, *, rounded: bool = False) -> DeviceResul
         (("a",), "needs two playbooks, bundles or releases to compare (A and B), and an inventory"),
         (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<9"), "is not valid; write METRIC"),
         (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<+5%"), "is not valid; write METRIC"),
+        (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<-100%"), "(below 100)"),
+        (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps>+5%"), "--gate 'decode_tps<-5%'"),
+        (("a", "b", "-i", "lab.yaml", "--gate", "ttft_ms<-5%"), "--gate 'ttft_ms>+5%'"),
+        (("a", "b", "-i", "lab.yaml", "--gate", "own_ms<-5%"), "so it passes every loss"),
+        (("a", "b", "-i", "lab.yaml", "--gate", "wall<-5%"), "a lower wall is better"),
+        (
+            ("a", "b", "-i", "lab.yaml", "--gate", "decode_tps<-5%", "--gate", "decode_tps<-20%"),
+            "keep the stricter gate: --gate 'decode_tps<-5%'",
+        ),
         (("a", "b", "-i", "lab.yaml", "--gate", "decode_tps-5%"), "--gate 'decode_tps-5%', column"),
         (("a", "b", "-i", "lab.yaml", "--gate", "wal_ms>+5%"), "no earlier run has the metric"),
         (("--resume", "never"), "cannot resume the comparison 'never'"),
@@ -76,7 +89,9 @@ def test_what_it_cannot_do_is_said_before_a_board_is_asked(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lab.yaml").write_text("all: {hosts: {evk-01: {host: 127.0.0.1}}}\n")
     monkeypatch.setenv("FLEET_HOME", str(tmp_path / "home"))
-    earlier = record(metrics=metrics(10.0, others={"wall_ms": Measure(3.0, "ms")}))
+    earlier = record(
+        metrics=metrics(10.0, others={"wall_ms": Measure(3.0, "ms"), "wall": Measure(3.0, "ms")})
+    )
     put(tmp_path / "home" / "runs", replace(earlier, name="a"))
     (tmp_path / "a").write_text("name: a\nbundle: .\nrun: {prompt: a}\n")
     assert fleet(monkeypatch, *words, "--output", str(tmp_path / "runs")) == 2
@@ -91,7 +106,7 @@ def test_another_gate_than_that_of_the_comparison_is_refused(
     root = str(tmp_path)
     asked = Asked("a.yaml", "b.yaml", "", "lab.yaml", ("evk-01",), {"decode_tps": -0.05})
     AbJournal.begin(RunStore(tmp_path), "ab1", asked).close()
-    monkeypatch.setattr(cli, "_measured", lambda *_, **__: [])
+    monkeypatch.setattr(cli, "_measured", lambda *_, **__: [measured(0.0, 40)])
     assert fleet(monkeypatch, "--resume", "ab1", "--output", root, "--gate", "decode_tps<-5%") == 0
     assert fleet(monkeypatch, "--resume", "ab1", "--output", root, "--gate", "ttft_ms>+9%") == 2
     said = capsys.readouterr().err
@@ -103,7 +118,7 @@ def test_another_gate_than_that_of_the_comparison_is_refused(
 def test_fine_says_where_b_is_faster(
     change: float, word: str, journal: AbJournal, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cli.show(journal, [measured(change, 40)], as_json=False)
+    ab_table.show(journal, [measured(change, 40)], as_json=False)
     row = capsys.readouterr().out.splitlines()[-1]
     assert f"| {word or 'worse'} |" in " ".join(row.split()), row
 
@@ -122,8 +137,10 @@ def test_exit_codes(
 ) -> None:
     change, pairs, code, hint = asked
     results = [measured(change, pairs)]
-    cli.show(journal, results, as_json=True)
-    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    ab_table.show(journal, results, as_json=True)
+    (line,) = capsys.readouterr().out.splitlines()  # one document a line, as the events before
+    assert json.loads(line)["event"] == "AbDone"
+    (row,) = json.loads(line)["rows"]
     assert row["decision"]["answer"] == {0: "fine", 1: "worse", 4: "undecided"}[code]
     assert (row["device"], row["metric"], row["emulated"]) == ("evk-01", "decode_tps", False)
     if code == 0:
@@ -134,6 +151,97 @@ def test_exit_codes(
     assert error.value.exit_code == code
     assert "evk-01 decode_tps" in error.value.message
     assert hint in error.value.hint
+
+
+@pytest.mark.parametrize("gates", [{"decode_tps": -0.05}, {}])
+def test_a_board_without_pairs_is_not_fine(
+    gates: dict[str, float], journal: AbJournal, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 0, and the row of the other board alone, before."""
+    journal.asked = replace(journal.asked, limits=gates)
+    empty = DeviceResult(
+        Host("evk-02", "evk-02"), "ran", details={"ab": judged(journal, []), "pairs": 0}
+    )
+    for results in ([empty], [measured(0.0, 40), empty]):
+        ab_table.show(journal, results, as_json=False)
+        assert "evk-02 | decode_tps | - | - | - | - | 0 | undecided |" in " ".join(
+            capsys.readouterr().out.split()
+        )
+        with pytest.raises(NotComparableError, match="evk-02 decode_tps") as error:
+            cli.end(journal, results)
+        assert error.value.exit_code == 4
+
+
+@pytest.mark.parametrize(
+    ("failed", "code", "word"), [(7, 1, "B fails more"), (1, 4, "undecided"), (0, 0, "")]
+)
+def test_failed_runs_of_b_are_shown_and_never_fine(
+    journal: AbJournal, failed: int, code: int, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = measured(0.0, 40)
+    tries = [("", "it ended with status 1")] * failed + [("", "")] * 8
+    result.details["failures"] = failures(tries, 1)
+    ab_table.show(journal, [result], as_json=True)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert [one["b"] for one in json.loads(line)["failures"]] == [failed] * bool(failed)
+    ab_table.show(journal, [result], as_json=False)
+    said = capsys.readouterr()
+    row = (
+        f"evk-01 | failed runs | 0 of {8 + failed} | {failed} of {8 + failed} | - | - | 40 | {word}"
+    )
+    assert (row in " ".join(said.out.split())) == bool(failed)
+    text = f"B failed {failed} of {8 + failed} runs, A 0 of {8 + failed} (it ended with status 1)"
+    assert (text in said.err) == bool(failed)
+    if not code:
+        cli.end(journal, [result])
+        return
+    with pytest.raises(FleetError) as error:
+        cli.end(journal, [result])
+    assert error.value.exit_code == code
+    assert text in error.value.message
+
+
+def test_no_hint_proposes_a_gate_that_passes_every_loss(tmp_path: Path) -> None:
+    """A rise of TTFT was asked of a program that has rates only: a rise of the rate, before."""
+    (tmp_path / "p.yaml").write_text(f"name: p\nbundle: {ROOT / 'assets/tiny-genie'}\n"
+                                     "run: {prompt: a}\n")  # fmt: skip
+    side = side_of(str(tmp_path / "p.yaml"), "", RuntimeStore(tmp_path), lambda _: None)
+    with pytest.raises(FleetError) as error:
+        check("A", side, record(metrics=metrics(10.0)), {"ttft_ms": 0.05})
+    assert "'decode_tps<-5%'" in error.value.hint or "tokens" in error.value.hint
+    with pytest.raises(FleetError, match="a lower wall is better"):
+        check("A", side, record(metrics=metrics(9, others={"wall": Measure(3, "ms")})),
+              {"wall": -0.05})  # fmt: skip
+    with pytest.raises(FleetError, match="measured decode_tps 0"):
+        check("B", side, record(metrics=metrics(0.0)), {"decode_tps": -0.05})
+    with pytest.raises(FleetError, match=r"no run of B .* has the metric 'decode_tps'"):
+        check_first({"decode_tps": -0.03}, side, record(metrics=metrics(None)))
+
+
+def test_who_stops_it_or_loses_the_board_reads_how_to_continue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = Asked("a.yaml", "b.yaml", "", "lab.yaml", ("evk-01",), {"decode_tps": -0.05})
+    AbJournal.begin(RunStore(tmp_path), "ab1", asked).close()
+    resume = f"fleet ab --resume ab1 --output {tmp_path}"
+
+    def stopped(*_: object, **__: object) -> list[DeviceResult]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_measured", stopped)
+    assert fleet(monkeypatch, "--resume", "ab1", "--output", str(tmp_path)) == 130
+    assert f"ab1 keeps its 0 pairs; to continue: {resume}" in capsys.readouterr().err
+
+    def lost(*_: object, **__: object) -> list[DeviceResult]:
+        result = measured(0.0, 3)
+        result.outcome, result.error = "unreachable", ConnectionLostError("the link broke")
+        return [result]
+
+    monkeypatch.setattr(cli, "_measured", lost)
+    assert fleet(monkeypatch, "--resume", "ab1", "--output", str(tmp_path)) == 3
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"then {resume} (continues after the last whole pair)" in said
+    assert "same command" not in said
 
 
 def test_what_all_boards_left_open_is_judged_with_the_chance_of_the_others(
@@ -187,7 +295,7 @@ def test_after_the_last_look_nothing_says_measure_on(
     journal: AbJournal, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = [measured(0.0, 40, rounded=True)]
-    cli.show(journal, results, as_json=False)
+    ab_table.show(journal, results, as_json=False)
     said = capsys.readouterr()
     assert "rounds its values to 1" in said.out + said.err
     with pytest.raises(FleetError, match="needs more runs") as error:
@@ -205,8 +313,8 @@ def test_the_gate_is_named_and_what_ended_it(
     for pairs, fine in ((8, False), (40, True)):
         results = [measured(-0.045 * (not fine), pairs)]
         results[0].details |= {"in_time": fine, "pairs": pairs}
-        cli.show(journal, results, as_json=False)
-        cli._tell_ended(results, "3m")
+        ab_table.show(journal, results, as_json=False)
+        ab_table.tell_ended(results, "3m")
         said = capsys.readouterr()
         assert "A a.yaml, B b.yaml" in said.out
         assert "gate: decode_tps<-5% (default; change it with --gate)" in said.err
@@ -222,5 +330,5 @@ def test_a_change_that_is_not_that_of_the_medians_says_why(
         (result,) = [measured(0.0, 8)]
         rows = answers_of(result)
         rows[:] = [replace(row, b=b, decision=replace(row.decision, mid=0.0)) for row in rows]
-        cli.show(journal, [result], as_json=False)
+        ab_table.show(journal, [result], as_json=False)
         assert ("the change is the median over all pairs" in capsys.readouterr().err) == differs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from fleet.engine.ab.sides import AbSide
@@ -11,6 +11,7 @@ from fleet.engine.measuring.validity import cure_of, lasting, words_of
 from fleet.model.errors import DeviceError
 from fleet.model.record import Record
 from fleet.profiles.compare import metrics as known
+from fleet.profiles.compare.gates import parse, refuse_wrong_way
 
 
 def check(side: str, made: AbSide, record: Record, limits: Mapping[str, float]) -> None:
@@ -25,17 +26,40 @@ def check(side: str, made: AbSide, record: Record, limits: Mapping[str, float]) 
     if record.problems:
         return
     for name, share in limits.items():
+        refuse_wrong_way(parse(known.limit_text(name, share)), [record], "--gate")
         if not math.isfinite(known.value(record, name)):
             raise known.lacking(
                 name,
                 [record],
                 f"run of {side}",
-                partial(_gate, share),
+                partial(_gate, [record], share),
             )
 
+        check_positive(side, record, name)
 
-def _gate(share: float, metric: str) -> str:
-    return f"--gate '{known.limit_text(metric, share)}'"
+
+def check_first(limits: Mapping[str, float], made: AbSide, record: Record) -> None:
+    """Raise InputError if a run of B is missing the metric that fleet chose by A's first run."""
+    for name, share in limits.items():
+        if not math.isfinite(known.value(record, name)):
+            option = partial(_gate, [record], share)
+            raise known.lacking(name, [record], f"run of B ({made.shown})", option)
+        check_positive("B", record, name)
+
+
+def check_positive(side: str, record: Record, name: str) -> None:
+    """Raise DeviceError for a value of 0 or less: no ratio of B and A can be made of it."""
+    value = known.value(record, name)
+    if value <= 0:
+        raise DeviceError(
+            f"a run of {side} measured {name} {value:g}; fleet compares only values above 0",
+            device=record.host,
+            hint=cure_of("", record.host),
+        )
+
+
+def _gate(records: Sequence[Record], share: float, metric: str) -> str:
+    return f"--gate '{known.loss_text(metric, share, records)}'"
 
 
 def not_valid(why: str, runs: Iterable[tuple[str, AbSide, Record]]) -> DeviceError:

@@ -55,6 +55,22 @@ class Pair:
     b: Record
 
 
+@dataclass(frozen=True)
+class Try:
+    """One attempt at a pair; a side that was not run, or whose process was killed, is None."""
+
+    number: int
+    a: Record | None
+    b: Record | None
+
+    @property
+    def pair(self) -> Pair | None:
+        """The pair, if both runs count."""
+        if self.a is None or self.b is None or not (self.a.counts and self.b.counts):
+            return None
+        return Pair(self.number, self.a, self.b)
+
+
 class AbJournal:
     """The open journal of one `ab`; one process at a time has it."""
 
@@ -103,16 +119,17 @@ class AbJournal:
         os.close(self._file)
 
     def pairs(self, host: str) -> list[Pair]:
-        """All whole pairs of a board, in their order."""
+        """Return all whole pairs of a board, in their order."""
+        return pairs_of(self.tries(host))
+
+    def tries(self, host: str) -> list[Try]:
+        """Return all tries of a board, in the order in which they were measured."""
         found: dict[tuple[int, int], dict[str, Record]] = {}
         for number, turn, side, record in self._records(host):
-            if record.counts:
-                found.setdefault((number, turn), {})[side] = record
-        whole: dict[int, Pair] = {}
-        for (number, _), both in sorted(found.items()):
-            if len(both) == len("ab"):
-                whole.setdefault(number, Pair(number, both["a"], both["b"]))
-        return [whole[number] for number in sorted(whole)]
+            found.setdefault((number, turn), {})[side] = record
+        return [
+            Try(number, both.get("a"), both.get("b")) for (number, _), both in sorted(found.items())
+        ]
 
     def run_ids(self, host: str, number: int) -> tuple[str, str]:
         """The runs of A and B for a pair that is measured now."""
@@ -131,6 +148,14 @@ class AbJournal:
             if match:
                 record = Record.from_dict(json.loads(path.read_text("utf-8")))
                 yield int(match[1]), int(match[2]), match[3], record
+
+
+def pairs_of(tries: Sequence[Try]) -> list[Pair]:
+    """Return the whole pairs of these tries by number; of one number the first."""
+    whole: dict[int, Pair] = {}
+    for pair in filter(None, (attempt.pair for attempt in tries)):
+        whole.setdefault(pair.number, pair)
+    return [whole[number] for number in sorted(whole)]
 
 
 def missing(pairs: Sequence[Pair]) -> int:

@@ -9,15 +9,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from fleet.engine.ab.checks import check, not_valid
-from fleet.engine.ab.journal import AbJournal, Pair, missing
+from fleet.engine.ab.checks import check, check_first, not_valid
+from fleet.engine.ab.journal import AbJournal, Pair, Try, missing, pairs_of
 from fleet.engine.ab.sides import AbSide
 from fleet.engine.applying import reboot
 from fleet.engine.leasing import Lease
+from fleet.engine.measuring.validity import words_of
 from fleet.engine.pool import DeviceResult
 from fleet.engine.provisioning import ask_rights
 from fleet.engine.rebooting import boot_id
-from fleet.engine.running import RunJob, run_device
+from fleet.engine.running import LINK_BROKE, RunJob, run_device
 from fleet.engine.session import Session
 from fleet.model.command import Command
 from fleet.model.deadline import Deadline
@@ -27,6 +28,7 @@ from fleet.model.plan import DevicePlan
 from fleet.model.record import Record
 from fleet.ops.system.steps_users import Reboot
 from fleet.profiles.compare import metrics as known
+from fleet.profiles.compare.failures import Failures, failures
 from fleet.profiles.compare.sequential import (
     LIMIT,
     LOOKS,
@@ -69,6 +71,12 @@ class _Board:
     journal: AbJournal
     sides: dict[str, tuple[AbSide, DevicePlan]]
     result: DeviceResult
+    tries: list[Try]
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """The whole pairs so far."""
+        return pairs_of(self.tries)
 
     def run(self, side: str, run_id: str, word: str, *, warmup: bool = False) -> Record:
         """One process of one side, as one record. Raises what no further run would mend."""
@@ -111,9 +119,8 @@ def measure(
 ) -> None:  # fmt: skip
     """Measure until every question has an answer, the last look, or the end of the budget.
 
-    `result.details["ab"]` are the answers as plain data, `in_time` is False where the budget ended
-    it. Raises DeviceError where pairs do not
-    count; what was measured before stays.
+    `result.details["ab"]` are the answers, `failures` the failed runs, `in_time` is False where
+    the budget ended it. Raises DeviceError where runs of A do not count; what was measured stays.
     """
     with Lease(session, f"ab {sides[0].word} {sides[1].word}", journal.run_id):
         plans = {word: (side, side.on(session, journal.run_id))
@@ -122,49 +129,60 @@ def measure(
         by_id = any(side.release for side in sides)  # else `not_measured` says it
         if by_id and len({plan.manifest.id for _, plan in plans.values()}) == 1:
             session.warn("A and B are the same release, so fleet expects no difference")
-        board = _Board(session, journal, plans, result)
-        host = session.host.name
-        pairs = journal.pairs(host)
-        if _open(journal, pairs) and not (budget and budget.expired):
-            _warm_up(board)
-        in_time = _pairs(board, pairs, budget)
+        board = _Board(session, journal, plans, result, journal.tries(session.host.name))
+        in_time = None
+        try:
+            if _open(journal, board.tries) and not (budget and budget.expired):
+                _warm_up(board)
+            in_time = _pairs(board, budget)
+        finally:  # what was measured is shown, whatever ended it
+            board.tries = journal.tries(session.host.name)
+            found = judged(journal, board.pairs)
+            result.details = {
+                "ab": found, "pairs": len(board.pairs), "in_time": in_time,
+                "failures": failed(journal, board.tries),
+            }  # fmt: skip
     result.outcome = "ran"
-    found = judged(journal, journal.pairs(host))
-    result.details = {"ab": found, "pairs": len(pairs), "in_time": in_time}
     answers = [f"{item.metric} {item.decision.answer}" for item in found]
-    result.text = f"{len(pairs)} pairs: " + (", ".join(answers) or "no metric was measured")
+    result.text = f"{len(board.pairs)} pairs: {', '.join(answers)}"
 
 
-def _pairs(board: _Board, pairs: list[Pair], budget: Deadline | None) -> bool:
-    """Measure them; False where the budget ended that."""
+def _pairs(board: _Board, budget: Deadline | None) -> bool:
+    """Measure pairs until there is an answer; return False if the budget ended that."""
     bad, spent = 0, list[float]()
-    host = board.session.host.name
-    while _open(board.journal, pairs):
+    while _open(board.journal, board.tries):
         if budget is not None and (budget.expired or budget.remaining < (spent or [0])[-1]):
             return False
-        began, number = time.monotonic(), missing(pairs)
-        word = progress(len(pairs), spent, budget)
-        run_ids = dict(zip("AB", board.journal.run_ids(host, number), strict=True))
-        order = "AB" if first_of(number) == "A" else "BA"
-        if board.new_boot(pairs, number):
-            _warm_up(board)
-        both = {}
-        for side in order:
-            both[side] = board.run(side, run_ids[side], word)
-        if all(record.counts for record in both.values()):
-            pairs.append(Pair(number, both["A"], both["B"]))
-            pairs.sort(key=lambda pair: pair.number)
-            bad = 0
-        else:
-            bad += 1
-            if bad == MOST_BAD:
-                raise not_valid(
-                    f"fleet stopped the comparison, because the last {bad} pairs of runs were "
-                    "not valid",
-                    [(side, board.sides[side][0], both[side]) for side in "AB"],
-                )
+        began = time.monotonic()
+        one = _try(board, progress(len(board.pairs), spent, budget))
+        only_b = one.a is not None and one.a.counts  # `failed` decides about those
+        bad = 0 if one.pair or only_b else bad + 1
+        if bad == MOST_BAD:
+            raise not_valid(
+                f"fleet stopped the comparison, because {bad} pairs of runs in sequence were not "
+                "valid",
+                [(side, board.sides[side][0], record)
+                 for side, record in (("A", one.a), ("B", one.b)) if record is not None],
+            )  # fmt: skip
         spent.append(time.monotonic() - began)
     return True
+
+
+def _try(board: _Board, word: str) -> Try:
+    """Measure one pair; it is among the tries of the board however its runs end."""
+    pairs, host = board.pairs, board.session.host.name
+    number = missing(pairs)
+    run_ids = dict(zip("AB", board.journal.run_ids(host, number), strict=True))
+    if board.new_boot(pairs, number):
+        _warm_up(board)
+    both: dict[str, Record] = {}
+    for side in "AB" if first_of(number) == "A" else "BA":
+        both[side] = board.run(side, run_ids[side], word)
+    one = Try(number, both["A"], both["B"])
+    if one.pair and not pairs and not board.journal.asked.limits:
+        check_first(_limits(one.pair.a), board.sides["B"][0], one.pair.b)
+    board.tries.append(one)
+    return one
 
 
 def progress(done: int, spent: Sequence[float], budget: Deadline | None = None) -> str:
@@ -178,25 +196,36 @@ def progress(done: int, spent: Sequence[float], budget: Deadline | None = None) 
     return f"{text}, about {f'{left:.0f} s' if left < 100 else f'{left / 60:.0f} min'} left"
 
 
-def _open(journal: AbJournal, pairs: Sequence[Pair]) -> bool:
-    """True while a question has no answer and there is a look to come."""
-    if len(pairs) >= LOOKS[-1]:
+def _open(journal: AbJournal, tries: Sequence[Try]) -> bool:
+    """Return True while a question has no answer and there is a look to come."""
+    pairs, broken = pairs_of(tries), failed(journal, tries).answer
+    if len(pairs) >= LOOKS[-1] or broken is Answer.WORSE:
         return False
-    found = judged(journal, pairs)
-    return not found or any(item.decision.answer is Answer.UNDECIDED for item in found)
+    answers = [broken, *(item.decision.answer for item in judged(journal, pairs))]
+    return Answer.UNDECIDED in answers
+
+
+def failed(journal: AbJournal, tries: Sequence[Try]) -> Failures:
+    """Count the failed runs of a board; a run whose connection broke may have been fine."""
+
+    def problem(record: Record | None) -> str | None:
+        if record is None or record.problems == (LINK_BROKE,):
+            return None
+        return words_of(record.problems[0]) if record.problems else ""
+
+    problems = [(problem(attempt.a), problem(attempt.b)) for attempt in tries]
+    return failures(problems, len(journal.asked.hosts))
 
 
 def judged(journal: AbJournal, pairs: Sequence[Pair]) -> list[Judged]:
-    """The answers of one board, each at the look that gave it."""
-    if not pairs:
-        return []
+    """Return the answers of one board, each at the look that gave it; undecided without pairs."""
     found = []
-    limits = journal.asked.limits or _limits(pairs[0].a)
+    limits = journal.asked.limits or (_limits(pairs[0].a) if pairs else {DEFAULT_METRIC: LIMIT})
     for name, limit in limits.items():
         values, good = _values(pairs, name)
         decision = answer(values, limit, journal.asked.family)
         mids = [statistics.median(side) for side in zip(*values, strict=True)] or [None, None]
-        runs, gaps = _by_boot(values, good)
+        runs, gaps = _by_boot(values, good) if values else ([], [])
         shares = between(runs), between(gaps)
         found.append(Judged(name, limit, mids[0], mids[1], decision, len(gaps), *shares))
     return found
@@ -213,6 +242,13 @@ def settle(journal: AbJournal, results: Sequence[DeviceResult]) -> None:
         result.details = result.details | {"ab": []}
     for (result, item), decision in zip(items, settled(asked, journal.asked.family), strict=True):
         answers_of(result).append(replace(item, decision=decision))
+
+
+def failures_of(result: DeviceResult) -> Failures | None:
+    """Return the failed runs that `measure` counted on a board; None if it did not begin."""
+    found = result.details.get("failures")
+    assert found is None or isinstance(found, Failures)
+    return found
 
 
 def answers_of(result: DeviceResult) -> list[Judged]:

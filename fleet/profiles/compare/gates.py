@@ -11,7 +11,9 @@ from typing import Any
 
 from fleet.model.errors import InputError
 from fleet.model.gates import LEAST_REPEATS
+from fleet.model.record import Record
 from fleet.profiles.compare.comparing import Comparison
+from fleet.profiles.compare.metrics import loss_text, wrong_way
 from fleet.profiles.compare.verdict import MEASURED, MetricRow, Verdict
 
 EXAMPLES = 'decode_tps<-5%, ttft_ms>+20ms, ttft_ms>200ms, slower, "decode_tps slower"'
@@ -98,6 +100,23 @@ def parse(text: str, option: str = "--fail-if", examples: str = EXAMPLES) -> Gat
         raise wrong(start, f"a percentage needs a sign: +{digits}% or -{digits}%")
     limit = float(digits) * (-1 if sign == "-" else 1) / (100 if unit == "%" else 1)
     return Gate(text, name_found[0], text[at] == "<", limit, unit, bool(sign))
+
+
+def refuse_wrong_way(gate: Gate, records: Sequence[Record] = (), option: str = "--fail-if") -> None:
+    """Raise InputError for a limit that only an improvement can exceed: it passes every loss."""
+    if gate.word is not None:
+        return
+    why = wrong_way(gate.metric, gate.below, records)
+    if not why:
+        return
+    sign, other = ("<", ">") if gate.below else (">", "<")
+    right = gate.text.replace(sign, other, 1)
+    if gate.change and gate.unit == "%":
+        right = loss_text(gate.metric, gate.limit, records)
+    raise InputError(
+        f"{option} {gate.text!r} has the wrong direction, so it passes every loss: {why}",
+        hint=f"{option} '{right}' (fails if {gate.metric} gets worse)",
+    )
 
 
 def _after(text: str, at: int) -> int:

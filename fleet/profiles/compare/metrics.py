@@ -46,6 +46,7 @@ _TIMES = {
     *("microsec", "milliseconds", "cycles"),
 }
 _RATE = re.compile(r"^.+(/s|/sec|ps)$|^hz$", re.IGNORECASE)
+_UNIT_AT_END = re.compile(r"(?:^|_)(ns|us|ms|tps|ips|hz)(?:#\d+)?$")  # of a name: `run_p90_ms`
 
 
 def direction(unit: str) -> int:
@@ -62,6 +63,16 @@ def metric(name: str, records: Sequence[Record]) -> Metric:
     units = {r.metrics.others[name].unit for r in records if name in r.metrics.others}
     unit = units.pop() if len(units) == 1 else ""
     return Metric(name, unit, direction(unit))
+
+
+def better_way(name: str, records: Sequence[Record] = ()) -> int:
+    """Return which way a metric is better: 1 up, -1 down, 0 unknown.
+
+    Asks the table and the unit in the records; without a unit the end of the name decides.
+    """
+    mine = metric(name, records)
+    at_end = _UNIT_AT_END.search(name)
+    return mine.better or (direction(at_end[1]) if at_end and not mine.unit else 0)
 
 
 def value(record: Record, name: str) -> float:
@@ -110,3 +121,21 @@ def lacking(
 def limit_text(name: str, share: float) -> str:
     """A gate as it is typed: `decode_tps<-5%`."""
     return f"{name}{'<' if share < 0 else '>'}{share * 100:+g}%"
+
+
+def loss_text(name: str, share: float, records: Sequence[Record] = ()) -> str:
+    """Return a gate on a loss of this size, as it is typed, for a metric of either direction.
+
+    The share keeps its sign only where the direction of the metric is unknown.
+    """
+    way = better_way(name, records)
+    return limit_text(name, -way * abs(share) if way else share)
+
+
+def wrong_way(name: str, below: bool, records: Sequence[Record] = ()) -> str:
+    """Return why a gate that fails below (or above) a limit can never fail on a loss, or ""."""
+    way = better_way(name, records)
+    if not way or below == (way > 0):
+        return ""
+    high, low = ("higher", "rises") if way > 0 else ("lower", "falls")
+    return f"a {high} {name} is better, and this gate fails only if {name} {low}"

@@ -61,6 +61,13 @@ def better(found: Decision, limit: float) -> bool:
     return found.low > 0 if limit < 0 else found.high < 0
 
 
+def open_size(found: Decision, limit: float) -> bool:
+    """Return True for a loss that is shown, of a size that is not: the interval holds the limit."""
+    if found.answer is not Answer.WORSE or found.low is None or found.high is None:
+        return False
+    return found.high >= limit if limit < 0 else found.low <= limit
+
+
 def first_of(pair: int) -> str:
     """Which side the pair (from 0) begins with: ABBA."""
     return "AB"[pair % 2]

@@ -15,7 +15,7 @@ import pytest
 from fleet.config.playbook import load_playbook
 from fleet.engine.ab.checks import check, not_valid
 from fleet.engine.ab.journal import AbJournal, Asked
-from fleet.engine.ab.measuring import measure, progress
+from fleet.engine.ab.measuring import failures_of, measure, progress
 from fleet.engine.ab.sides import side_of
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.model.deadline import Deadline
@@ -31,7 +31,7 @@ from ..conftest import Bench
 # A rate of 10, by so much noise; it says what it is, and takes the time that a process takes.
 LLAMA = """#!/bin/sh
 echo "stand-in for llama-bench" >&2
-awk -v seed="$(od -An -N4 -tu4 /dev/urandom)" -v rate={rate} 'BEGIN {{
+awk -v seed="$(($(od -An -N4 -tu4 /dev/urandom) % 2147483647))" -v rate={rate} 'BEGIN {{
   srand(seed); noise = 0
   for (n = 0; n < 12; n++) noise += rand()
   rate *= 1 + 0.01 * (noise - 6)
@@ -135,7 +135,7 @@ def test_releases_that_lie_on_the_board(bench: Bench, tmp_path: Path) -> None:
 def test_a_budget_ends_it_and_it_goes_on(bench: Bench, tmp_path: Path) -> None:
     journal = begun(bench, tmp_path, 8.5)
     stopped = gone_on(bench, journal, 0.0)
-    assert answers(stopped) == []
+    assert answers(stopped) == [Answer.UNDECIDED], "no pairs are no answer"
     assert stopped.details["in_time"] is False
     with pytest.raises(
         InputError, match="another fleet process is already working on the comparison"
@@ -148,6 +148,40 @@ def test_a_budget_ends_it_and_it_goes_on(bench: Bench, tmp_path: Path) -> None:
     assert answers(gone_on(bench, journal)) == [Answer.WORSE]
     assert journal.pairs(bench.host.name) == before, "an answer is not measured again"
     journal.close()
+
+
+def failing(path: Path, when: str) -> None:
+    """Let the program of a playbook exit with 1 in runs whose number, from 1, fits `when`."""
+    program, count = path.with_name("llama-bench"), path.with_name("count")
+    count_it = f"echo >> {count}; n=$(wc -l < {count})"
+    head = f'case $* in *"-n 4"*) {count_it}; [ $(({when})) = 0 ] || exit 1;; esac\n'
+    program.write_text(program.read_text().replace("\n", f"\n{head}", 1))
+
+
+def test_a_side_that_fails_more_often_is_worse(bench: Bench, tmp_path: Path) -> None:
+    """The runs that survive are as fast as those of A: 7 of 20 such were `fine`, before."""
+    journal = begun(bench, tmp_path, 10)
+    failing(tmp_path / "b" / "playbook.yaml", "n % 2")
+    result = gone_on(bench, journal)
+    found = failures_of(result)
+    assert found is not None
+    assert (found.answer, found.a) == (Answer.WORSE, 0)
+    assert found.b == 5
+    assert found.b_runs == len(journal.tries(bench.host.name)) in {9, 10}
+    assert "status 1" in found.words
+    again = failures_of(gone_on(bench, journal))
+    assert again == found, "an answer is not measured again"
+    journal.close()
+
+
+def test_a_side_a_that_fails_ends_it(bench: Bench, tmp_path: Path) -> None:
+    journal = begun(bench, tmp_path, 10)
+    failing(tmp_path / "a" / "playbook.yaml", "1")
+    result = ended(bench, journal)
+    journal.close()
+    assert isinstance(result.error, DeviceError)
+    assert "3 pairs of runs in sequence were not valid: A" in result.error.message
+    assert answers(result) == [Answer.UNDECIDED], "what was measured is shown"
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])

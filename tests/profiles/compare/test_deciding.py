@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fleet.cli import compared as cli
-from fleet.model.errors import FleetError
+from fleet.model.errors import FleetError, InputError
 from fleet.model.record import Metrics, Record
 from fleet.profiles.compare import writing
 from fleet.profiles.compare.comparing import Comparison
@@ -122,11 +122,8 @@ def test_worse_and_beyond_the_limit_trips_though_the_limit_lies_within() -> None
             0.004,
             GateOutcome.TRIPPED,
         ),  # `no difference found`, well below 5 %
-        ("decode_tps>-5%", 0.0, 0.002, GateOutcome.TRIPPED),  # a loss that has to be
         ("decode_tps<+0%", 0.0, 0.002, GateOutcome.UNJUDGED),
         ("decode_tps<+5%", 0.05, 0.02, GateOutcome.UNJUDGED),
-        ("decode_tps>+5%", 0.2, 0.02, GateOutcome.TRIPPED),
-        ("decode_tps>+5%", 0.0, 0.1, GateOutcome.UNJUDGED),
         ("decode_tps<9.9", 0.01, 0.05, GateOutcome.UNJUDGED),  # the level of B, 9.4 to 10.8 or so
         ("decode_tps<9", 0.0, 0.004, GateOutcome.PASSED),
     ],
@@ -137,6 +134,12 @@ def test_one_rule_for_all_gates_with_a_limit(
     _, (one,), code, _ = decided(*pair(middle, noise, 3), gate)
     assert one.outcome is outcome, one.text
     assert code == {GateOutcome.TRIPPED: 1, GateOutcome.PASSED: 0, GateOutcome.UNJUDGED: 4}[outcome]
+
+
+@pytest.mark.parametrize("gate", ["decode_tps>+5%", "decode_tps>-5%", "decode_tps>9"])
+def test_a_limit_that_only_an_improvement_exceeds_is_refused(gate: str) -> None:
+    with pytest.raises(InputError, match="has the wrong direction, so it passes every loss"):
+        decided(*pair(-0.5, 0.02, 3), gate)
 
 
 def test_noisier_is_never_greener() -> None:

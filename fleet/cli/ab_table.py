@@ -1,0 +1,251 @@
+"""The answers of `fleet ab`: the table, the lines below it, the JSON, the words of its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fleet.cli import output
+from fleet.model.home import runs_home
+from fleet.model.text import from_here
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fleet.engine.ab.journal import AbJournal
+    from fleet.engine.ab.measuring import Judged
+    from fleet.engine.pool import DeviceResult
+    from fleet.profiles.compare.failures import Failures
+
+COLUMNS = ("device", "metric", "A", "B", "change", "95 %, table", "pairs", "answer", "emulated")
+FAILED = "failed runs"
+
+
+def resume_line(journal: AbJournal) -> str:
+    """Return the command that continues this comparison, or prints its table again."""
+    root = journal.store.root
+    folder = "" if root == runs_home() else f" --output {root}"
+    return f"fleet ab --resume {journal.run_id}{folder}"
+
+
+def kept(journal: AbJournal, pairs: int) -> str:
+    """Return what an interrupted comparison keeps, and how to continue it."""
+    many = f"{pairs} pair{'s' * (pairs != 1)}"
+    return f"the comparison {journal.run_id} keeps its {many}; to continue: {resume_line(journal)}"
+
+
+def _rows(results: list[DeviceResult]) -> list[tuple[DeviceResult, Judged]]:
+    from fleet.engine.ab.measuring import answers_of  # noqa: PLC0415
+
+    return [(result, item) for result in results for item in answers_of(result)]
+
+
+def _failing(results: list[DeviceResult]) -> Iterator[tuple[DeviceResult, Failures]]:
+    """The boards of which a run failed."""
+    from fleet.engine.ab.measuring import failures_of  # noqa: PLC0415
+
+    for result in results:
+        found = failures_of(result)
+        if found is not None and (found.a or found.b):
+            yield result, found
+
+
+def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> None:
+    """Print one row a board and metric, one a board with failed runs; or one line of JSON."""
+    rows = _rows(results)
+    if as_json:
+        _emit(journal, results)
+        return
+    cells = [_cells(result, item) for result, item in rows]
+    cells += [
+        (result.host.name, FAILED, f"{found.a} of {found.a_runs}", f"{found.b} of {found.b_runs}",
+         "-", "-", result.details["pairs"], _said_of(found), _mark(result))
+        for result, found in _failing(results)
+    ]  # fmt: skip
+    if cells:
+        title = f"A {from_here(journal.asked.a)}, B {from_here(journal.asked.b)}"
+        output.table(title, COLUMNS, cells, ("emulated", "pairs"))
+        for text in [*_below(journal, [item for _, item in rows]), *_of_boards(results)]:
+            output.note(text)
+        output.note(f"to print this table again (measures nothing): {resume_line(journal)}")
+    if any(_emulated(result) for result, _ in rows):
+        output.note("the devices are emulated, so this result says nothing about real hardware")
+
+
+def _cells(result: DeviceResult, item: Judged) -> tuple[object, ...]:
+    from fleet.profiles.compare.gates import percent  # noqa: PLC0415
+    from fleet.profiles.compare.writing import number  # noqa: PLC0415
+
+    found = item.decision
+    span = "-" if found.low is None else f"{percent(found.low)} to {percent(found.high)}"
+    mids = ["-" if mid is None else number(mid) for mid in (item.a, item.b)]
+    change = "-" if found.mid is None else percent(found.mid)
+    return (
+        result.host.name, item.metric, *mids, change, span, found.pairs, _said(item), _mark(result),
+    )  # fmt: skip
+
+
+def _mark(result: DeviceResult) -> str:
+    return "yes" if _emulated(result) else "no"
+
+
+def _said(item: Judged) -> str:
+    """The answer; `fine (B faster)` where the whole interval says so, `worse, size open` where the
+    interval shows a loss but includes the gate.
+    """
+    from fleet.profiles.compare.metrics import KNOWN, better_way  # noqa: PLC0415 - its lists
+    from fleet.profiles.compare.sequential import better, open_size  # noqa: PLC0415 - numpy
+
+    found = item.decision
+    speed = item.metric in KNOWN or better_way(item.metric)
+    word = f" (B {'faster' if speed else 'better'})"
+    return (
+        str(found.answer)
+        + word * better(found, item.limit)
+        + ", size open" * open_size(found, item.limit)
+    )
+
+
+def _said_of(found: Failures) -> str:
+    from fleet.profiles.compare.sequential import Answer  # noqa: PLC0415 - numpy
+
+    return "B fails more" if found.answer is Answer.WORSE else str(found.answer)
+
+
+def _below(journal: AbJournal, items: list[Judged]) -> list[str]:
+    """What the table means: the gates, the answers, and of what the change is the middle."""
+    from fleet.profiles.compare.metrics import limit_text  # noqa: PLC0415 - its lists
+    from fleet.profiles.compare.sequential import Answer, open_size  # noqa: PLC0415 - numpy
+    from fleet.profiles.stats.difference import SEEN, UNLIKE_MIDDLES  # noqa: PLC0415 - numpy
+
+    gates = dict.fromkeys(limit_text(item.metric, item.limit) for item in items)
+    default = "" if journal.asked.limits else " (default; change it with --gate)"
+    fine = any(item.decision.answer is Answer.FINE for item in items)
+    found = [f"gate: {', '.join(gates)}{default}" + "; `fine`: B stays within it" * fine]
+    if any(open_size(item.decision, item.limit) for item in items):
+        found.append(
+            "`worse, size open`: B is worse than A, and the change is beyond the gate, but the "
+            "interval includes the gate, so the loss may be smaller than the gate"
+        )
+    if any(
+        item.a and item.b and item.decision.mid is not None
+        and abs(item.b / item.a - 1 - item.decision.mid) >= SEEN
+        for item in items
+    ):  # fmt: skip
+        found.append(UNLIKE_MIDDLES)
+    return found
+
+
+def _of_boards(results: list[DeviceResult]) -> Iterator[str]:
+    """What is said of single boards: failures, conditions, steps, boots."""
+    for result, found in _failing(results):
+        yield f"{result.host.name}: {found.text}"
+    for result, item in _rows(results):
+        place = f"{result.host.name} {item.metric}"
+        if step := item.decision.step:
+            yield (
+                f"{place}: the program rounds its values to {step:g}, so the interval is wider "
+                "by the rounding error"
+            )
+        if item.between_boots is not None:
+            share = item.change_between
+            text = f" and {share:.0%} of the variance of the change" if share is not None else ""
+            yield (
+                f"{place}, {item.boots} boots: differences between boots cause "
+                f"{item.between_boots:.0%} of the variance of the runs{text}"
+            )
+
+
+def _out_of_time(results: list[DeviceResult]) -> list[DeviceResult]:
+    return [result for result in results if result.details.get("in_time") is False]
+
+
+def tell_ended(results: list[DeviceResult], budget: str | None) -> None:
+    """Print which comparisons the budget ended."""
+    for result in _out_of_time(results):
+        pairs = result.details["pairs"]
+        output.note(
+            f"{result.host.name}: stopped, because the budget of {budget} is over after {pairs} "
+            f"pair{'s' * (pairs != 1)}"
+        )
+
+
+def _emulated(result: DeviceResult) -> bool:
+    return bool(result.plan and result.plan.facts.emulated)
+
+
+def _emit(journal: AbJournal, results: list[DeviceResult]) -> None:
+    """Print the answers as the last event, on one line as those before it."""
+    output.emit_line(
+        {
+            "event": "AbDone",
+            "host": "",
+            "ab": journal.run_id,
+            "rows": [_plain(*row) for row in _rows(results)],
+            "failures": [
+                {"device": result.host.name, **vars(found), "answer": str(found.answer)}
+                for result, found in _failing(results)
+            ],
+            "ended_by_budget": [result.host.name for result in _out_of_time(results)],
+        }
+    )
+
+
+def _plain(result: DeviceResult, item: Judged) -> dict[str, object]:
+    decision = vars(item.decision) | {"answer": str(item.decision.answer)}
+    return {"device": result.host.name, **vars(item), "decision": decision,
+            "emulated": _emulated(result)}  # fmt: skip
+
+
+def worse(results: list[DeviceResult]) -> list[str]:
+    """Return what B is worse in, as the error says it; empty if in nothing."""
+    from fleet.profiles.compare.sequential import Answer, open_size  # noqa: PLC0415 - numpy
+
+    found: dict[str, list[str]] = {}
+    for result, item in _rows(results):
+        if item.decision.answer is Answer.WORSE:
+            sure = not open_size(item.decision, item.limit)
+            word = "than the gates allow" if sure else "than A (the interval includes the gate)"
+            found.setdefault(word, []).append(_named(result, item.metric))
+    said = [f"B is worse {word}: {', '.join(names)}" for word, names in found.items()]
+    failing = [
+        f"{result.host.name}: {found.text}"
+        for result, found in _failing(results)
+        if found.answer is Answer.WORSE
+    ]
+    return [*said, *(["B fails more often than A: " + ", ".join(failing)] if failing else [])]
+
+
+def undecided(results: list[DeviceResult]) -> list[str]:
+    """Return the boards and metrics without an answer."""
+    from fleet.profiles.compare.sequential import Answer  # noqa: PLC0415 - numpy
+
+    open_rows = [
+        _named(result, item.metric)
+        for result, item in _rows(results)
+        if item.decision.answer is Answer.UNDECIDED
+    ]
+    return open_rows + [
+        _named(result, f"failed runs ({found.text})")
+        for result, found in _failing(results)
+        if found.answer is Answer.UNDECIDED
+    ]
+
+
+def _named(result: DeviceResult, what: str) -> str:
+    return f"{result.host.name} {what}" + " (emulated)" * _emulated(result)
+
+
+def last_look(results: list[DeviceResult]) -> str:
+    """Return what to do where no further pair would help; "" while there is a look to come."""
+    from fleet.profiles.compare.sequential import LOOKS, Answer  # noqa: PLC0415 - numpy
+
+    left = [item.decision for _, item in _rows(results)]
+    if max((item.pairs for item in left), default=0) < LOOKS[-1]:
+        return ""
+    if any(item.step and item.answer is Answer.UNDECIDED for item in left):
+        return "use a metric that the program rounds less, such as a time: --gate 'decode_ms>+5%'"
+    if any(item.answer is Answer.UNDECIDED for item in left):
+        return "compare fewer devices at once (-l), or allow a larger loss (--gate)"
+    return (
+        "find out why runs of B fail: fleet run PLAYBOOK --stream (shows what the program prints)"
+    )
