@@ -133,17 +133,53 @@ def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
             "these runs were emulated (lab device or HTP emulator on x86_64), so the numbers "
             "are not those of an NPU"
         )
-    cures: dict[str, None] = {}
-    for record in records:
-        turn = f"{'warm-up' if record['warmup'] else 'run'} {record['repeat'] + 1}"
-        for problem in record["problems"]:
-            host = record["host"] or "unknown device"
-            output.note(f"{host}: {turn} is not valid: {words_of(problem)}")
-            cures.setdefault(cure_of(problem, host), None)
-        for mark in record.get("marks", ()):
-            output.note(f"{record['host'] or 'unknown device'} {turn}: {mark}")
-    for cure in cures:
+    for text, mine in _by_text(records, "problems").items():
+        verb = "is" if len(mine) == 1 else "are"
+        output.note(f"{_runs(mine)} {verb} not valid: {words_of(text)}")
+    for text, mine in _by_text(records, "marks").items():
+        output.note(f"{_runs(mine)}: {text}")
+    cures = [
+        cure_of(problem, record["host"] or "unknown device")
+        for record in records
+        for problem in record["problems"]
+    ]
+    for cure in dict.fromkeys(cures):
         output.advise(f"next: {cure}")
+
+
+def _by_text(records: Sequence[dict[str, Any]], key: str) -> dict[str, list[dict[str, Any]]]:
+    """Group records by each problem or mark that they carry."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        for text in record.get(key, ()):
+            found.setdefault(text, []).append(record)
+    return found
+
+
+def _runs(records: Sequence[dict[str, Any]]) -> str:
+    """Return `lab001, lab002: warm-up 1, runs 1 to 5`; devices with the same runs together."""
+    devices: dict[str, list[str]] = {}
+    for host, mine in _by_host(records).items():
+        devices.setdefault(_turns(mine), []).append(host or "unknown device")
+    return "; ".join(f"{', '.join(hosts)}: {turns}" for turns, hosts in devices.items())
+
+
+def _turns(records: Sequence[dict[str, Any]]) -> str:
+    """Return `warm-ups 1 and 2, runs 1 to 5` for the records of one device."""
+    parts = []
+    for warmup, word in ((True, "warm-up"), (False, "run")):
+        numbers = sorted({one["repeat"] + 1 for one in records if one["warmup"] is warmup})
+        if numbers:
+            parts.append(f"{word}{'s' * (len(numbers) > 1)} {_numbered(numbers)}")
+    return ", ".join(parts)
+
+
+def _numbered(numbers: Sequence[int]) -> str:
+    """Return `2`, `1 to 5` or `1, 3, 4` for sorted numbers."""
+    first, last = numbers[0], numbers[-1]
+    if len(numbers) > 2 and last - first == len(numbers) - 1:
+        return f"{first} to {last}"
+    return ", ".join(map(str, numbers))
 
 
 def _remarks(host: str, kind: str, records: Sequence[dict[str, Any]]) -> None:

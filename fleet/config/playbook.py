@@ -43,6 +43,7 @@ OWN_RUNNERS = (
 )
 _NEED_PROMPT = {"genie", "mllm", "genai"}
 _BUNDLE_MARK = "genie_config.json"
+_LLAMA3_HEADER = "<|end_header_id|>"
 
 
 def load_playbook(path: Path) -> Playbook:
@@ -261,6 +262,11 @@ class _Loader:
             self._warnings.append(
                 f"{at}: the prompt contains \\n as two characters, not as a line break;"
                 " write real lines below `prompt: |`, or use double quotes"
+            )
+        if prompt.rstrip("\n").endswith(_LLAMA3_HEADER) and not prompt.endswith("\n\n"):
+            self._warnings.append(
+                f"{at}: the prompt ends without the empty line that Llama 3 expects after the last "
+                f"{_LLAMA3_HEADER}; write `prompt: |+` with an empty line below the text"
             )
         if "\r" in prompt:
             self._warnings.append(

@@ -146,8 +146,9 @@ class RunBody(Strict):
         default=DEFAULT_RUN_SECONDS, description="Longest time of one run: seconds, or 90s, 5m, 1h."
     )
     token_limit_counts: bool = Field(
-        default=False,
-        description="Treat runs that stopped at max_tokens as valid. Default: they are not valid.",
+        default=True,
+        description="Count runs that stopped at max_tokens, with the mark `cut`. Default: true; "
+        "`false`: such a run is not valid.",
     )
     cool: Cool | None = Field(
         default=None,

@@ -43,7 +43,7 @@ _SAID = {
         "artifacts": "Files that were kept: name to path on the workstation.",
         "ops": "What single operations took (since schema 2).",
         "conditions": "Heat, clocks, power, load around the run (since schema 2).",
-        "marks": "Remarks on a run that counts: throttled, profiled (since schema 2).",
+        "marks": "Remarks on a run that counts: cut, throttled, profiled (since schema 2).",
         "tags": "Words of the user (since schema 2).",
     },
     "Metrics": {

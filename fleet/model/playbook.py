@@ -38,7 +38,8 @@ class RunSpec:
 
     `repeats` counted runs after `warmups`, of which `settle` more come while the values still go
     one way; `unsaid`: what of that the playbook leaves to the command. `timeout` seconds for each.
-    `max_tokens` is always set. `token_limit_counts`: a run that was cut by the limit still counts.
+    `max_tokens` is always set. `token_limit_counts`: a run that reached the limit counts, with the
+    mark `cut`; False: it does not count.
     `program` and `libraries` are host files for runners that no SDK has, `options` the runner's
     own.
     `cool` waits before runs, `until` repeats beyond `repeats`, `sustained` repeats without pause
@@ -54,7 +55,7 @@ class RunSpec:
     settle: int = 0
     unsaid: tuple[str, ...] = field(default=("repeats", "warmups"), compare=False)
     timeout: float = DEFAULT_RUN_SECONDS
-    token_limit_counts: bool = False
+    token_limit_counts: bool = True
     program: Path | None = None
     libraries: tuple[Path, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)

@@ -107,11 +107,11 @@ class Metrics:
 class Record:
     """One run on one device.
 
-    `problems` says why a run does not count: cut (timeout, token-limit, no-query-event,
-    context-full), cpu-fallback, failed, rebooted. `marks` are remarks on a run that counts:
-    throttled, profiled. `finish` is eos, token-limit, or None when unknown. `emulated` runs are
-    never an NPU's numbers; None, `seconds` and `status` too, where an imported profile does not
-    tell.
+    `problems` says why a run does not count: cut (timeout, no-query-event, context-full; the token
+    limit where the playbook asks for it), cpu-fallback, failed, rebooted. `marks` are remarks on a
+    run that counts: cut (by the token limit), throttled, profiled. `finish` is eos, token-limit,
+    or None when unknown. `emulated` runs are never an NPU's numbers; None, `seconds` and `status`
+    too, where an imported profile does not tell.
     `files` maps release names to sha256. `tags` are words of the user.
     """
 

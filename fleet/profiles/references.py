@@ -1,6 +1,6 @@
 """Records that fleet brings along: figures of others, each with its source.
 
-What the source does not say is unknown in them: one run, no conditions, no hashes.
+What the source does not say is unknown in them: one run, no conditions, no hashes of files.
 """
 
 from __future__ import annotations

@@ -113,7 +113,8 @@ class Outcome:
     """What a run gave. `raw` are files to keep as they are: name → content.
 
     `problems` says why it does not count; `finish` is eos, token-limit or None; `ops` are what
-    single operations of the graph took. `marks` are remarks for the record: no-token-limit.
+    single operations of the graph took. `marks` are remarks for the record: cut,
+    no-token-limit.
     """
 
     metrics: Metrics = field(default_factory=Metrics)
@@ -123,6 +124,16 @@ class Outcome:
     raw: Mapping[str, bytes] = field(default_factory=dict)
     ops: tuple[Op, ...] = ()
     marks: tuple[str, ...] = ()
+
+
+def reached_limit(run: RunSpec) -> tuple[list[str], tuple[str, ...]]:
+    """Return (problems, marks) of a run that generated all of `max_tokens`.
+
+    A fixed number of tokens is how a rate is measured, so the run counts and is marked `cut`; the
+    playbook can make it a problem.
+    """
+    text = f"cut: the output reached the token limit of {run.max_tokens}"
+    return ([], (text,)) if run.token_limit_counts else ([text], ())
 
 
 class Defaults:

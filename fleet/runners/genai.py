@@ -95,7 +95,7 @@ class GenaiRunner(Scripted):
         found = token_times(said)
         if not problems and "ttft_ms" not in found:
             problems.append("unreadable: the result file of the run contains no times")
-        finish, cut = finished(said, kit)
+        finish, cut, marks = finished(said, kit)
         text = said.get("text")
         metrics = Metrics.of(found)
         return Outcome(
@@ -104,6 +104,7 @@ class GenaiRunner(Scripted):
             finish,
             (*problems, *cut),
             dict(ended.files),
+            marks=marks,
         )
 
 

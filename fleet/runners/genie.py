@@ -14,7 +14,16 @@ from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics
 from fleet.profiles.formats.genie import parse_profile, printed
-from fleet.runners.base import FLAT, Defaults, Ended, Kit, Layout, Outcome, Start
+from fleet.runners.base import (
+    FLAT,
+    Defaults,
+    Ended,
+    Kit,
+    Layout,
+    Outcome,
+    Start,
+    reached_limit,
+)
 from fleet.runners.options import Options, has_program, own_files, parsed
 
 SCRIPT, TOOL_SCRIPT = "run/fleet_genie.py", "run/t2t_run.sh"
@@ -121,10 +130,11 @@ class GenieRunner(Defaults):
             problems.append("cut: Genie ended before it wrote the times of the query")
         unlimited = _UNLIMITED in ended.stderr
         finish = _finish(metrics, run, unlimited=unlimited)
-        if finish == "token-limit" and not run.token_limit_counts:
-            problems.append(f"cut: the output reached the token limit of {run.max_tokens}")
+        marks: tuple[str, ...] = ("no-token-limit",) if unlimited else ()
+        if finish == "token-limit":
+            more, marks = reached_limit(run)
+            problems += more
         raw = {PROFILE: profile.encode()} if profile else {}
-        marks = ("no-token-limit",) if unlimited else ()
         return Outcome(metrics, text, finish, tuple(problems), raw, marks=marks)
 
     def _split(self, start: Start, ended: Ended) -> tuple[str, str]:

@@ -152,8 +152,9 @@ class OrtRunner(Scripted):
         """Times of session and runs, the provider's profile, distance from the reference."""
         options = parsed(OrtOptions, kit.options, self.name)
         outcome = read_outcome(start, ended, options.tolerance)
-        finish, cut = finished(_said(ended), kit)
-        return replace(outcome, finish=finish, problems=(*outcome.problems, *cut))
+        finish, problems, marks = finished(_said(ended), kit)
+        problems = [*outcome.problems, *problems]
+        return replace(outcome, finish=finish, problems=tuple(problems), marks=marks)
 
 
 def _said(ended: Ended) -> dict[str, Any]:

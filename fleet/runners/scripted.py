@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fleet.model.record import Measure
-from fleet.runners.base import Defaults, Kit, Start
+from fleet.runners.base import Defaults, Kit, Start, reached_limit
 from fleet.runtimes.packages import SITE
 
 OUTCOME = "outcome.json"
@@ -39,14 +39,13 @@ def script_argv(script: str, timeout: float, *more: str) -> tuple[str, ...]:
     )
 
 
-def finished(said: Mapping[str, Any], kit: Kit) -> tuple[str | None, list[str]]:
-    """How a generation ended, and why it does not count if it was cut."""
+def finished(said: Mapping[str, Any], kit: Kit) -> tuple[str | None, list[str], tuple[str, ...]]:
+    """Return how a generation ended, its problems and its marks."""
     finish = next((end for end in ("eos", "token-limit") if end == said.get("finish")), None)
     if said.get("cut_by_context") is True:
-        return finish, ["cut: the output filled the context length of the model"]
-    if finish == "token-limit" and not kit.run.token_limit_counts:
-        return finish, [f"cut: the output reached the token limit of {kit.run.max_tokens}"]
-    return finish, []
+        return finish, ["cut: the output filled the context length of the model"], ()
+    problems, marks = reached_limit(kit.run) if finish == "token-limit" else ([], ())
+    return finish, problems, marks
 
 
 def token_times(said: Mapping[str, Any]) -> dict[str, Measure]:

@@ -131,6 +131,22 @@ def test_eighty_columns_break_no_word(
         assert fact in said, "what has no room in the table stands below it"
 
 
+def test_the_same_remark_of_many_runs_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    cut: dict[str, Any] = {"marks": ("cut: the output reached the token limit of 4",)}
+    late: dict[str, Any] = {"problems": ("cut: the program did not end within 5 s",)}
+    marked = [one for host in ("lab001", "lab002") for one in runs(TOKENS, "genie", host, **cut)]
+    one = replace(record(host="lab003", metrics=TOKENS, runner="genie"), repeat=7, **cut)
+    warm = [replace(one, host="lab001", warmup=True, repeat=0) for one in marked[:1]]
+    bad = runs(TOKENS, "genie", "lab004", **late)
+    shown([*warm, *marked, one, *bad[:1], *bad[2:]])
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if "token limit" in line] == [
+        f"lab001: warm-up 1, runs 1 to 3; lab002: runs 1 to 3; lab003: run 8: {cut['marks'][0]}"
+    ]
+    assert "lab004: runs 1, 3 are not valid: the program did not end within 5 s" in lines
+    assert len([line for line in lines if line.startswith("next:")]) == 1
+
+
 def test_a_wide_terminal_and_a_pipe_have_all_in_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

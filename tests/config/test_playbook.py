@@ -52,7 +52,7 @@ run:
   repeats: 3
   warmups: 1
   timeout: 90s
-  token_limit_counts: true
+  token_limit_counts: false
 health: {timeout: 1m}
 strategy: {parallel: 4, keep: 2, tune: [carrier=ssh, bandwidth=50MB/s]}
 """
@@ -67,7 +67,7 @@ strategy: {parallel: 4, keep: 2, tune: [carrier=ssh, bandwidth=50MB/s]}
             repeats=3,
             warmups=1,
             timeout=90.0,
-            token_limit_counts=True,
+            token_limit_counts=False,
         ),
         health_timeout=60.0,
         parallel=4,
@@ -115,6 +115,8 @@ def test_paths_start_from_the_playbook(folder: Path, monkeypatch: pytest.MonkeyP
         ("prompt: |-\n    one\n    two", "one\ntwo", False),
         ("prompt: '{{ x }}'", "{{ x }}", False),
         (r'prompt: "one\r\ntwo"', "one\r\ntwo", True),
+        ("prompt: |\n    a<|end_header_id|>\n\n", "a<|end_header_id|>\n", True),
+        ("prompt: |+\n    a<|end_header_id|>\n", "a<|end_header_id|>\n\n", False),
     ],
 )
 def test_newlines_of_a_prompt(folder: Path, body: str, prompt: str, warned: bool) -> None:

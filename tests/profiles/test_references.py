@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from jsonschema import Draft202012Validator
 
+from fleet.config.playbook import load_playbook
 from fleet.config.schema import schema
 from fleet.model.errors import InputError
 from fleet.model.record import Measure, Record
 from fleet.profiles import references
+from fleet.profiles.compare.conditions import Weight, check
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_nemotron_run_of_the_article() -> None:
@@ -27,6 +36,42 @@ def test_the_nemotron_run_of_the_article() -> None:
     assert (one.seconds, one.status, one.finish, one.started) == (None, None, None, "")
     assert one.conditions.samples == ()
     assert "eivholt/qai-nemotron" in one.origin["source"]
+
+
+PUBLISHED = (
+    b"<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n"
+    b"detailed thinking off<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n"
+    b"Explain gravity in one short English sentence.<|eot_id|>"
+    b"<|start_header_id|>assistant<|end_header_id|>\n\n"
+)
+
+
+def test_the_shipped_playbook_has_the_prompt_of_the_published_run(tmp_path: Path) -> None:
+    """The walk-through's here-document ends with the last header and an empty line."""
+    shutil.copytree(ROOT / "assets" / "tiny-genie", tmp_path / "bundles/nemotron-nano-8b-iq9075")
+    (tmp_path / "playbooks").mkdir()
+    book = load_playbook(
+        Path(shutil.copy(ROOT / "playbooks" / "nemotron-iq9075.yaml", tmp_path / "playbooks"))
+    )
+    assert book.run is not None
+    assert book.run.prompt.encode() == PUBLISHED
+    assert not book.warnings
+    published = Record.from_dict(references.plain("nemotron-iq9075"))
+    assert published.prompt_sha256 == hashlib.sha256(PUBLISHED).hexdigest()
+    assert book.run.max_tokens > (published.metrics.generated_tokens or 0), "it ends by itself"
+
+
+def test_runs_of_the_shipped_playbook_compare_with_the_published_run() -> None:
+    published = Record.from_dict(references.plain("nemotron-iq9075"))
+    ours = [
+        replace(published, run_id="20261127-100000-aaaaaa", host="evk-07", repeat=turn,
+                finish="eos", identity="ssh:evk-07", fleet="1", files={"bundle/part1.bin": "ab"})
+        for turn in range(6)
+    ]  # fmt: skip
+    worst = [found.what for found in check([published], ours) if found.weight is Weight.BLOCKS]
+    assert worst == []
+    other = [replace(one, prompt_sha256=hashlib.sha256(PUBLISHED[:-1]).hexdigest()) for one in ours]
+    assert "prompt" in {found.what for found in check([published], other)}
 
 
 @pytest.mark.parametrize("name", references.names())

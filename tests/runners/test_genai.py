@@ -105,7 +105,7 @@ def test_a_limit_that_is_reached_is_cut(tmp_path: Path) -> None:
     one = kit(max_tokens=2)
     found = RUNNER.read(RUNNER.start(one), one, run(tmp_path, one))
     assert (found.text, found.finish) == ("a b ", "token-limit")
-    assert found.problems == ("cut: the output reached the token limit of 2",)
+    assert (found.problems, found.marks) == ((), ("cut: the output reached the token limit of 2",))
     full = kit(prompt="w " * 15)
     assert RUNNER.read(RUNNER.start(full), full, run(tmp_path, full)).problems == (
         "cut: the output filled the context length of the model",

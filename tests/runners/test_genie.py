@@ -109,14 +109,17 @@ def test_a_good_run_of_the_tool() -> None:
     assert (found.text, found.problems) == ("hi\nyou", ())
 
 
-def test_token_limit_is_a_cut_unless_it_may_count() -> None:
-    start = GENIE.start(OWN_KIT)
+def test_a_run_at_the_token_limit_counts_and_is_marked() -> None:
+    """A fixed length is how speed is measured; a playbook can exclude such runs."""
+    start, said = GENIE.start(OWN_KIT), ("cut: the output reached the token limit of 10",)
     over = ended(0, b"", own(done(10)))
     found = GENIE.read(start, OWN_KIT, over)
-    assert found.finish == "token-limit"
-    assert found.problems == ("cut: the output reached the token limit of 10",)
-    fine = GENIE.read(start, replace(OWN_KIT, run=replace(RUN, token_limit_counts=True)), over)
-    assert (fine.finish, fine.problems) == ("token-limit", ())
+    assert (found.finish, found.problems, found.marks) == ("token-limit", (), said)
+    strict = replace(OWN_KIT, run=replace(RUN, token_limit_counts=False))
+    excluded = GENIE.read(start, strict, over)
+    assert (excluded.finish, excluded.problems, excluded.marks) == ("token-limit", said, ())
+    whole = GENIE.read(start, OWN_KIT, ended(0, b"", own(done(7))))
+    assert (whole.problems, whole.marks) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -147,7 +150,8 @@ def test_a_tool_that_knows_no_profile_has_the_times_that_it_prints() -> None:
     assert (metrics.decode_ms, metrics.decode_tps) == (343.666, 72.745)
     assert metrics.others["prompt_ms"].value == 112.152
     assert metrics.generated_tokens == 25
-    assert found.problems == ("cut: the output reached the token limit of 10",)
+    assert found.problems == ()
+    assert found.marks == ("cut: the output reached the token limit of 10",)
     assert found.text.startswith("fleet puts a compiled model on the NPU")
     silent = GENIE.read(GENIE.start(TOOL_KIT), TOOL_KIT, Ended(0, b"[BEGIN]: x[END]"))
     assert silent.problems == ("cut: Genie ended before it wrote the times of the query",)

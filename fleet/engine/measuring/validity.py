@@ -22,7 +22,7 @@ _KINDS = ("cut", "failed", "wrong", "unreadable", "cpu-fallback")
 _CURES = {  # by words of a problem; the first that fits
     "did not end within": "fleet run --timeout 10m (allows more time), or set `timeout:` under "
     "`run:` in the playbook",
-    "token limit": "raise `max_tokens:` under `run:` in the playbook, or add "
+    "token limit": "raise `max_tokens:` under `run:` in the playbook, or set "
     "`token_limit_counts: true` there to count runs that reach the limit",
     "context length": "use a shorter prompt, or a model with a longer context",
     "tolerance": "raise `tolerance:` under `run: options:` in the playbook, if this difference "
