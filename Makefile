@@ -13,6 +13,8 @@ BIN := $(VENV)/bin
 WORKERS ?= 3
 # Where an image sets it, each of a thousand processes would compile its modules again.
 export PYTHONDONTWRITEBYTECODE :=
+# Who runs make here runs this folder's files, also where another user owns them (root in CI).
+export FLEET_TRUST := $(CURDIR)$(if $(FLEET_TRUST),:$(FLEET_TRUST))
 STAMP := $(VENV)/.installed
 LOCKED := .ci/requirements
 SHELLS = $(shell find fleet tests .ci -name '*.sh')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,15 @@ import typer
 
 from fleet.cli import options as opt
 from fleet.cli import output
-from fleet.config.inventory import InventoryReading, load_inventory, read_inventory, select
+from fleet.config.inventory import (
+    InventoryReading,
+    load_inventory,
+    read_inventory,
+    select,
+    ssh_configs,
+)
+from fleet.config.powers import Power, powers
+from fleet.config.trusted import Fault, fault_of
 from fleet.model.errors import InputError
 from fleet.model.inventory import Host
 
@@ -22,6 +31,7 @@ Option = Annotated[
     Path | None,
     typer.Option("--inventory", "-i", metavar="FILE", help="Inventory to check; the same as FILE."),
 ]
+_FEW = 3
 _NAMED = re.compile(rb"^name:[ \t]+[^\s#{]", re.MULTILINE)  # in an inventory, a group
 _MEMBERS = (
     *("name", "transport", "address", "port", "user", "identity_files", "key_passphrase"),
@@ -51,7 +61,10 @@ def _file(argument: Path | None, option: Path | None) -> Path:
 
 
 def check(file: File = None, inventory: Option = None, as_json: opt.Json = False) -> None:
-    """Check an inventory or a playbook: list all errors. Exit status 2 on errors.
+    """Check an inventory or a playbook: list all errors, and what it can run or read here.
+
+    Exit status 2 on errors. A file that is not trusted is checked too; nothing in it is run.
+
 
     Example: fleet config check inventories/evks.yaml
     """
@@ -71,10 +84,12 @@ def check(file: File = None, inventory: Option = None, as_json: opt.Json = False
 def _check_playbook(path: Path, *, as_json: bool) -> None:
     from fleet.config.playbook import playbook_errors  # noqa: PLC0415 - its models
 
-    errors = playbook_errors(path)
+    errors, fault = playbook_errors(path), fault_of(path)
     if as_json:
-        output.emit_json({"file": str(path), "errors": [error.as_dict() for error in errors]})
+        found = {"errors": [error.as_dict() for error in errors], "untrusted": _doubt(fault)}
+        output.emit_json({"file": str(path), **found})
     else:
+        _warn_of(path, fault)
         for error in errors:
             output.show_error(error)
         count = _number(len(errors), "error") if errors else "no errors"
@@ -91,10 +106,47 @@ def _report(path: Path, reading: InventoryReading) -> dict[str, Any]:
         "errors": [error.as_dict() for error in reading.errors],
         "warnings": [*reading.warnings, *_missing(reading)],
         "ignored": [{"key": each.key, "position": str(each.position)} for each in reading.ignored],
+        "untrusted": _doubt(next(filter(None, map(fault_of, _deciding(path, reading))), None)),
+        "powers": [vars(power) for power in _powers(reading)],
     }
 
 
+def _deciding(path: Path, reading: InventoryReading) -> list[Path]:
+    """Return the files that decide what runs here: the inventory, and its ssh configs."""
+    return [path, *ssh_configs(reading.inventory.hosts if reading.inventory else ())]
+
+
+def _powers(reading: InventoryReading) -> list[Power]:
+    return powers(reading.inventory.hosts) if reading.inventory else []
+
+
+def _doubt(fault: Fault | None) -> str | None:
+    return None if fault is None else str(fault)
+
+
+def _warn_of(path: Path, fault: Fault | None) -> None:
+    if fault is not None and fault.unknown:
+        output.note(f"warning: {path} is on a Windows drive, which keeps no owners")
+    elif fault is not None:
+        output.note(f"warning: {path} is not trusted, and other commands refuse it: {fault}")
+
+
+def _show_powers(found: list[Power]) -> None:
+    output.table(
+        "On this workstation, the inventory makes fleet:",
+        ("do", "what", "for", "sent to"),
+        [(each.does, each.what, each.purpose, _some(each.sent_to)) for each in found],
+    )
+
+
+def _some(words: Sequence[str]) -> str:
+    more = f" and {len(words) - _FEW} more" if len(words) > _FEW else ""
+    return ", ".join(words[:_FEW]) + more or "nobody"
+
+
 def _show(path: Path, reading: InventoryReading) -> None:
+    for file in _deciding(path, reading):
+        _warn_of(file, fault_of(file))
     for error in reading.errors:
         output.show_error(error)
     for warning in (*reading.warnings, *_missing(reading)):
@@ -113,6 +165,8 @@ def _show(path: Path, reading: InventoryReading) -> None:
         f"{path}: {kind}{_number(len(reading.inventory.hosts), 'host')},"
         f" {_number(len(groups), 'group')}, no errors"
     )
+    if found := _powers(reading):
+        _show_powers(found)
 
 
 def _number(count: int, word: str) -> str:

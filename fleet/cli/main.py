@@ -46,6 +46,7 @@ CONFIG = {  # the commands below `config`, each with its module and function
     "lock": ("lockfile", "lock_file"),
     "schema": ("inventory", "schema"),
     "runners": ("runners", "runners"),
+    "trust": ("trusted", "trust"),
 }
 OLD_WORDS = {  # they go with the next version
     "lock": "reserve",
@@ -105,7 +106,7 @@ def build(word: str = "", then: str = "") -> typer.Typer:
 
 
 def _config(then: str) -> typer.Typer:
-    about = "Check and list inventories, write lock files, show runners and schemas."
+    about = "Check and list inventories, write lock files, show schemas, trust folders."
     group = typer.Typer(no_args_is_help=True, help=about)
     for name in [then] if then in CONFIG else CONFIG:
         module, function = CONFIG[name]
@@ -222,9 +223,15 @@ def root(
     """Deploy, run and profile models on fleets of Qualcomm NPU devices."""
 
 
+def _taken(text: str) -> None:
+    if "--json" not in sys.argv and output.shape not in {"json", "yaml"}:
+        output.note(text)
+
+
 def main() -> None:
     """Run the command line; every FleetError becomes one message and its exit code."""
     ask_for_runs(project.runs)
+    project.announce(_taken)
     sys.argv[1:], said = renewed(sys.argv[1:])
     try:
         for text in () if "--json" in sys.argv else said:

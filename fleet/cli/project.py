@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,19 @@ if TYPE_CHECKING:
 
 VARIABLES = {"inventory": "FLEET_INVENTORY", "playbook": "FLEET_PLAYBOOK"}
 HOW = {"inventory": "-i FILE", "playbook": "PLAYBOOK"}
+_announced: list[Callable[[str], None]] = []
+
+
+def announce(to: Callable[[str], None]) -> None:
+    """Have the next fleet.yaml that is taken from a folder above named to `to`, once."""
+    _announced[:] = [to]
 
 
 def current() -> Project | None:
-    """The project that the working folder is in. Raises InputError for a fleet.yaml with faults."""
+    """Return the project that the working folder is in.
+
+    Raises InputError for a fleet.yaml that is not trusted, or has faults.
+    """
     from fleet.config.nearest import find  # noqa: PLC0415 - not for every word
 
     path = find(Path.cwd())
@@ -24,7 +34,10 @@ def current() -> Project | None:
         return None
     from fleet.config.project import load  # noqa: PLC0415 - YAML
 
-    return load(path)
+    found = load(path)
+    if path.parent != Path.cwd() and _announced:
+        _announced.pop()(f"using {os.path.relpath(path)}")
+    return found
 
 
 def runs() -> Path | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,13 @@ from fleet.config.groups import ALL, UNGROUPED, GroupTree, HostGroup, merged
 from fleet.config.problems import Problems
 from fleet.config.select import select
 from fleet.config.settings import Ignored, NativeReader, Notes, VariableReader, is_ansible
+from fleet.config.trusted import require
 from fleet.config.yamlpos import read
 from fleet.model.errors import InputError, InventoryError
 from fleet.model.inventory import Host, Inventory
 from fleet.model.masking import publish
 
-__all__ = ["InventoryReading", "load_inventory", "read_inventory", "select"]
+__all__ = ["InventoryReading", "load_inventory", "read_inventory", "select", "ssh_configs"]
 
 
 @dataclass(frozen=True)
@@ -31,20 +32,34 @@ class InventoryReading:
 
 
 def load_inventory(path: Path) -> Inventory:
-    """The hosts of a file, with groups, children and vars merged.
+    """Return the hosts of a file, with groups, children and vars merged.
 
-    Raises InventoryError for the first thing that is wrong, with file, line and column.
+    Raises InventoryError for a file, or an ssh config that it names, that other users can change,
+    and for the first thing that is wrong, with file, line and column.
     """
+    unsure = require(path, InventoryError)
     reading, problems = _read(path)
     problems.raise_first(f"fleet config check {path}")
     if reading.inventory is None:
         raise InventoryError(f"cannot read {path}", hint=f"fleet config check {path}")
-    return reading.inventory
+    for config in ssh_configs(reading.inventory.hosts):
+        require(config, InventoryError)
+    if not unsure:
+        return reading.inventory
+    return replace(reading.inventory, warnings=(unsure, *reading.inventory.warnings))
 
 
 def read_inventory(path: Path) -> InventoryReading:
-    """Like load_inventory(), with all errors instead of the first. Syntax errors raise."""
+    """Read a file to judge it, trusted or not: all errors instead of the first.
+
+    Syntax errors raise.
+    """
     return _read(path)[0]
+
+
+def ssh_configs(hosts: Iterable[Host]) -> list[Path]:
+    """Return each ssh config that hosts name, once."""
+    return list(dict.fromkeys(host.ssh_config for host in hosts if host.ssh_config))
 
 
 def _read(path: Path) -> tuple[InventoryReading, Problems]:

@@ -12,6 +12,7 @@ from fleet.config.playbook_file import BundleBody, PlaybookFile, RunBody, Runtim
 from fleet.config.problems import Problems, suggest_or_list, suggestion
 from fleet.config.reports import validated
 from fleet.config.system_load import system_spec
+from fleet.config.trusted import require
 from fleet.config.yaml_words import near_hint
 from fleet.config.yamlpos import Document, Keys, read
 from fleet.model.errors import InputError, PlaybookError, reason
@@ -47,10 +48,12 @@ _LLAMA3_HEADER = "<|end_header_id|>"
 
 
 def load_playbook(path: Path) -> Playbook:
-    """The playbook in a file; paths in it start from the file's folder.
+    """Return the playbook in a file; paths in it start from the file's folder.
 
-    Raises PlaybookError for the first thing that is wrong, with file, line and column.
+    Raises PlaybookError for a file that other users can change, and for the first thing that is
+    wrong, with file, line and column.
     """
+    require(path, PlaybookError)
     playbook, problems = _read(read(path, PlaybookError))
     problems.raise_first()
     return playbook

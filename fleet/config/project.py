@@ -11,6 +11,7 @@ from typing import Any
 
 from fleet.config.hostvars import HostKey, ValuePlace, key_of, whole_number
 from fleet.config.problems import Problems, suggest_or_list
+from fleet.config.trusted import require
 from fleet.config.values import FILE_PATH
 from fleet.config.yamlpos import read
 from fleet.model.errors import InputError
@@ -55,7 +56,10 @@ class Project:
 
 
 def load(path: Path) -> Project:
-    """Raises InputError for the first thing that is wrong, with line and column."""
+    """Read a fleet.yaml. Raises InputError for one that is not trusted, and for the first thing
+    that is wrong, with line and column.
+    """
+    require(path)
     document, problems = read(path, InputError), Problems(InputError)
     found: dict[str, Any] = {}
     for name, value in document.data.items():

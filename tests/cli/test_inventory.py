@@ -43,7 +43,8 @@ def test_check_of_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("HOME", str(tmp_path))
     done = run("config", "check", EXAMPLE)
     assert done.exit_code == 0
-    assert done.stdout == f"{EXAMPLE}: 6 hosts, 4 groups, no errors\n"
+    assert done.stdout.startswith(f"{EXAMPLE}: 6 hosts, 4 groups, no errors\n")
+    assert "read variable | EVK_SUDO | sudo password | evk-01, evk-02" in done.stdout
     assert done.stderr == ""
 
 

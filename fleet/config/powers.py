@@ -1,0 +1,79 @@
+"""What an inventory can run or read on this workstation, and where the result is sent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fleet.config.inventory import ssh_configs
+from fleet.model.inventory import Host
+from fleet.model.secret import SecretRef
+
+_SECRETS = {
+    "password": "login password",
+    "become_password": "sudo password",
+    "key_passphrase": "passphrase of the key",
+}
+_READS = {"env": "read variable", "file": "read file", "cmd": "run"}
+_STAYS = {"key_passphrase"}  # opens a key on this workstation
+# Of an ssh config, what starts a program in fleet: others are not looked at (transport.connection).
+_STARTS = re.compile(r"(?i)^\s*(match\b.*?\bexec\b|proxycommand\b)[\s=]*(.*?)\s*$")
+
+
+@dataclass(frozen=True)
+class Power:
+    """One thing that fleet does on this workstation because an inventory says so.
+
+    `sent_to`: addresses that get the first line of what was read; none if it stays here.
+    """
+
+    does: str
+    what: str
+    purpose: str
+    hosts: tuple[str, ...] = ()
+    sent_to: tuple[str, ...] = ()
+
+
+def powers(hosts: Iterable[Host]) -> list[Power]:
+    """Return what the hosts of an inventory can run, read and send; nothing of it is done."""
+    hosts = list(hosts)
+    found: dict[tuple[str, str, str], list[Host]] = {}
+    for host in hosts:
+        for key in _SECRETS:
+            secret: SecretRef | None = getattr(host, key)
+            if secret is not None and secret.literal is None:
+                kind, _, rest = secret.reference.partition(":")
+                if kind in _READS:
+                    what = str(secret.base / Path(rest).expanduser()) if kind == "file" else rest
+                    found.setdefault((kind, what, key), []).append(host)
+    secrets = [
+        Power(
+            _READS[kind],
+            what,
+            _SECRETS[key],
+            tuple(host.name for host in of),
+            () if key in _STAYS else tuple(dict.fromkeys(map(_address, of))),
+        )
+        for (kind, what, key), of in found.items()
+    ]
+    return [*secrets, *(power for path in ssh_configs(hosts) for power in _of_config(path, hosts))]
+
+
+def _address(host: Host) -> str:
+    where = host.address or host.name
+    return where if host.port is None else f"{where}:{host.port}"
+
+
+def _of_config(path: Path, hosts: list[Host]) -> Iterator[Power]:
+    try:
+        lines = path.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return  # the connection says so
+    names = tuple(host.name for host in hosts if host.ssh_config == path)
+    for number, line in enumerate(lines, 1):
+        starts = _STARTS.match(line)
+        if starts and starts[2].strip('"').lower() != "none":
+            word = "Match exec" if starts[1].lower().startswith("match") else "ProxyCommand"
+            yield Power("run", starts[2].strip('"'), f"{word} in {path}:{number}", names)
