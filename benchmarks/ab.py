@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet.profiles.compare.sequential import LOOKS, Answer, answers, first_of, settled
+from fleet.profiles.compare.sequential import LOOKS, Answer, answers, settled
 from fleet.profiles.stats.trend import Floats
 
 TRIALS = 1000
@@ -59,6 +59,61 @@ def _bimodal(rng: np.random.Generator, boards: int, runs: int, noise: float) -> 
     return _calm(rng, boards, runs, noise) - 0.04 * (rng.random((boards, runs)) < 0.3)
 
 
+def _bimodal_far(rng: np.random.Generator, boards: int, runs: int, noise: float) -> Floats:
+    return _calm(rng, boards, runs, noise) - 0.06 * (rng.random((boards, runs)) < 0.3)
+
+
+def _tails(rng: np.random.Generator, boards: int, runs: int, noise: float) -> Floats:
+    return np.asarray(noise * rng.standard_t(2, (boards, runs)), dtype=float)
+
+
+def _drift(change: float) -> Noise:
+    def draw(rng: np.random.Generator, boards: int, runs: int, noise: float) -> Floats:
+        return _calm(rng, boards, runs, noise) + math.log1p(change) * np.arange(runs) / runs
+
+    return draw
+
+
+def _throttled(rng: np.random.Generator, boards: int, runs: int, noise: float) -> Floats:
+    """From some run on 20 % slower, and three times as noisy."""
+    late = np.arange(runs) >= rng.integers(runs, size=(boards, 1))
+    return _calm(rng, boards, runs, noise) * np.where(late, 3, 1) + math.log(0.8) * late
+
+
+def _each(period: int, change: float) -> Noise:
+    """A neighbour that slows one run of so many."""
+
+    def draw(rng: np.random.Generator, boards: int, runs: int, noise: float) -> Floats:
+        hit = (np.arange(runs) + rng.integers(period, size=(boards, 1))) % period == 0
+        return np.asarray(_calm(rng, boards, runs, noise) + math.log1p(change) * hit)
+
+    return draw
+
+
+def _cron(rng: np.random.Generator, boards: int, runs: int, noise: float) -> Floats:
+    """A job each 60 s that halves the speed for 3 s; a run alone takes 14.7 s."""
+    quiet = 14.7 * np.exp(-_calm(rng, boards, runs, noise))
+    now, found = rng.uniform(0, 60, boards), np.empty((boards, runs))
+    for run in range(runs):
+        work, at = quiet[:, run], now % 60
+        left = np.maximum(0, work - (60 - at))  # of the work, when the next job begins
+        lost = np.where(at < 3, (3 - at) / 2, np.minimum(left, 1.5))
+        found[:, run] = -np.log((work + lost) / 14.7)
+        now = now + work + lost
+    return found
+
+
+def _hysteresis(rng: np.random.Generator, boards: int, runs: int, noise: float) -> Floats:
+    """Heat that trips a limit, costs 15 % until the chip has cooled, and so locks to the runs."""
+    found = _calm(rng, boards, runs, noise)
+    heat, hot = rng.uniform(0.6, 0.9, boards), np.zeros(boards, dtype=bool)
+    for run in range(runs):
+        hot = np.where(hot, heat > 0.75, heat > 0.85)
+        found[:, run] += math.log(0.85) * hot
+        heat = heat + 0.4 * (np.where(hot, 0.6, 1.0) - heat) + 0.01 * rng.standard_normal(boards)
+    return found
+
+
 def _outliers(rng: np.random.Generator, boards: int, runs: int, noise: float) -> Floats:
     wild = rng.random((boards, runs)) < 0.05
     return _calm(rng, boards, runs, noise) - wild * rng.uniform(0.1, 0.3, (boards, runs))
@@ -73,17 +128,22 @@ def _sawtooth(rng: np.random.Generator, boards: int, runs: int, noise: float) ->
     return _calm(rng, boards, runs, noise) - 0.05 * phase / 7
 
 
+def _sawtooth_of_4(rng: np.random.Generator, boards: int, runs: int, noise: float) -> Floats:
+    phase = (np.arange(runs) + rng.integers(4, size=(boards, 1))) % 4
+    return _calm(rng, boards, runs, noise) - 0.08 * phase / 4
+
+
 @dataclass(frozen=True)
 class Family:
-    """How the noise of one board looks. `step`: to which the program rounds a rate of about 10.
-
-    `unequal`: the noise of A and of B, times the noise.
+    """How the noise of one board looks. `step`: to which the program rounds a rate of about
+    `level`. `unequal`: the noise of A and of B, times the noise.
     """
 
     name: str
     noise: Noise
     step: float = 0.0
     unequal: tuple[float, float] = (1.0, 1.0)
+    level: float = 10.0
 
 
 FAMILIES = (
@@ -101,20 +161,37 @@ FAMILIES = (
     Family("thermal sawtooth, 5 %", _sawtooth),
     Family("noise A x 0.5, B x 1.5", _calm, unequal=(0.5, 1.5)),
     Family("whole numbers, about 10", _calm, 1.0),
+    Family("whole numbers, about 100", _calm, 1.0, level=100.0),
+    Family("each .3 like the last", _wander(0.3)),
+    Family("each .6 like the last", _wander(0.6)),
+    Family("boots differ by 2 %", _boot(0.02)),
+    Family("drifts by +10 %", _drift(0.10)),
+    Family("drifts by -20 %", _drift(-0.20)),
+    Family("two modes, 6 % apart", _bimodal_far),
+    Family("tails of t(2)", _tails),
+    Family("throttles, 20 %, noise x 3", _throttled),
+    Family("each 7th run, 15 %", _each(7, -0.15)),
+    Family("each 4th run, 8 %", _each(4, -0.08)),
+    Family("sawtooth of 4 runs, 8 %", _sawtooth_of_4),
+    Family("each 4th run, 15 %", _each(4, -0.15)),
+    Family("each 8th run, 15 %", _each(8, -0.15)),
+    Family("cron, 3 s of each 60 s", _cron),
+    Family("heat that trips and recovers", _hysteresis),
 )
 
 
 def pairs_of(family: Family, rng: np.random.Generator, noise: float, changes: Floats) -> Floats:
     """Boards, pairs up to the last look, A and B. `changes`: of each board, as a share of A.
+    The order of each eight pairs is drawn, as `fleet ab` draws it.
 
     Boards differ by up to 5 %, so that what is rounded is not always the middle of a step.
     """
     boards = len(changes)
     runs = family.noise(rng, boards, 2 * LOOKS[-1], noise).reshape(boards, LOOKS[-1], 2)
-    for pair in range(LOOKS[-1]):
-        if first_of(pair) == "B":
-            runs[:, pair] = runs[:, pair, ::-1].copy()
-    level = 10 * np.exp(rng.uniform(-0.05, 0.05, (boards, 1, 1)))
+    halves = np.tile(np.arange(LOOKS[0]) < LOOKS[0] // 2, (boards, LOOKS[-1] // LOOKS[0], 1))
+    swapped = rng.permuted(halves, axis=2).reshape(boards, LOOKS[-1])
+    runs[swapped] = runs[swapped][:, ::-1]
+    level = family.level * np.exp(rng.uniform(-0.05, 0.05, (boards, 1, 1)))
     sides = np.stack([np.ones(boards), 1 + changes], axis=1)[:, None, :]
     values = level * sides * np.exp(runs * family.unequal)
     if family.step:
@@ -194,11 +271,11 @@ def tables(trials: int) -> list[str]:
         ]
         lines += ["|---|" + "---:|" * len(heads)]
         for family in FAMILIES:
-            cells = []
+            row = []
             for noise in noises:
                 made = cell(family, noise, loss, -0.05, rows, trials=trials)
-                cells.append(" / ".join(f"{getattr(made, name) * 100:.1f}" for name in shown))
-            lines.append(f"| {family.name} | " + " | ".join(cells) + " |")
+                row.append(" / ".join(f"{getattr(made, name) * 100:.1f}" for name in shown))
+            lines.append(f"| {family.name} | " + " | ".join(row) + " |")
         lines.append("")
     lines += ["**One gate, one board, noise 2.3 %**: worse, a loss at all, fine; pairs", ""]
     lines += ["| gate | loss | found | shown | missed | pairs (middle) |", "|---|" + "---:|" * 5]

@@ -145,6 +145,7 @@ def _measured(
             side_of(word, asked.playbook, RuntimeStore(), listener, offline=offline)
             for word in (asked.a, asked.b)
         ]
+        journal.hold({word: side.settings for word, side in zip("AB", sides, strict=True)})
         for text in not_measured(sides):
             output.note(text)
         work = partial(measure, journal, sides, budget=time_left)

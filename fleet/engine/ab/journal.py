@@ -12,14 +12,16 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 
 from fleet.model.errors import InputError, reason
 from fleet.model.home import kept, private_folder, write_private
 from fleet.model.record import Record
+from fleet.profiles.compare.sequential import drawn
 from fleet.profiles.runs import RunStore
 
 NAME = "ab.json"
+SETTINGS = "ab-settings.json"
 SCHEMA = 1
 _RUN = re.compile(r"-(\d{3})\.(\d+)([ab])$")
 
@@ -30,6 +32,7 @@ class Asked:
 
     `a` and `b` are playbooks, bundles or releases, as the command line gave them. `boots`: over so
     many boots of a board the pairs of the first look are spread, and later ones go on like that.
+    `order`: of each host, the side with which each pair begins, drawn with the run id as seed.
     """
 
     a: str
@@ -39,6 +42,7 @@ class Asked:
     hosts: tuple[str, ...]
     limits: Mapping[str, float]
     boots: int = 1
+    order: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def family(self) -> int:
@@ -80,6 +84,8 @@ class AbJournal:
     @classmethod
     def begin(cls, store: RunStore, run_id: str, asked: Asked) -> AbJournal:
         """A new one. Raises WorkstationError where it cannot be written."""
+        order = {host: drawn(f"{run_id} {host}") for host in asked.hosts}
+        asked = replace(asked, order=order)
         path = store.root / run_id / NAME
         part = path.with_name(f"{NAME}.part")
         with kept(path):
@@ -114,6 +120,28 @@ class AbJournal:
             ) from error
         return cls(store, run_id, asked, file)
 
+    def hold(self, settings: Mapping[str, Mapping[str, str]]) -> None:
+        """Keep the run settings of each side at the first call.
+
+        Raises InputError at a later call, of a resumed comparison, where a setting is another one.
+        """
+        path = self.store.root / self.run_id / SETTINGS
+        if not path.exists():
+            with kept(path):
+                write_private(path, json.dumps(settings, indent=1))
+            return
+        earlier = json.loads(path.read_text("utf-8"))
+        for side, now in settings.items():
+            before = earlier.get(side, {})
+            for key in sorted(now.keys() & before.keys()):
+                if now[key] != before[key]:
+                    raise InputError(
+                        f"`run: {key}` of {side} is not what {self.run_id} measured: "
+                        f"{now[key][:60]!r} now, {before[key][:60]!r} before",
+                        hint=f"restore the playbook of {side}; or begin a new comparison: "
+                        "fleet ab A B",
+                    )
+
     def close(self) -> None:
         """Let go of it."""
         os.close(self._file)
@@ -130,6 +158,11 @@ class AbJournal:
         return [
             Try(number, both.get("a"), both.get("b")) for (number, _), both in sorted(found.items())
         ]
+
+    def order(self, host: str, number: int) -> str:
+        """Return the order of a pair, AB or BA; journals of earlier versions have ABBA."""
+        order = self.asked.order.get(host) or "AB" * (number // 2 + 1)
+        return "AB" if order[number] == "A" else "BA"
 
     def run_ids(self, host: str, number: int) -> tuple[str, str]:
         """The runs of A and B for a pair that is measured now."""
@@ -156,6 +189,12 @@ def pairs_of(tries: Sequence[Try]) -> list[Pair]:
     for pair in filter(None, (attempt.pair for attempt in tries)):
         whole.setdefault(pair.number, pair)
     return [whole[number] for number in sorted(whole)]
+
+
+def releases(tries: Sequence[Try], side: str) -> set[str]:
+    """Return the ids of the release that a side, A or B, had in these tries."""
+    records = [attempt.a if side == "A" else attempt.b for attempt in tries]
+    return {record.release for record in records if record is not None}
 
 
 def missing(pairs: Sequence[Pair]) -> int:

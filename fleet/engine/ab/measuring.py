@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fleet.engine.ab.checks import check, check_first, not_valid
-from fleet.engine.ab.journal import AbJournal, Pair, Try, missing, pairs_of
+from fleet.engine.ab.journal import AbJournal, Pair, Try, missing, pairs_of, releases
 from fleet.engine.ab.sides import AbSide
 from fleet.engine.applying import reboot
 from fleet.engine.leasing import Lease
@@ -35,7 +35,6 @@ from fleet.profiles.compare.sequential import (
     Answer,
     Decision,
     answer,
-    first_of,
     settled,
 )
 from fleet.profiles.stats.parts import between
@@ -123,13 +122,14 @@ def measure(
     the budget ended it. Raises DeviceError where runs of A do not count; what was measured stays.
     """
     with Lease(session, f"ab {sides[0].word} {sides[1].word}", journal.run_id):
-        plans = {word: (side, side.on(session, journal.run_id))
+        tries = journal.tries(session.host.name)
+        plans = {word: (side, side.on(session, journal.run_id, releases(tries, word)))
                  for word, side in zip("AB", sides, strict=True)}  # fmt: skip
         result.plan = plans["B"][1]
         by_id = any(side.release for side in sides)  # else `not_measured` says it
         if by_id and len({plan.manifest.id for _, plan in plans.values()}) == 1:
             session.warn("A and B are the same release, so fleet expects no difference")
-        board = _Board(session, journal, plans, result, journal.tries(session.host.name))
+        board = _Board(session, journal, plans, result, tries)
         in_time = None
         try:
             if _open(journal, board.tries) and not (budget and budget.expired):
@@ -176,7 +176,7 @@ def _try(board: _Board, word: str) -> Try:
     if board.new_boot(pairs, number):
         _warm_up(board)
     both: dict[str, Record] = {}
-    for side in "AB" if first_of(number) == "A" else "BA":
+    for side in board.journal.order(host, number):
         both[side] = board.run(side, run_ids[side], word)
     one = Try(number, both["A"], both["B"])
     if one.pair and not pairs and not board.journal.asked.limits:

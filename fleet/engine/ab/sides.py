@@ -5,9 +5,10 @@ Nothing is switched: a run starts in the folder of its release, whatever `curren
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from fleet.config.playbook import load_playbook
 from fleet.engine.planning import plan_device, refuse
@@ -22,6 +23,9 @@ from fleet.model.plan import DevicePlan, PruneReleases, SwitchRelease
 from fleet.model.playbook import Playbook, RunSpec
 from fleet.model.text import from_here
 from fleet.runtimes.store import RuntimeStore
+
+# What a playbook says of repeats: `fleet ab` decides that itself.
+_OWN: dict[str, Any] = {"warmups": 0, "repeats": 1, "until": None, "sustained": None}
 
 
 @dataclass(frozen=True)
@@ -42,14 +46,31 @@ class AbSide:
         """The file that says how it is run."""
         return from_here(str(self.builder.playbook.path))
 
-    def on(self, session: Session, run_id: str) -> DevicePlan:
-        """Its plan on this board; what lacks is sent and staged beside the live release.
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """What `run:` of its playbook says and the pairs follow, by key."""
+        run = replace(self.builder.playbook.run or RunSpec(), **_OWN)
+        return {key: str(value) for key, value in vars(run).items() if key != "unsaid"}
 
-        Raises DeviceError where a release that is named does not lie there.
+    def on(self, session: Session, run_id: str, measured: Collection[str] = ()) -> DevicePlan:
+        """Return its plan on this board; what is missing is staged beside the live release.
+
+        `measured` are the ids of the release that earlier runs of this side had. Raises InputError
+        for another one before anything is sent, DeviceError for a release that the device lacks.
         """
         plan = plan_device(session, self.builder).plan
         if self.release:
-            return replace(plan, manifest=self._stored(session, plan))
+            plan = replace(plan, manifest=self._stored(session, plan))
+        others = sorted(set(measured) - {plan.manifest.id})
+        if others:
+            raise InputError(
+                f"{self.shown} is another release than the one that {run_id} measured: "
+                f"{plan.manifest.id} now, {', '.join(others)} before",
+                hint=f"restore the files of {self.shown}, or name the earlier release; or begin a "
+                "new comparison: fleet ab A B",
+            )
+        if self.release:
+            return plan
         refuse(plan)
         later = SwitchRelease, PruneReleases
         steps = [step for step in plan.release_steps if not isinstance(step, later)]
@@ -97,10 +118,9 @@ def side_of(
 
 def not_measured(sides: Sequence[AbSide]) -> list[str]:
     """Sentences on what the playbooks of A and B say and no pair follows."""
-    own = {"warmups": 0, "repeats": 1, "until": None, "sustained": None}
     books = [side.builder.playbook for side in sides]
     runs = [book.run or RunSpec() for book in books]
-    differ = [name for name in own if len({getattr(run, name) for run in runs}) > 1]
+    differ = [name for name in _OWN if len({getattr(run, name) for run in runs}) > 1]
     found = []
     if differ:
         found.append(
@@ -109,7 +129,7 @@ def not_measured(sides: Sequence[AbSide]) -> list[str]:
             "pair"
         )
     same = [
-        replace(book, path=Path(), name="", run=replace(run, **own))  # type: ignore[arg-type]
+        replace(book, path=Path(), name="", run=replace(run, **_OWN))
         for book, run in zip(books, runs, strict=True)
     ]
     if same[0] == same[1] and not any(side.release for side in sides):  # else the board knows

@@ -21,7 +21,7 @@ from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError, InputError
 from fleet.model.events import StepStarted, Warned
-from fleet.profiles.compare.sequential import Answer
+from fleet.profiles.compare.sequential import Answer, drawn
 from fleet.profiles.stats.trend import steady
 from fleet.runtimes.store import RuntimeStore
 
@@ -101,13 +101,16 @@ def test_one_slowed_by_15_percent_and_two_equal_ones(
     assert all(pair.a.release != pair.b.release for pair in pairs)
     said = [event.text for event in bench.events if isinstance(event, StepStarted)]
     turns = [text for text in said if text.startswith("pair ")]
-    assert turns[:2] == ["pair 1 of 8, A", "pair 1 of 8, B"]
-    for text, side in zip(turns[2:4], "BA", strict=True):
-        assert re.fullmatch(rf"pair 2 of 8, about \d+ s left, {side}", text)
+    order = journal.asked.order[bench.host.name]
+    assert order == drawn("ab board"), "drawn by the run id and the device, and stored"
+    assert [text[-1] for text in turns[::2]] == list(order[:8])
+    assert turns[0] == f"pair 1 of 8, {order[0]}"
+    assert re.fullmatch(r"pair 2 of 8, about \d+ s left, [AB]", turns[2])
     assert said.index("warm-up 2 of at most 12, B") < said.index(turns[0])
     assert not any(text.startswith("run ") for text in said)
-    began = [pair.a.started <= pair.b.started for pair in pairs]
-    assert began[0]
+    for pair, first in zip(pairs, order, strict=False):
+        runs = (pair.a, pair.b) if first == "A" else (pair.b, pair.a)
+        assert runs[0].started <= runs[1].started
     assert {tag for pair in pairs for tag in pair.b.tags} == {"ab-ab", "ab-ab-B"}
     journal.close()
 
@@ -182,6 +185,35 @@ def test_a_side_a_that_fails_ends_it(bench: Bench, tmp_path: Path) -> None:
     assert isinstance(result.error, DeviceError)
     assert "3 pairs of runs in sequence were not valid: A" in result.error.message
     assert answers(result) == [Answer.UNDECIDED], "what was measured is shown"
+
+
+def test_a_side_that_was_edited_is_refused_with_both_releases(bench: Bench, tmp_path: Path) -> None:
+    """Pairs of two programs became one row, before."""
+    journal = begun(bench, tmp_path, 10)
+    for number, side in ((0, "a"), (0, "b")):
+        made = record(0, bench.host.name, run_id=f"ab-{number:03}.0{side}", release="old" + side)
+        folder = bench.runs.folder(made.run_id, bench.host.name, 0, warmup=False)
+        bench.runs.save(folder, made)
+    error = ended(bench, journal).error
+    journal.close()
+    assert isinstance(error, InputError)
+    assert re.search(
+        r"a/playbook.yaml is another release .* \w{16} now, olda before", error.message
+    )
+    assert not list(bench.base.glob("releases/llama/*")), "nothing is sent"
+
+
+def test_a_run_setting_that_was_edited_is_refused(bench: Bench, tmp_path: Path) -> None:
+    journal = begun(bench, tmp_path, 10)
+    path = tmp_path / "b" / "playbook.yaml"
+    settings = side_of(str(path), "", bench.store, print, offline=True).settings
+    journal.hold({"B": settings})
+    journal.hold({"B": settings})
+    path.write_text(PLAYBOOK.replace("max_tokens: 4", "max_tokens: 5"))
+    edited = side_of(str(path), "", bench.store, print, offline=True).settings
+    with pytest.raises(InputError, match=r"`run: max_tokens` of B .* '5' now, '4' before"):
+        journal.hold({"B": edited})
+    journal.close()
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])

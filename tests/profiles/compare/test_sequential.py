@@ -14,7 +14,7 @@ from fleet.profiles.compare.sequential import (
     Decision,
     answers,
     decide,
-    first_of,
+    drawn,
     settled,
 )
 from fleet.profiles.stats import ranks
@@ -29,9 +29,22 @@ def of_gaps(gaps: list[float], limit: float, family: int) -> Decision:
     return found
 
 
-def test_the_order_is_abba_and_looks_are_fixed() -> None:
-    assert "".join(first_of(pair) for pair in range(4)) == "ABAB"  # A B, B A, A B, B A
+def test_the_order_is_drawn_for_each_eight_pairs_and_looks_are_fixed() -> None:
+    order = drawn("20261127-101500-3fa9c1 evk-01")
+    assert len(order) == LOOKS[-1]
+    blocks = [order[pair : pair + 8] for pair in range(0, len(order), 8)]
+    assert {block.count("A") for block in blocks} == {4}
+    assert order == drawn("20261127-101500-3fa9c1 evk-01") != drawn("20261127-101500-3fa9c1 evk-02")
+    assert len({drawn(str(seed))[:8] for seed in range(1000)}) == 70, "all halves of eight"
     assert LOOKS == (8, 14, 24, 40)
+
+
+@pytest.mark.parametrize("period", [4, 8])
+def test_a_disturbance_of_a_period_is_not_a_loss(period: int) -> None:
+    """In a fixed order A had all of it or none: half of all boards were worse (period 4)."""
+    (family,) = (one for one in FAMILIES if one.name == f"each {period}th run, 15 %")
+    found = cell(family, 0.015, 0.0, -0.05, 1, trials=400)
+    assert found.red <= 0.05
 
 
 @pytest.mark.parametrize(
