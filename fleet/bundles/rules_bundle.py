@@ -9,7 +9,8 @@ from fleet.bundles.rule import REFUSE, WARN, Case, Fault, rule, unknown
 from fleet.model.bundle import ContextBinary
 from fleet.model.runtime import same_build, version_key
 from fleet.runtimes.consistency import check_consistent
-from fleet.runtimes.releases import backend_api, litert_qairt, onnx_ir_version, package
+from fleet.runtimes.releases import backend_api, litert_qairt, onnx_ir_version, package, wheel_for
+from fleet.runtimes.spec import sdk_command
 
 _AGAIN = "copy or export the bundle again, then check it: fleet bundle inspect {root}"
 
@@ -113,6 +114,8 @@ def _minor(api: str) -> tuple[int, ...]:
 
 
 def _get_runtime(case: Case, item: ContextBinary) -> str:
+    if item.build_id and wheel_for(item.build_id) is None:
+        return sdk_command(item.build_id, case.target)
     version = ".".join((item.build_id or "").split(".")[:3]) or "of the bundle"
     return f"fleet runtime fetch {version} --target {case.target}"
 

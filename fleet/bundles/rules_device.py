@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from fleet.bundles.rule import REFUSE, WARN, Case, Fault, rule, unknown
 from fleet.model.facts import SHELL_FOLDERS, DeviceNode
 from fleet.model.runtime import version_key
+from fleet.runtimes.spec import sdk_command
 
 _MARGIN_BYTES = 64 * 1024 * 1024  # logs, records and profiles of some hundred runs
 _MARGIN_FILES = 64  # release folder, links, run folders
@@ -85,7 +86,7 @@ def python3_missing(case: Case) -> Iterator[Fault]:
         return  # windows-python, runtime-incomplete
     if tools.python3 is None or tools.python3_ctypes is False:
         what = "has no python3" if tools.python3 is None else "has a python3 without ctypes"
-        sdk = f"fleet runtime add <QAIRT SDK {case.runtime.version}, folder or zip>"
+        sdk = sdk_command(case.runtime.build_id, case.target)
         phone = case.facts.android is not None
         yield Fault(
             "fleet needs genie-t2t-run or python3 with ctypes to run Genie, but the runtime "

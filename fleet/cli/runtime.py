@@ -13,6 +13,7 @@ from rich.progress import Progress as Bars
 
 from fleet.cli import options as opt
 from fleet.cli import output
+from fleet.model.errors import InputError
 from fleet.model.files import human_bytes
 from fleet.model.runtime import Runtime
 from fleet.runtimes.select import select_files
@@ -66,16 +67,38 @@ def fetch(
     ] = DEFAULT_SPEC,
     *,
     target: Annotated[str, typer.Option(help="QAIRT target, such as x86_64-linux-clang.")],
+    sdk: Annotated[
+        bool,
+        typer.Option(
+            "--sdk",
+            help="Download the files of the target from Qualcomm's SDK instead of a wheel; "
+            "VERSION then has a date, like 2.45.0.260326.",
+        ),
+    ] = False,
+    sha256: Annotated[
+        str | None, typer.Option(help="SHA-256 of the SDK's zip; downloads the whole zip.")
+    ] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
 ) -> None:
-    """Download a runtime (an onnxruntime-qnn wheel), with your own pip and its settings.
+    """Download a runtime: an onnxruntime-qnn wheel with your own pip, or a part of an SDK.
 
     Examples:
       fleet runtime fetch 2.51.0 --target aarch64-oe-linux-gcc11.2
       fleet runtime fetch onnxruntime-qnn==2.7.0 --target x86_64-linux-clang
+      fleet runtime fetch 2.45.0.260326 --sdk --target aarch64-oe-linux-gcc11.2
     """
+    if sha256 and not sdk:
+        raise InputError(
+            "--sha256 has no effect without --sdk", hint="pip checks the wheel; or add --sdk"
+        )
+    store = RuntimeStore()
     with _bars() as progress:
-        runtime = RuntimeStore().fetch(spec, target=target, progress=progress, offline=offline)
+        if sdk:
+            runtime = store.fetch_sdk(
+                spec, target=target, sha256=sha256, progress=progress, offline=offline
+            )
+        else:
+            runtime = store.fetch(spec, target=target, progress=progress, offline=offline)
     _say(runtime)
 
 

@@ -185,6 +185,7 @@ class _ExecuTorch(Strict):
 
 class _Releases(Strict):
     package: str
+    sdk_url: str
     executorch: _ExecuTorch
     litert: _LiteRt
     htp_backend_api_major: int

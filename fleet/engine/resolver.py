@@ -16,6 +16,7 @@ from fleet.runners import Runner
 from fleet.runtimes.packages import packages_for
 from fleet.runtimes.releases import package, wheel_for
 from fleet.runtimes.select import Selection, select_files
+from fleet.runtimes.spec import sdk_command
 from fleet.runtimes.store import RuntimeStore
 from fleet.runtimes.targets import target_facts
 
@@ -105,8 +106,7 @@ class Resolver:
         if wheel is None or not self._wheel:
             raise RuntimeStoreError(
                 f"this workstation has no QAIRT {version or 'runtime'} for {target}",
-                hint=f"fleet runtime add <QAIRT SDK folder, zip or URL that has {target}>; "
-                "fleet runtime list (shows what you have)",
+                hint=f"{sdk_command(version, target)}; fleet runtime list (shows what you have)",
             )
         self._say(StepStarted("", "fetch", f"QAIRT {version} for {target}"))
         runtime = self._store.fetch(

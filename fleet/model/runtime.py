@@ -32,9 +32,10 @@ class Library:
 
 @dataclass(frozen=True)
 class RuntimeSource:
-    """Where a runtime came from. `kind` is sdk-folder, sdk-zip or wheel.
+    """Where a runtime came from. `kind` is sdk-folder, sdk-zip, sdk-parts or wheel.
 
-    `name` is the file name or the folder, `sha256` that of the file (None for a folder),
+    `name` is the file name or the folder, `sha256` that of the file (None for a folder; for
+    sdk-parts, of which only some members were downloaded, that of the zip's table of contents),
     `provides` the targets and Hexagon folders (`hexagon-v73`) that came from it.
     """
 

@@ -9,6 +9,7 @@ from fleet.model.home import fleet_home
 from fleet.model.runtime import Runtime, same_build, version_key
 from fleet.runtimes import manifest
 from fleet.runtimes.layout import group_of
+from fleet.runtimes.sources import SDK_PARTS
 
 
 def default_root() -> Path:
@@ -101,7 +102,9 @@ def _repair(runtime: Runtime, path: str) -> str:
     """The command that brings a file back: from the source that its group came from."""
     group = group_of(path)
     source = next((item for item in runtime.sources if group in item.provides), runtime.source)
+    target = next((item for item in source.provides if item in runtime.targets), "TARGET")
+    if source.kind == SDK_PARTS:
+        return f"fleet runtime fetch {runtime.build_id} --sdk --target {target}"
     if source.kind != "wheel":
         return f"fleet runtime add {source.name}"
-    target = next((item for item in source.provides if item in runtime.targets), "TARGET")
     return f"fleet runtime fetch {runtime.version} --target {target}"

@@ -19,7 +19,7 @@ from fleet.runtimes.stage import Progress
 CONNECT_SECONDS = 15.0
 SILENCE_SECONDS = 60.0  # a server that sends nothing for this long is gone; the total is open
 _WAIT_SECONDS = 3600.0  # another process downloads the same file: take its result
-_TRIES_WITHOUT_BYTES = 4
+TRIES_WITHOUT_BYTES = 4
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")
 _RANGE = re.compile(r"^bytes (\d+)-\d+/(\d+|\*)$")
 
@@ -66,7 +66,7 @@ def download(url: str, digest: str, folder: Path, progress: Progress) -> Path:
                 break
             except httpx.TransportError as error:
                 tries = 0 if _size(part) > before else tries + 1
-                if tries >= _TRIES_WITHOUT_BYTES:
+                if tries >= TRIES_WITHOUT_BYTES:
                     raise _broken(url, part, error) from error
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 raise _broken(url, part, error) from error
@@ -134,10 +134,14 @@ def _start(answer: httpx.Response) -> int:
     return int(match[1]) if match else -1
 
 
+def validator_of(answer: httpx.Response) -> str:
+    """Return the value for If-Range (RFC 9110, 13.1.5): a strong ETag, else Last-Modified."""
+    tag = str(answer.headers.get("ETag", ""))
+    return tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified", "")
+
+
 def _write_validator(part: Path, answer: httpx.Response) -> None:
-    tag = answer.headers.get("ETag", "")
-    value = tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified", "")
-    _validator(part).write_text(json.dumps({"if_range": value}), "utf-8")
+    _validator(part).write_text(json.dumps({"if_range": validator_of(answer)}), "utf-8")
 
 
 def _read_validator(part: Path) -> str:

@@ -5,12 +5,13 @@ The table is `fleet/data/qairt_releases.yaml`. A version that is not in it is un
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fleet.data import load
-from fleet.model.errors import RuntimeStoreError
+from fleet.model.errors import InputError, RuntimeStoreError
 from fleet.model.files import sha256_file
 from fleet.model.runtime import same_build, version_key
 
@@ -23,6 +24,21 @@ def _rows() -> list[Mapping[str, str]]:
 def package() -> str:
     """Name of the package whose wheels hold QAIRT."""
     return str(load("qairt_releases")["package"])
+
+
+def sdk_url(version: str) -> str:
+    """Return the address of the vendor's SDK zip of a version with date (`2.45.0.260326`).
+
+    FLEET_SDK_URL names another place with the same files: an address with `{version}` in it.
+    Raises InputError for one without.
+    """
+    template = os.environ.get("FLEET_SDK_URL") or str(load("qairt_releases")["sdk_url"])
+    if "{version}" not in template or not template.startswith(("https://", "http://")):
+        raise InputError(
+            f"FLEET_SDK_URL is '{template}', which is not a web address with {{version}} in it",
+            hint="unset FLEET_SDK_URL, or write it like https://example.com/qairt/v{version}.zip",
+        )
+    return template.replace("{version}", version)
 
 
 def release(version: str) -> Mapping[str, Any] | None:

@@ -20,6 +20,7 @@ from fleet.runtimes.layout import (
 )
 from fleet.runtimes.tree import FileTree, FolderTree, ZipTree, open_zip
 
+SDK_PARTS = "sdk-parts"  # kind of a source that was fetched from the vendor
 _WHEEL_FOLDER = "onnxruntime_qnn/"
 
 
@@ -76,6 +77,24 @@ def open_file(
             tree = archive.below(sdk_prefix(names, name))
             layout = sdk_layout(tree, targets)
             yield OpenedSource(tree, layout, RuntimeSource("sdk-zip", name, digest))
+
+
+def sdk_spans(path: Path, name: str, targets: Collection[str]) -> list[tuple[int, int]]:
+    """Return the byte ranges of an SDK zip that hold the files of `targets`."""
+    with open_zip(path) as archive:
+        tree = archive.below(sdk_prefix(archive.sizes(), name))
+        return tree.spans(sdk_layout(tree, targets).values())
+
+
+@contextmanager
+def open_sdk_parts(
+    path: Path, name: str, digest: str, targets: Collection[str]
+) -> Iterator[OpenedSource]:
+    """An SDK zip of which only the table of contents and the files of `targets` need be there."""
+    with open_zip(path) as archive:
+        tree = archive.below(sdk_prefix(archive.sizes(), name))
+        source = RuntimeSource(SDK_PARTS, name, digest)
+        yield OpenedSource(tree, sdk_layout(tree, targets), source)
 
 
 def _wheel(archive: ZipTree, name: str, targets: Collection[str]) -> Layout:

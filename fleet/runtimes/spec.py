@@ -10,6 +10,7 @@ from fleet.runtimes.releases import package, qairt_of_wheel, wheel_for
 
 DEFAULT_SPEC = "onnxruntime-qnn==2.7.0"  # the newest that fleet was tested with
 _VERSION = re.compile(r"^v?\d+\.\d+\.\d+(\.\d{6,12}(_\w+)?)?$")
+_DATED = re.compile(r"^\d+\.\d+\.\d+\.\d{6}")
 _WHEEL = re.compile(r"^(?P<name>[A-Za-z0-9_.-]+?)(?:==(?P<version>[0-9][0-9A-Za-z.+!]*))?$")
 
 
@@ -58,3 +59,28 @@ def parse_spec(spec: str) -> WheelSpec:
     if version is None:
         return WheelSpec(package(), None)
     return WheelSpec(f"{package()}=={version}", qairt_of_wheel(version))
+
+
+def sdk_version(text: str) -> str:
+    """Return a version or build id as the vendor names its SDKs: `2.45.0.260326`.
+
+    A build id ends with the date and the time of the build (2.45.0.260326154327), an SDK with
+    the date alone. Raises InputError for a version without a date: it names several SDKs.
+    """
+    core = text.strip().removeprefix("v").split("_", 1)[0]
+    match = _DATED.match(core)
+    if match is None:
+        raise InputError(
+            f"'{text}' is not the version of an SDK, because the date is missing",
+            hint="write it with the date, like 2.45.0.260326; tool-versions.yaml of the bundle or "
+            "the publisher's list of releases has it",
+        )
+    return match[0]
+
+
+def sdk_command(version: str | None, target: str) -> str:
+    """Return the command that gets an SDK: a download if the version has a date, else an import."""
+    match = _DATED.match((version or "").strip().removeprefix("v"))
+    if match:
+        return f"fleet runtime fetch {match[0]} --sdk --target {target}"
+    return f"fleet runtime add <QAIRT SDK {version or ''}, folder or zip> --target {target}"

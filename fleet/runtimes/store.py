@@ -15,8 +15,16 @@ from fleet.runtimes.catalog import Catalog
 from fleet.runtimes.consistency import build_of, require_consistent
 from fleet.runtimes.layout import group_of
 from fleet.runtimes.lock import file_lock
-from fleet.runtimes.sources import OpenedSource, open_file, open_folder
-from fleet.runtimes.spec import DEFAULT_SPEC, WheelSpec, parse_spec
+from fleet.runtimes.releases import sdk_url
+from fleet.runtimes.sources import (
+    SDK_PARTS,
+    OpenedSource,
+    open_file,
+    open_folder,
+    open_sdk_parts,
+    sdk_spans,
+)
+from fleet.runtimes.spec import DEFAULT_SPEC, WheelSpec, parse_spec, sdk_command, sdk_version
 from fleet.runtimes.stage import Progress, fill, silent, stage_folder
 from fleet.runtimes.targets import target_facts
 
@@ -90,14 +98,77 @@ class RuntimeStore(Catalog):
         if not wheel.requirement:
             raise RuntimeStoreError(
                 f"{wheel.label} is not in any Python wheel that fleet knows",
-                hint=f"get the SDK from Qualcomm: fleet runtime add SDK.zip --target {target}",
+                hint=f"get the SDK from Qualcomm: {sdk_command(wheel.qairt, target)}",
             )
         if not facts.wheel_platforms:
             raise RuntimeStoreError(
                 f"no Python wheel contains QAIRT for the target {target}",
-                hint=f"get the SDK from Qualcomm: fleet runtime add SDK.zip --target {target}",
+                hint=f"get the SDK from Qualcomm: {sdk_command(wheel.qairt, target)}",
             )
         return self._fetch_wheel(wheel, target, progress or silent)
+
+    def fetch_sdk(
+        self,
+        version: str,
+        *,
+        target: str,
+        sha256: str | None = None,
+        progress: Progress | None = None,
+        offline: bool = False,
+    ) -> Runtime:
+        """Return the runtime of the vendor's SDK of a version with date (`2.45.0.260326`).
+
+        Only the files of `target` are downloaded, if the server allows it. The SHA-256 of the
+        zip's table of contents is kept and must be the same the next time; with `sha256` the whole
+        zip is downloaded and compared. Raises InputError for a version without a date, and
+        RuntimeStoreError if the SDK cannot be had.
+        """
+        target_facts(target)
+        wanted = sdk_version(version)
+        known = self.lookup(wanted, target)
+        if known is not None and not manifest.damaged(known):
+            return known
+        url = sdk_url(wanted)
+        if offline:
+            raise RuntimeStoreError(
+                f"QAIRT {wanted} for {target} is not in the runtime store {self.root}, "
+                "and --offline forbids a download",
+                hint=f"fleet runtime fetch {wanted} --sdk --target {target} (needs a network)",
+            )
+        tell = progress or silent
+        with _os_errors(f"cannot fetch the SDK {wanted}"):
+            if sha256:
+                return self._add_url(url, sha256, (target,), tell)
+            return self._add_parts(url, (target,), tell)
+
+    def _add_parts(self, url: str, targets: Collection[str], progress: Progress) -> Runtime:
+        from fleet.runtimes import download, partial  # noqa: PLC0415 - 0.1 s for httpx
+
+        folder, name = self.root / ".downloads", url.rsplit("/", 1)[-1]
+
+        def wanted(copy: Path) -> list[partial.Span]:
+            return sdk_spans(copy, name, targets)
+
+        with download.part_lock(folder, partial.key_of(url)):
+            copy = partial.download_members(url, folder, wanted, progress)
+            digest = partial.contents_digest(copy)
+            self._require_pinned(name, digest)
+            with open_sdk_parts(copy, name, digest, targets) as opened:
+                runtime = self._store(opened, progress)
+            partial.forget(copy)
+        return runtime
+
+    def _require_pinned(self, name: str, digest: str) -> None:
+        """Raise RuntimeStoreError if an SDK of this name had other contents before."""
+        for runtime in self.list():
+            for source in runtime.sources:
+                if source.kind == SDK_PARTS and source.name == name and source.sha256 != digest:
+                    raise RuntimeStoreError(
+                        f"the contents of {name} have changed since fleet first downloaded it: "
+                        f"their SHA-256 was {source.sha256}, and is {digest} now",
+                        hint=f"if you trust the new file: fleet runtime remove {runtime.id}; then "
+                        "run the command again",
+                    )
 
     def remove(self, name: str) -> Runtime | None:
         """Delete a runtime by id, build id or version; damaged ones too.

@@ -13,7 +13,7 @@ import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -129,6 +129,18 @@ class ZipTree:
     def sizes(self) -> Mapping[str, int]:
         """All members."""
         return {name: info.file_size for name, info in self._members.items()}
+
+    @property
+    def contents_start(self) -> int:
+        """Offset of the table of contents (the central directory) in the file."""
+        return self._archive.start_dir
+
+    def spans(self, names: Collection[str]) -> list[tuple[int, int]]:
+        """Return the byte ranges of the file that hold these members, headers included."""
+        starts = sorted({info.header_offset for info in self._archive.infolist()})
+        ends = dict(zip(starts, [*starts[1:], self.contents_start], strict=True))
+        offsets = (self._members[name].header_offset for name in names)
+        return [(start, ends[start]) for start in offsets]
 
     def head(self, name: str, count: int) -> bytes:
         """The first bytes of a member."""

@@ -49,7 +49,8 @@ def test_without_python3_and_tool_it_says_what_is_needed(
     (result,) = phone.operation(PLAYBOOK, offline=True).deploy()
     assert isinstance(result.error, PreflightError)
     assert "no genie-t2t-run for x86_64-linux-clang" in result.error.message
-    assert f"fleet runtime add <QAIRT SDK {wheel.version}" in result.error.hint
+    dated = wheel.build_id[: len(wheel.version) + 7]
+    assert f"fleet runtime fetch {dated} --sdk --target {X86}" in result.error.hint
     assert (result.outcome, result.bytes_sent) == ("refused", 0)
 
 

@@ -69,7 +69,7 @@ def test_a_cut_connection_is_resumed_at_the_byte(
 def test_the_next_call_goes_on_where_the_last_one_gave_up(
     store: RuntimeStore, server: FileServer, content: bytes
 ) -> None:
-    server.cuts = [1000, *[0] * download._TRIES_WITHOUT_BYTES]
+    server.cuts = [1000, *[0] * download.TRIES_WITHOUT_BYTES]
     with pytest.raises(RuntimeStoreError, match="could not download") as caught:
         store.add(server.url, sha256=digest(content))
     assert "the download continues after" in caught.value.hint
@@ -84,7 +84,7 @@ def test_a_file_that_changed_meanwhile_starts_again(
     store: RuntimeStore, server: FileServer, tmp_path: Path
 ) -> None:
     other = write_zip(tmp_path / "x.whl", wheel_files()).read_bytes()
-    server.cuts = [1000, *[0] * download._TRIES_WITHOUT_BYTES]
+    server.cuts = [1000, *[0] * download.TRIES_WITHOUT_BYTES]
     with pytest.raises(RuntimeStoreError):
         store.add(server.url, sha256=digest(other))
     server.content, server.etag = other, '"two"'

@@ -150,13 +150,20 @@ def test_without_pip_that_of_uv_is_taken(
         store.fetch(target=ARM)
 
 
-@pytest.mark.parametrize("spec", ["2.45.0", "2.45.0.260326", "v2.45.0.260326154327_123"])
-def test_a_qairt_without_a_wheel(store: RuntimeStore, spec: str) -> None:
+@pytest.mark.parametrize(
+    ("spec", "cure"),
+    [
+        ("2.45.0", "fleet runtime add <QAIRT SDK 2.45.0"),
+        ("2.45.0.260326", f"fleet runtime fetch 2.45.0.260326 --sdk --target {ARM}"),
+        ("v2.45.0.260326154327_123", f"fleet runtime fetch 2.45.0.260326 --sdk --target {ARM}"),
+    ],
+)
+def test_a_qairt_without_a_wheel(store: RuntimeStore, spec: str, cure: str) -> None:
     with pytest.raises(
         RuntimeStoreError, match="is not in any Python wheel that fleet knows"
     ) as caught:
         store.fetch(spec, target=ARM)
-    assert "fleet runtime add" in caught.value.hint
+    assert cure in caught.value.hint
 
 
 def test_a_target_without_a_wheel(store: RuntimeStore) -> None:

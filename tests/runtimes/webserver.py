@@ -17,6 +17,8 @@ class FileServer(ThreadingHTTPServer):
         self.etag = '"one"'
         self.cuts: list[int] = []
         self.ranges = True
+        self.type = "application/zip"
+        self.sent = 0  # bytes of bodies
         self.status = 200
         self.silent = threading.Event()  # set: headers only, then nothing
         self.over = threading.Event()
@@ -47,28 +49,32 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
-        start = 0
+        size = len(server.content)
+        start, end = 0, size
         status = server.status
         if status == 200 and server.ranges and wanted and condition in {None, server.etag}:
-            start = int(wanted.removeprefix("bytes=").rstrip("-"))
+            first, _, last = wanted.removeprefix("bytes=").partition("-")
+            start = int(first) if first else max(0, size - int(last))
+            end = min(size, int(last) + 1) if first and last else size
             status = 206
-        body = server.content[start:]
-        if start >= len(server.content) > 0:
+        body = server.content[start:end]
+        if start >= size > 0:
             status, body = 416, b""
         self.send_response(status)
         self.send_header("ETag", server.etag)
+        self.send_header("Content-Type", server.type)
         self.send_header("Content-Length", str(len(body)))
         if status == 206:
-            end = len(server.content)
-            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{end}")
+            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{size}")
         if status == 416:
-            self.send_header("Content-Range", f"bytes */{len(server.content)}")
+            self.send_header("Content-Range", f"bytes */{size}")
         self.end_headers()
         if server.silent.is_set():
             server.over.wait(30)
             body = b""
         cut = server.cuts.pop(0) if server.cuts else len(body)
         self.wfile.write(body[:cut])
+        server.sent += len(body[:cut])
         if cut < len(body):
             self.wfile.flush()
             self.close_connection = True
