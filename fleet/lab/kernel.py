@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import subprocess
 import tarfile
 from importlib.resources import files
+from pathlib import Path
 
+from fleet.lab.kerneldisk import UML
 from fleet.lab.linked import LinkedBoard
 from fleet.lab.process import start_logged
 from fleet.lab.profiles import profile
+from fleet.lab.rootfs import find
 
 MEMORY_MIB = 192
 _UNSHARE = ("unshare", "--mount", "--pid", "--net", "--fork", "--kill-child")
@@ -25,14 +29,42 @@ _AS_ROOT = 'mount --make-private /sys; mount --bind /run/lab-root/sys /sys; exec
 EXEC = ("unshare", "--mount", "--propagation", "unchanged", "sh", "-c", _AS_ROOT, "sh")
 
 
+# AMX makes the saved registers of a process larger than older versions have room for: they panic
+# with "ptrace set fp regs failed, errno = 14". Linux 3f17fed21491 (um: switch to regset API and
+# depend on XSTATE) asks the host for the size.
+FIRST_WITH_AMX = (6, 13)
+_CPU = Path("/proc/cpuinfo")
+
+
 def can_run_kernel() -> str:
-    """Why kernel boards cannot run here; "" when they can."""
+    """Return why kernel boards cannot run here, "" if they can.
+
+    A user-mode Linux that is not installed is no reason: `fleet lab up` names its package.
+    """
     if os.geteuid() != 0:
         return "their network needs a tap device, and that needs root"
     argv = ["unshare", "--net", "ip", "tuntap", "add", "tap0", "mode", "tap"]
     done = subprocess.run(argv, capture_output=True, check=False)
     words = done.stderr.decode("utf-8", "replace").strip()
-    return f"their network needs a tap device (/dev/net/tun): {words}" if done.returncode else ""
+    if done.returncode:
+        return f"their network needs a tap device (/dev/net/tun): {words}"
+    program = find(UML)
+    return _too_old_for_cpu(program) if program else ""
+
+
+def _too_old_for_cpu(program: str) -> str:
+    """Return why this user-mode Linux panics on this CPU, "" if it does not."""
+    if not re.search(r"\bamx_tile\b", _CPU.read_text("utf-8", "replace")):
+        return ""
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    version = re.match(r"(\d+)\.(\d+)\S*", done.stdout.strip())
+    if version is None or tuple(map(int, version.groups())) >= FIRST_WITH_AMX:
+        return ""
+    first = ".".join(map(str, FIRST_WITH_AMX))
+    return (
+        f"user-mode Linux {version[0]} ({program}) panics on a CPU with AMX, and {first} or newer "
+        "does not"
+    )
 
 
 class KernelBoard(LinkedBoard):

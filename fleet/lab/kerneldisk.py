@@ -19,8 +19,9 @@ from fleet.lab.rootfs import (
     run_inside,
 )
 
+UML = "linux.uml"
 NEEDS = {
-    "linux.uml": "user-mode-linux",
+    UML: "user-mode-linux",
     "mmdebstrap": "mmdebstrap",
     "mke2fs": "e2fsprogs",
     "ip": "iproute2",

@@ -12,19 +12,18 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Self
 
+from fleet.lab import arm64tree, kerneldisk
 from fleet.lab.adbserver import adb_program
 from fleet.lab.androidroot import android_root
 from fleet.lab.arm64 import can_run_arm64
-from fleet.lab.arm64tree import arm64_tree
 from fleet.lab.faults import FAULTS, PHONE_FAULT_NAMES, PHONE_FAULTS, SIGNALS, fault_argv
 from fleet.lab.folder import PHONES, Board, LabFolder, start_ticks
 from fleet.lab.kernel import EXEC, can_run_kernel
-from fleet.lab.kerneldisk import kernel_disk
 from fleet.lab.namespace import can_unshare, enter, is_apart, own_env
 from fleet.lab.phoneprofiles import phone_profile as known_phone
 from fleet.lab.phoneuser import MANNERS
@@ -39,10 +38,16 @@ DEFAULT_PHONE_PORT = 16001
 UP_SECONDS = 300.0
 DOWN_SECONDS = 30.0
 _AS_ROOT = "sudo fleet lab up --kind namespace"
-_OWN_GROUND = {  # why they cannot run here, what they stand on, what to type instead
-    "arm64": (can_run_arm64, arm64_tree, "fleet lab up (boards of this machine's own kind)"),
-    "kernel": (can_run_kernel, kernel_disk, "sudo fleet lab up --kernel"),
-}
+_HERE = "fleet lab up (boards of this machine's own kind)"
+_OWN_GROUND: dict[
+    str, tuple[Callable[[], str], dict[str, str], Callable[..., Path], Callable[[], str]]
+] = {  # why they cannot run here, packages, what they stand on, what to type instead
+    "arm64": (can_run_arm64, arm64tree.NEEDS, arm64tree.arm64_tree, lambda: _HERE),
+    "kernel": (
+        can_run_kernel, kerneldisk.NEEDS, kerneldisk.kernel_disk,
+        lambda: _HERE if os.geteuid() == 0 else "sudo fleet lab up --kernel",
+    ),
+}  # fmt: skip
 _PHONE_PATH = "PATH=/system/bin"
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -354,14 +359,31 @@ def _phone_kind(kind: str, *, install: bool) -> str:
     return "phone"
 
 
-def _kind(kind: str, *, install: bool) -> str:
-    if kind in _OWN_GROUND:
-        why_not, ground, instead = _OWN_GROUND[kind]
+def _own_ground(kind: str, *, install: bool) -> None:
+    """Make what boards of this kind stand on. Raises InputError if they cannot run here."""
+    why_not, needs, ground, instead = _OWN_GROUND[kind]
+
+    def check() -> None:
         if why := why_not():
             raise InputError(
-                f"lab boards of the kind {kind} cannot run on this computer: {why}", hint=instead
+                f"lab boards of the kind {kind} cannot run on this computer: {why}", hint=instead()
             )
-        ground(install=install)
+
+    check()
+    try:
+        require(needs, install=install)
+    except LabError as error:
+        raise InputError(
+            f"lab boards of the kind {kind} cannot run on this computer: {error.message}",
+            hint=error.hint,
+        ) from error
+    check()  # the version of what was installed
+    ground(install=install)
+
+
+def _kind(kind: str, *, install: bool) -> str:
+    if kind in _OWN_GROUND:
+        _own_ground(kind, install=install)
         return kind
     if kind not in {"auto", "namespace", "user"}:
         raise LabError(

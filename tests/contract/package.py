@@ -13,7 +13,7 @@ from pathlib import Path
 from fleet.lab.debs import Deb
 
 TEXTS = ("/usr/lib/udev/rules.d/", "/usr/lib/systemd/system/", "/usr/lib/sysusers.d/")
-_CONF = "/usr/share/hexagon-dsp/conf.d/"
+CONF = "/usr/share/hexagon-dsp/conf.d/"
 _TRIPLE = re.compile(r"/(?:aarch64|x86_64)-linux-gnu/")
 
 
@@ -40,7 +40,7 @@ def of_archive(path: Path) -> Package:
             if member.issym():
                 files[name] = member.linkname
             elif member.isfile():
-                body = tar.extractfile(member) if name.startswith((*TEXTS, _CONF)) else None
+                body = tar.extractfile(member) if name.startswith((*TEXTS, CONF)) else None
                 files[name] = body.read().decode() if body else ""
     with tarfile.open(fileobj=io.BytesIO(_said(path, "--ctrl-tarfile"))) as tar:
         script = tar.extractfile("./postinst") if "./postinst" in tar.getnames() else None

@@ -1,107 +1,35 @@
 """Debian's packages of FastRPC against the table and the lab that stand for them.
 
-The pinned ones are compared with each landing, today's by `make test-contract`.
+The pinned ones are in tests/contract/texts; `make test-contract` reports what Debian has today.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import files
-from pathlib import Path
 
 import pytest
 
-from fleet.data import load
-from fleet.device.texts import text_of
-from fleet.lab.debian import SHELLS_VERSION, VERSIONS, debian
+from fleet.lab.debian import VERSIONS
 from fleet.ops.system.packaging import packagings
-from fleet.runtimes.lock import file_lock
-from tests.apt import SECONDS, downloaded
-from tests.contract.compare import differences, machines, of_table, shells
-from tests.contract.package import Package, of_archive, of_lab
+from tests.contract import today
+from tests.contract.compare import of_table, shells
+from tests.contract.package import Package
+from tests.contract.pinned import FOLDER, SHELLS, SUITES, SUPPORT, models, pinned
+from tests.contract.today import against_ours, all_differences, lab, places_of_shells
 from tests.contract.versions import LAB_RULES, SOURCES, git_name, names_of, texts_of
-from tests.support_runtime import cache_root
 
-TODAY = "FLEET_CONTRACT"
-SUPPORT = "fastrpc-support"
-SHELLS = "hexagon-dsp-binaries-qualcomm-iq9075-evk"
-# Read on 2026-11-23, arm64; the suite is what a board of that release has.
-PINNED = {
-    "trixie-backports": {
-        SUPPORT: "3beabcb39acdb0f8e6982ea6245d256b2b4cd657198f9161326c986e20e43442",
-        "libfastrpc1": "35df085e1abb15abfba103c9947d86a686fb530c3d383a7f5e10834d51a1df26",
-        "libfastrpc-dev": "81a98702d2de6ace61ee9443832e334ca98f5ecf7bd05d83c150be31a302ce85",
-    },
-    "sid": {
-        SUPPORT: "8199043f4456ddd419d747de157162facba23ade9094a782f18925f2d3412318",
-        "libfastrpc1": "6278e21ec7b4f4358bfba16a61512ff0bb06e95b4ef900acb9f2e96e03772a40",
-        "libfastrpc-dev": "28b16f1eba46c4f0fd01ff70976c4b5242d82275cb337c2ac2480a6d6f059403",
-        SHELLS: "60bee3b37bb9661be15f6dc5986db272acfec95c3d8ca70ab453c83e13507bea",
-    },
-}
 RULES = "/usr/lib/udev/rules.d/60-fastrpc.rules"
 UNIT = "/usr/lib/systemd/system/cdsprpcd.service"
 GROUP = "/usr/lib/sysusers.d/fastrpc.conf"
 
 
-def lab(suite: str = "sid") -> dict[str, Package]:
-    return {deb.name: of_lab(deb) for deb in debian(suite)}
-
-
-def debs(suite: str, today: bool) -> list[Path]:
-    """Raises OSError with apt's words when the archive has not got them, or is out of reach."""
-    versions = dict.fromkeys(PINNED[suite], VERSIONS[suite]) | {SHELLS: SHELLS_VERSION}
-    names = tuple(name if today else f"{name}={versions[name]}" for name in PINNED[suite])
-    folder = cache_root() / "contract" / ("today" if today else VERSIONS[suite])
-    with file_lock(cache_root() / "contract.lock", SECONDS):
-        kept = sorted(folder.rglob("*.deb"))
-        if today or len(kept) != len(names):
-            kept = downloaded(folder, names, "contrib non-free-firmware", "arm64", suite)
-    if not today:
-        sums = {hashlib.sha256(path.read_bytes()).hexdigest() for path in kept}
-        assert sums == {*PINNED[suite].values()}, "not the packages that were pinned"
-    return kept
-
-
-def archive(suite: str, today: bool) -> dict[str, Package]:
-    return {package.name: package for package in map(of_archive, debs(suite, today))}
-
-
-def pinned(suite: str) -> list[Path]:
-    """The files of the pinned packages; skips, with the reason, where they cannot be had."""
-    try:
-        return debs(suite, today=False)
-    except OSError as error:
-        pytest.skip(f"the pinned packages of Debian cannot be had: {error}")
-
-
-def places_of_shells() -> list[str]:
-    """Where the probe looks for shells of the DSP."""
-    text = text_of("probe.sh")
-    (line,) = [line for line in text.splitlines() if "/usr/share/hexagon-dsp/" in line]
-    return re.findall(r'"\$R"([^\s;]+)', line)
-
-
-def all_differences(real: dict[str, Package], ours: dict[str, Package]) -> list[str]:
-    found = [
-        line
-        for name in (SUPPORT, "libfastrpc1", "libfastrpc-dev")
-        for line in differences(real[name], ours[name])
-    ]
-    return found + of_table(real.values(), packagings()["debian"])
-
-
-@pytest.mark.gate
-@pytest.mark.parametrize("suite", PINNED)
+@pytest.mark.parametrize("suite", SUITES)
 def test_the_pinned_packages_are_as_the_table_and_the_lab_say(suite: str) -> None:
-    check({package.name: package for package in map(of_archive, pinned(suite))}, suite)
+    assert against_ours(pinned(suite), suite) == []
 
 
-@pytest.mark.gate
 @pytest.mark.parametrize(
     ("version", "row", "number"), [("1.0.6", "debian", "1.0.6-1"), ("1.0.6", "upstream", "1.0.6"),
                                    ("1.0.4", "upstream", "1.0.4")]
@@ -109,7 +37,7 @@ def test_the_pinned_packages_are_as_the_table_and_the_lab_say(suite: str) -> Non
 def test_versions_that_are_gone_have_the_texts_of_their_sources(
     version: str, row: str, number: str
 ) -> None:
-    every = {package.name: package for package in map(of_archive, pinned("trixie-backports"))}
+    every = pinned("trixie-backports")
     texts = texts_of(version, every[SUPPORT].files)
     assert names_of(version, texts) == SOURCES[version]
     every = {name: replace(package, version=number) for name, package in every.items()}
@@ -125,18 +53,28 @@ def test_the_rules_of_the_lab_are_those_of_their_source(name: str) -> None:
     assert "Source: qualcomm/fastrpc" in head[1]
 
 
-@pytest.mark.skipif(TODAY not in os.environ, reason="today's archive: make test-contract")
-@pytest.mark.parametrize("suite", PINNED)
-def test_the_packages_of_today_are_as_the_table_and_the_lab_say(suite: str) -> None:
-    check(archive(suite, today=True), suite)
+def test_a_file_of_pinned_packages_keeps_no_text_that_is_not_free() -> None:
+    (shells,) = [one for one in pinned("sid").values() if one.name == SHELLS]
+    kept = {path: text for path, text in shells.files.items() if text and "/dsp/" not in path}
+    assert kept == {path: models(text) for path, text in kept.items()}
+    assert "Redistributions of source code" in (FOLDER / "LICENSE").read_text("utf-8")
 
 
-def check(real: dict[str, Package], suite: str) -> None:
-    assert all_differences(real, lab(suite)) == []
-    for package in (real[name] for name in real if name == SHELLS):
-        assert shells(package, places_of_shells()) == []
-        models = {model for soc in load("socs")["socs"] for model in soc.get("models", ())}
-        assert machines(package) <= models
+def test_the_report_names_what_the_archive_has_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version that Debian replaced is a line of the report, and ends nothing."""
+    change, said = SEEDED["another version"]
+    real = lab()
+    change(real)
+    monkeypatch.setattr(today, "archive", lambda suite: real)
+    assert any(said in line for line in today.report("sid"))
+    monkeypatch.setattr(today, "archive", lab)
+    assert today.report("sid") == ["sid: fastrpc-support 1.0.8-1, no difference"]
+
+    def unreachable(suite: str) -> dict[str, Package]:
+        raise OSError("apt-get update: no network")
+
+    monkeypatch.setattr(today, "archive", unreachable)
+    assert today.report("sid") == ["sid: the archive cannot be read: apt-get update: no network"]
 
 
 def changed(name: str, **values: object) -> Callable[[dict[str, Package]], None]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,9 +29,9 @@ from fleet.engine.states import ask_state
 from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo
 from fleet.facts.gather import gather
-from fleet.lab import Lab
+from fleet.lab import Lab, arm64tree, rootfs
+from fleet.lab import lab as lab_module
 from fleet.lab.kernel import can_run_kernel
-from fleet.lab.rootfs import find
 from fleet.model.command import Command
 from fleet.model.deadline import Deadline
 from fleet.model.errors import FleetError, InputError, LeaseHeldError
@@ -42,6 +43,7 @@ from fleet.model.plan import Action, DevicePlan, SendBlobs
 from fleet.model.system import SystemSpec, WantedUnit
 from fleet.ops.release import actions_for
 from fleet.profiles.runs import RunStore
+from tests.lab.uml import needs_kernel_boards
 from tests.provision.conftest import planned
 
 ROOT = Path(__file__).parents[2]
@@ -60,9 +62,7 @@ case $2 in */current) {COMMIT} ;; *) exec /usr/bin/sync "$@" ;; esac
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    why = can_run_kernel()
-    if why or find("linux.uml") is None:
-        pytest.skip(f"no kernel boards here: {why or 'user-mode-linux is not installed'}")
+    needs_kernel_boards()
     root = tmp_path_factory.mktemp("kernel")
     with Lab.up(root, count=1, kind="kernel", base_port=0) as lab:
         yield lab
@@ -175,6 +175,63 @@ def test_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     ) as error:
         Lab.up(tmp_path / "lab", count=1, kind="kernel", base_port=0)
     assert error.value.exit_code == 2
+
+
+AMX, PLAIN = "flags\t\t: fpu avx512f amx_bf16 amx_tile amx_int8\n", "flags\t\t: fpu avx2\n"
+
+
+@pytest.fixture
+def uml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """A user-mode Linux of a version, on a CPU, with a tap device and root."""
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    for name in ("linux.uml", "unshare"):
+        (tmp_path / name).write_text('#!/bin/sh\n[ "$1" = --net ] || cat "$0.version"\n')
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr("fleet.lab.kernel._CPU", tmp_path / "cpuinfo")
+
+    def made(version: str, flags: str) -> None:
+        (tmp_path / "linux.uml.version").write_text(f"{version}\n")
+        (tmp_path / "cpuinfo").write_text(flags)
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("version", "flags", "why"),
+    [
+        ("6.1.176", AMX, "user-mode Linux 6.1.176 "), ("6.12.5", AMX, "6.13 or newer does not"),
+        ("6.13", AMX, ""), ("7.2", AMX, ""), ("6.1.176", PLAIN, ""),
+    ],
+)  # fmt: skip
+def test_a_kernel_that_panics_on_this_cpu_is_named_before_it_boots(
+    uml: Callable[[str, str], None], tmp_path: Path, version: str, flags: str, why: str
+) -> None:
+    uml(version, flags)
+    assert why in can_run_kernel()
+    if not why:
+        assert can_run_kernel() == ""
+        return
+    with pytest.raises(InputError, match="panics on a CPU with AMX") as error:
+        Lab.up(tmp_path / "lab", count=1, kind="kernel", base_port=0)
+    assert error.value.exit_code == 2
+    assert "--kernel" not in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "program", "package"),
+    [("kernel", "linux.uml", "user-mode-linux"), ("arm64", arm64tree.QEMU, "qemu-user-static")],
+)
+def test_a_program_that_is_not_installed_is_named_with_exit_code_2(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, program: str, package: str
+) -> None:
+    why_not = lab_module._OWN_GROUND[kind]
+    monkeypatch.setitem(lab_module._OWN_GROUND, kind, (lambda: "", *why_not[1:]))
+    monkeypatch.setattr(rootfs, "find", lambda name: None if name == program else f"/bin/{name}")
+    with pytest.raises(InputError, match=f"not installed: {package}") as error:
+        Lab.up(tmp_path / "lab", count=1, kind=kind, base_port=0)
+    assert error.value.exit_code == 2
+    assert package in error.value.hint
 
 
 @pytest.mark.root
@@ -341,9 +398,7 @@ def test_after_a_power_cut_at_any_moment_the_old_or_the_new_release_is_whole(
 @pytest.mark.slow
 @pytest.mark.root
 def test_down_leaves_nothing(tmp_path: Path) -> None:
-    why = can_run_kernel()
-    if why or find("linux.uml") is None:
-        pytest.skip(f"no kernel boards here: {why or 'user-mode-linux is not installed'}")
+    needs_kernel_boards()
     mounts = Path("/proc/self/mounts").read_text()
     with Lab.up(tmp_path / "lab", count=1, kind="kernel", base_port=0) as lab:
         root = str(lab.folder.root)

@@ -14,6 +14,7 @@ from fleet.lab.kernel import can_run_kernel
 from fleet.lab.rootfs import find
 from fleet.runtimes.store import RuntimeStore
 from fleet.selftest.ladder import HOLDS, Climbed, rungs
+from tests.lab.uml import needs_kernel_boards
 
 from .conftest import BOARD, Hill
 
@@ -41,6 +42,7 @@ def holding(climbed: Climbed) -> set[str]:
 
 
 def test_a_kernel_board(tmp_path: Path, qairt_store: RuntimeStore) -> None:
+    needs_kernel_boards()
     climbed = climbed_on("kernel", can_run_kernel, "linux.uml", tmp_path, qairt_store)
     assert holding(climbed) >= {"transfer", "device", "context", "genie", "token-limit", "ort"}
     assert climbed.facts.kernel != Path("/proc/sys/kernel/osrelease").read_text().strip()

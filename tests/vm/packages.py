@@ -15,12 +15,12 @@ from pathlib import Path
 
 from fleet.lab import packages as lab
 from fleet.lab.baretree import REPOSITORY, bare_tree
-from fleet.lab.debian import LIB, UNITS, VERSIONS, debian
+from fleet.lab.debian import LIB, UNITS, debian
 from fleet.lab.debs import Deb
 from fleet.lab.elf import fastrpc_library
 from fleet.lab.rootfs import rootfs
 from tests.contract.package import TEXTS, of_archive
-from tests.contract.test_contract import SUPPORT, pinned
+from tests.contract.pinned import SUITES, SUPPORT, pinned, support_deb
 from tests.contract.versions import texts_of
 
 SEVEN, EIGHT = "trixie-backports", "sid"
@@ -45,9 +45,8 @@ def repository(version: str, folder: Path) -> Path:
     debs = {"1.0.4": [image()], "ppa": ppa()}.get(version, [])
     if not debs:
         suite = EIGHT if version == "1.0.8" else SEVEN
-        number = "1.0.6-1" if version == "1.0.6" else VERSIONS[suite]
-        real = next(path for path in pinned(suite) if path.name.startswith(SUPPORT))
-        repacked(real, folder / f"{SUPPORT}.deb", number)
+        number = "1.0.6-1" if version == "1.0.6" else SUITES[suite][1]
+        repacked(support_deb(suite), folder / f"{SUPPORT}.deb", number)
         debs = [replace(deb, version=number) for deb in debian(suite) if deb.name == "libfastrpc1"]
     acl = replace(lab.repack(rootfs(), "acl"), depends="libacl1")  # bookworm's wants that one's
     for deb in (*debs, acl, Deb("libatomic1", "14.2.0-19")):
@@ -84,10 +83,10 @@ def repacked(deb: Path, out: Path, number: str) -> None:
 
 def image() -> Deb:
     """As meta-qcom puts 1.0.4 into an image: plain library names, enabled units, no rules."""
-    real = next(path for path in pinned(SEVEN) if path.name.startswith(SUPPORT))
+    real = pinned(SEVEN)[SUPPORT]
     units = {
         path.replace("/usr/lib/systemd/system", UNITS): text.encode()
-        for path, text in texts_of("1.0.4", of_archive(real).files).items()
+        for path, text in texts_of("1.0.4", real.files).items()
     }
     programs = dict.fromkeys((f"/usr/bin/{name}dsprpcd" for name in "acgs"), _SLEEP)
     names = " ".join(path.rpartition("/")[2] for path in units)
