@@ -5,7 +5,9 @@ The first value wins, as in ssh_config(5): the inventory's, the user's file, the
 
 from __future__ import annotations
 
+import contextlib
 import getpass
+import os
 import re
 import shlex
 import subprocess
@@ -25,6 +27,8 @@ from fleet.transport.lean import run_match_exec
 DEFAULT_PORT = 22
 CONFIGS = ("~/.ssh/config", "/etc/ssh/ssh_config")
 _END_SECONDS = 2.0
+_SOON_SECONDS = 0.2
+_MOST_WORDS = 4096
 _MATCH = re.compile(r"(?i)\s*match\b")
 _COMMAND = re.compile(r"(?i)\s*\w+command\b")  # the rest of its line is for a shell
 _COMMENT = re.compile(r"""((?:[^"'#]|"[^"]*"|'[^']*'|(?<!\s)#)*?)\s+#.*""")
@@ -37,8 +41,32 @@ class _Proxy(paramiko.ProxyCommand):
 
     process: subprocess.Popen[bytes]
 
+    def __init__(self, words: str) -> None:
+        super().__init__(words)
+        self.words = words
+        self.last_words = ""  # of a command that ended by itself
+        self._gone = False  # it takes and says nothing any more
+
+    def send(self, content: Any) -> int:  # noqa: ANN401 - bytes of any kind
+        """See socket.send."""
+        try:
+            sent: int = super().send(content)
+        except paramiko.ProxyCommandFailure:
+            self._gone = True
+            raise
+        return sent
+
+    def recv(self, size: int) -> bytes:
+        """See socket.recv."""
+        data: bytes = super().recv(size)
+        self._gone = self._gone or not data
+        return data
+
     def close(self) -> None:
-        """End it."""
+        """End it, and keep why it ended if that was before."""
+        if self._gone and not self.last_words:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.last_words = self._judge(self.process.wait(_SOON_SECONDS))
         self.process.terminate()
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             if pipe is not None:
@@ -48,6 +76,16 @@ class _Proxy(paramiko.ProxyCommand):
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+    def _judge(self, status: int) -> str:
+        """Return the last line of the error output, else the exit status; "" if it ended well."""
+        pipe, said = self.process.stderr, b""
+        if pipe is not None and not pipe.closed:
+            os.set_blocking(pipe.fileno(), False)
+            with contextlib.suppress(OSError):
+                said = os.read(pipe.fileno(), _MOST_WORDS)
+        lines = said.decode("utf-8", "replace").strip().splitlines()
+        return (lines[-1] if lines else f"exit status {status}") if status else ""
 
 
 class Connection:
@@ -79,7 +117,7 @@ class Connection:
         """Connect and log in, hop by hop. Raises what paramiko raises."""
         sock: Any = None
         if isinstance(self.gateway, str):
-            sock = _Proxy(self.gateway)
+            sock = _started(self.gateway)
         elif self.gateway is not None:
             self.gateway.open()
             there = (self.host, self.port)
@@ -90,10 +128,42 @@ class Connection:
             if key not in self._optional_keys or Path(key).is_file()
         ]
         options = {**self.options, "key_filename": keys}
-        self.client.connect(
-            self.host, self.port, self.user, sock=sock, timeout=self._limit, **options
-        )
+        with _judged(sock):
+            self.client.connect(
+                self.host, self.port, self.user, sock=sock, timeout=self._limit, **options
+            )
         self.transport = self.client.get_transport()
+
+
+def _started(command: str) -> _Proxy:
+    """Start a ProxyCommand. Raises InputError if it cannot be started."""
+    try:
+        return _Proxy(command)
+    except (OSError, ValueError, IndexError) as error:
+        why = (
+            "the program does not exist" if isinstance(error, FileNotFoundError) else reason(error)
+        )
+        raise InputError(
+            f"the ProxyCommand `{command}` of the ssh config cannot be started: {why}",
+            hint="correct ProxyCommand in the ssh config; it begins with a program, since fleet "
+            "starts it without a shell",
+        ) from error
+
+
+@contextlib.contextmanager
+def _judged(sock: object) -> Iterator[None]:
+    """Raise ProxyCommandFailure with the command's last words if it ended during the login."""
+    try:
+        yield
+    except (paramiko.AuthenticationException, paramiko.BadHostKeyException):
+        raise
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        if not isinstance(sock, _Proxy):
+            raise
+        sock.close()
+        if not sock.last_words:
+            raise
+        raise paramiko.ProxyCommandFailure(sock.words, sock.last_words) from error
 
 
 def hops_of(connection: Connection | str | None) -> Iterator[Connection]:

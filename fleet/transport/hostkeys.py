@@ -8,10 +8,12 @@ as new; a changed or revoked key is refused always.
 from __future__ import annotations
 
 import base64
+import contextlib
 import fcntl
 import hashlib
 import os
 import shutil
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
@@ -50,8 +52,8 @@ def _load(path: Path) -> paramiko.HostKeys:
 def _loaded(path: Path, *_state: int) -> paramiko.HostKeys:
     """Markers and lines of unknown kinds are left out."""
     keys = paramiko.HostKeys()
-    for line in _lines(path):
-        if not line.strip() or line.startswith(("#", "@")):
+    for line in map(str.strip, _lines(path)):
+        if not line or line.startswith(("#", "@")):
             continue
         try:
             entry = HostKeyEntry.from_line(line)
@@ -90,7 +92,7 @@ def revoked(host: Host, key: paramiko.PKey) -> bool:
     """True when a `@revoked` line of fleet's own file or of the user's has this key."""
     blob = key.get_base64()
     lines = [line for path in _files(host) if path.is_file() for line in _lines(path)]
-    return any(line.startswith("@revoked") and blob in line.split() for line in lines)
+    return any(words[:1] == ["@revoked"] and blob in words for words in map(str.split, lines))
 
 
 def refused(host: Host, key: paramiko.PKey) -> HostKeyError:
@@ -109,22 +111,35 @@ def pin(path: Path, name: str, key: paramiko.PKey, *, replace: bool = False) -> 
     replaced as a whole, under a lock, so that many boards can be pinned at once. Raises
     InputError when it cannot be written.
     """
+    with locked(path):
+        _write(path.resolve(), name, key, replace=replace)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a known_hosts file, against threads and processes of this workstation."""
     path = path.resolve()
+    with contextlib.ExitStack() as stack:
+        with told(path, "write", hint=f"ls -ld {path.parent}"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context((path.parent / f".{path.name}.lock").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _write(path: Path, name: str, key: paramiko.PKey, *, replace: bool) -> None:
     line = f"{name} {key.get_name()} {key.get_base64()}"
     with told(path, "write", hint=f"ls -ld {path.parent}"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with (path.parent / f".{path.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            lines = _lines(path) if path.exists() else []
-            if replace:
-                lines = [left for line in lines if (left := _without(line, name))]
-            if line not in lines:
-                lines.append(line)
-            part = path.with_name(f"{path.name}.{os.getpid()}.part")
-            part.write_text("\n".join(lines) + "\n", "utf-8", "surrogateescape")
-            if path.exists():
-                shutil.copymode(path, part)
-            part.replace(path)
+        lines = _lines(path) if path.exists() else []
+        if replace:
+            lines = [left for line in lines if (left := _without(line, name))]
+        if line not in lines:
+            lines.append(line)
+        part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        part.write_text("\n".join(lines) + "\n", "utf-8", "surrogateescape")
+        if path.exists():
+            shutil.copymode(path, part)
+        part.replace(path)
 
 
 def _lines(path: Path) -> list[str]:
@@ -133,10 +148,10 @@ def _lines(path: Path) -> list[str]:
 
 
 def _without(line: str, name: str) -> str:
-    """A line of known_hosts that no longer names `name`; "" when it named nothing else."""
-    names, blank, rest = line.partition(" ")
+    """Return a line of known_hosts without `name`; "" if it named nothing else."""
+    names, *rest = line.split(maxsplit=1)[:2] or [""]
     left = [listed for listed in names.split(",") if not _is(listed, name)]
-    return line if left == names.split(",") else ",".join(left) and ",".join(left) + blank + rest
+    return line if left == names.split(",") else " ".join([",".join(left), *rest]) if left else ""
 
 
 def _is(listed: str, name: str) -> bool:
@@ -171,30 +186,44 @@ class Policy(paramiko.MissingHostKeyPolicy):
             if seen != self._host.host_key:
                 raise changed(self._host, seen, self._host.host_key)
             return
-        for other in pinned_keys(self._host, hostname).values():
-            raise changed(self._host, seen, fingerprint(other))
+        if self._as_pinned(hostname, key):
+            return  # by another name of the same board, while this connection was being opened
         if not self._accept_new:
-            cure = (
-                "compare the fingerprint with that of the device, then: fleet trust "
-                f"{self._host.name}"
+            raise self._unknown(hostname, key)
+        with locked(self._host.known_hosts):
+            if self._as_pinned(hostname, key):
+                return
+            trustlog.note(
+                self._host,
+                address=hostname,
+                kind=key.get_name(),
+                old="",
+                new=seen,
+                why=trustlog.ACCEPTED,
             )
-            if self._jump:
-                cure = f"log in to the jump host once and accept its key: {self._jump}"
-                hostname = f"the jump host {hostname}"
-            raise HostKeyError(
-                f"the host key of {hostname} is not trusted yet: {key.get_name()} {seen}",
-                device=self._host.name,
-                hint=cure,
-            )
-        trustlog.note(
-            self._host,
-            address=hostname,
-            kind=key.get_name(),
-            old="",
-            new=seen,
-            why=trustlog.ACCEPTED,
+            _write(self._host.known_hosts.resolve(), hostname, key, replace=False)
+
+    def _as_pinned(self, hostname: str, key: paramiko.PKey) -> bool:
+        """Return whether the key is on file by now; False if none is. Raises for another one."""
+        pinned = pinned_keys(self._host, hostname)
+        if key in pinned.values():
+            return True
+        for other in pinned.values():
+            raise changed(self._host, fingerprint(key), fingerprint(other))
+        return False
+
+    def _unknown(self, hostname: str, key: paramiko.PKey) -> HostKeyError:
+        cure = (
+            f"compare the fingerprint with that of the device, then: fleet trust {self._host.name}"
         )
-        pin(self._host.known_hosts, hostname, key)
+        if self._jump:
+            cure = f"log in to the jump host once and accept its key: {self._jump}"
+            hostname = f"the jump host {hostname}"
+        return HostKeyError(
+            f"the host key of {hostname} is not trusted yet: {key.get_name()} {fingerprint(key)}",
+            device=self._host.name,
+            hint=cure,
+        )
 
 
 def changed(host: Host, seen: str, pinned: str) -> HostKeyError:

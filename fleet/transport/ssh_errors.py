@@ -67,16 +67,45 @@ def mapped(host: Host, way: str, seconds: float, *, opening: bool = False) -> It
             device=host.name,
             hint=f"{manual_command(host)}; check user, identity_file and password",
         ) from error
-    except (TimeoutError, socket.gaierror, NoValidConnectionsError, ProxyCommandFailure) as error:
+    except ProxyCommandFailure as error:
+        raise UnreachableError(
+            f"the ProxyCommand `{error.command}` of the ssh config ended: {error.error}",
+            device=host.name,
+            hint=f"{manual_command(host)}; correct ProxyCommand if that fails too",
+        ) from error
+    except (TimeoutError, socket.gaierror, NoValidConnectionsError) as error:
         raise _unreachable(host, way, seconds, error) from error
-    except FileNotFoundError as error:
-        raise InputError(
-            f"the key file {error.filename} does not exist",
+    except (paramiko.SSHException, EOFError, OSError) as error:
+        known = disk_full(error) or _own_side(host, way, error)
+        raise known or _broken(host, way, error, opening=opening) from error
+
+
+def _own_side(host: Host, way: str, error: Exception) -> FleetError | None:
+    """Return the error for a login that failed by what this workstation has, else None."""
+    text, keys = str(error), ", ".join(map(str, host.identity_files))
+    if "No authentication methods available" in text:
+        return AuthError(
+            f"{way}: fleet has no key and no password for the login",
+            device=host.name,
+            hint="add `identity_file:` or `password: env:NAME` to the host in the inventory, or "
+            f"load a key: ssh-add; to log in by hand: {manual_command(host)}",
+        )
+    if "private key file" in text:
+        return AuthError(
+            f"{way}: a file is not a private key{f' ({keys})' if keys else ''}: {text}",
+            device=host.name,
+            hint="correct `identity_file:` of the host in the inventory; it names the private key, "
+            "not the .pub file",
+        )
+    if isinstance(error, OSError) and error.filename:
+        missing = isinstance(error, FileNotFoundError)
+        why = "does not exist" if missing else f"cannot be read: {reason(error)}"
+        return InputError(
+            f"the key file {error.filename} {why}",
             device=host.name,
             hint="correct `identity_file:` of the host in the inventory",
-        ) from error
-    except (paramiko.SSHException, EOFError, OSError) as error:
-        raise disk_full(error) or _broken(host, way, error, opening=opening) from error
+        )
+    return None
 
 
 def manual_command(host: Host) -> str:

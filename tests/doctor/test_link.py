@@ -71,6 +71,15 @@ def test_a_key_that_is_not_accepted(tmp_path: Path) -> None:
     assert ids(found)[0] == "ssh-auth"
 
 
+def test_a_login_without_any_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    with running(tmp_path / "d") as server:
+        found = look(server.host(identity_files=()))
+    assert ids(found)[0] == "ssh-auth"
+    assert "device-unreachable" not in ids(found)
+
+
 def test_one_dead_board_does_not_hide_the_others(tmp_path: Path) -> None:
     with running(tmp_path) as server:
         alive = server.host()

@@ -311,6 +311,48 @@ def test_a_proxy_command_is_told_host_port_and_user(
     gc.collect()  # a process or a pipe that is left is a warning, and those are errors
 
 
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("/nowhere/prog %h %p", "the program does not exist"),
+        ("no-such-program-at-all", "the program does not exist"),
+        ("exec nc %h %p", "the program does not exist"),
+        ("nc '%h", "No closing quotation"),
+    ],
+)
+def test_a_proxy_command_that_cannot_be_started_is_named(
+    servers: tuple[Sshd, Sshd, Sshd], config: Path, command: str, why: str
+) -> None:
+    board = servers[2]
+    config.write_text(f"Host board\n  HostName 127.0.0.1\n  ProxyCommand {command}\n")
+    with pytest.raises(
+        InputError, match=r"the ProxyCommand `.*` of the ssh config cannot"
+    ) as caught:
+        reached(by_alias(board, config))
+    assert command.split(maxsplit=1)[0] in caught.value.message
+    assert why in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("false", "exit status 1"),
+        ("sh -c 'echo first >&2; echo bastion: no entry >&2; exit 7'", "bastion: no entry"),
+    ],
+)
+def test_a_proxy_command_that_ends_is_named_with_its_words(
+    servers: tuple[Sshd, Sshd, Sshd], config: Path, command: str, why: str
+) -> None:
+    board = servers[2]
+    config.write_text(f"Host board\n  HostName 127.0.0.1\n  ProxyCommand {command}\n")
+    with pytest.raises(
+        UnreachableError, match=r"the ProxyCommand `.*` of the ssh config ended"
+    ) as e:
+        reached(by_alias(board, config))
+    assert e.value.message.endswith(why)
+    gc.collect()  # a process or a pipe that is left is a warning, and those are errors
+
+
 @pytest.mark.parametrize("first", ["ProxyJump", "ProxyCommand"])
 def test_of_a_jump_host_and_a_proxy_command_the_first_counts(config: Path, first: str) -> None:
     lines = {"ProxyJump": "  ProxyJump hop\n", "ProxyCommand": "  ProxyCommand nc %h\n"}

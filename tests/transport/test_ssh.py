@@ -21,6 +21,7 @@ from fleet.model.errors import (
     ConnectionLostError,
     FleetError,
     HostKeyError,
+    InputError,
     UnreachableError,
 )
 from fleet.model.inventory import Host
@@ -145,6 +146,25 @@ def test_revoked_key_is_refused(server: Sshd, home: Path) -> None:
         attempt(server.host(known_hosts=home / "none"), accept_new=True)
 
 
+@pytest.mark.parametrize("before", [" ", "\t", "  \t "])
+def test_blanks_before_a_line_are_skipped_as_ssh_does(
+    server: Sshd, home: Path, before: str
+) -> None:
+    kind, key = (server.folder / "host.pub").read_text().split()[:2]
+    users = home / "user_known_hosts"
+    users.write_text(f"{before}[127.0.0.1]:{server.port} {kind} {key}\n")
+    attempt(server.host(known_hosts=home / "none"))
+    users.write_text(f"{before}@revoked *  {kind} {key}\n")
+    with pytest.raises(HostKeyError, match="revoked"):
+        attempt(server.host(known_hosts=home / "none"), accept_new=True)
+    words = ["ssh", "-F", "/dev/null", "-o", f"UserKnownHostsFile={users}", "-p", str(server.port)]
+    words += ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=accept-new"]
+    done = subprocess.run(
+        [*words, "127.0.0.1", "true"], capture_output=True, text=True, check=False
+    )
+    assert "REVOKED HOST KEY" in done.stderr
+
+
 def test_hashed_line_of_the_user_counts(server: Sshd, home: Path) -> None:
     users = home / "user_known_hosts"
     users.write_text(server.known_hosts.read_text())
@@ -170,6 +190,32 @@ def test_wrong_password_is_tried_once_and_never_shown(home: Path, tmp_path: Path
     assert log.count("Failed password") == 1
     assert "canary" not in repr(caught.value) + str(caught.value) + caught.value.hint + log
     assert "canary" not in repr(host)
+
+
+def test_a_login_without_any_key_is_a_login_problem(
+    server: Sshd, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    host = server.host(identity_files=())
+    with pytest.raises(AuthError, match="fleet has no key and no password") as caught:
+        attempt(host)
+    assert "identity_file:" in caught.value.hint
+    assert "ssh-add" in caught.value.hint
+
+
+@pytest.mark.parametrize("content", ["", "not a key\n", "the .pub file"])
+def test_a_file_that_is_no_private_key_is_named(server: Sshd, home: Path, content: str) -> None:
+    (home / "id").write_text(content.replace("the .pub file", f"{server.identity}.pub"))
+    with pytest.raises(AuthError, match="a file is not a private key") as caught:
+        attempt(server.host(identity_files=(home / "id",)))
+    assert str(home / "id") in caught.value.message
+
+
+def test_a_key_file_that_is_a_folder_is_named(server: Sshd, home: Path) -> None:
+    (home / "keys").mkdir()
+    with pytest.raises(InputError, match="keys cannot be read: this is a folder"):
+        attempt(server.host(identity_files=(home / "keys",)))
 
 
 def test_missing_identity_file_is_named(server: Sshd) -> None:

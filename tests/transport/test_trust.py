@@ -111,7 +111,7 @@ def test_a_new_pin_leaves_no_older_key_and_touches_nothing_else(server: Sshd, ho
         "|1|broken",
         f"@revoked x {stale(home / 'away')}",
     ]
-    mine = [hashed.read_text().strip(), f"{name} {old}", f"evk,{name} {old}"]
+    mine = [hashed.read_text().strip(), f" {name}\t{old}", f"evk,{name} {old}"]
     own.write_bytes("\n".join([*others, *mine]).encode() + b"\n\xff comment\n")
     own.chmod(0o600)
     host = server.host(known_hosts=own)
@@ -126,6 +126,68 @@ def test_a_new_pin_leaves_no_older_key_and_touches_nothing_else(server: Sshd, ho
     assert left[4:6] == [f"evk {old}".encode(), b"\xff comment"]
     assert left[6].startswith(f"{name} ssh-ed25519 ".encode())
     assert own.stat().st_mode & 0o777 == 0o600
+
+
+def test_two_names_of_one_board_are_both_accepted(server: Sshd, home: Path) -> None:
+    """The second one began while nothing was pinned."""
+    links = [
+        SshTransport(server.host(name=name, known_hosts=home / "own"), accept_new=True)
+        for name in ("evk", "evk-by-another-name")
+    ]
+    opened = [link.connection(10) for link in links]
+    for one in opened:
+        one.open()
+    for link in links:
+        link.close()
+    assert (home / "own").read_text().count("\n") == 1
+    assert [line.host for line in trustlog.read(home / "own.log")] == ["evk"]
+
+
+def test_many_names_of_one_board_at_once(server: Sshd, home: Path) -> None:
+    hosts = [server.host(name=f"evk-{n}", known_hosts=home / "own") for n in range(12)]
+    wrong: list[Exception] = []
+
+    def work(host: Host) -> None:
+        link = SshTransport(host, accept_new=True)
+        try:
+            link.open(Deadline(30))
+        except Exception as error:  # noqa: BLE001 - shown below
+            wrong.append(error)
+        finally:
+            link.close()
+
+    threads = [threading.Thread(target=work, args=(host,)) for host in hosts]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(60)
+    assert wrong == []
+    assert (home / "own").read_text().count("\n") == 1
+    assert len(trustlog.read(home / "own.log")) == 1
+
+
+def test_a_key_that_was_pinned_meanwhile_is_not_overruled(server: Sshd, home: Path) -> None:
+    """The other one is pinned while this one waits for the file."""
+    own = home / "own"
+    host = server.host(known_hosts=own)
+    key = offered_key(host).key
+    wrong: list[HostKeyError] = []
+
+    def work() -> None:
+        try:
+            hostkeys.Policy(host, accept_new=True).missing_host_key(None, name_of(server), key)  # type: ignore[arg-type]
+        except HostKeyError as error:
+            wrong.append(error)
+
+    with hostkeys.locked(own):
+        other = threading.Thread(target=work)
+        other.start()
+        other.join(0.2)
+        own.write_text(f"{name_of(server)} {stale(home)}\n")
+    other.join(60)
+    assert len(wrong) == 1
+    assert "CHANGED" in str(wrong[0])
+    assert own.read_text().count("\n") == 1
 
 
 def test_a_link_to_known_hosts_stays_a_link(server: Sshd, home: Path) -> None:
