@@ -136,7 +136,8 @@ def _sawtooth_of_4(rng: np.random.Generator, boards: int, runs: int, noise: floa
 @dataclass(frozen=True)
 class Family:
     """How the noise of one board looks. `step`: to which the program rounds a rate of about
-    `level`. `unequal`: the noise of A and of B, times the noise.
+    `level`, or with `tokens` the seconds in which it makes so many. `unequal`: the noise of A and
+    of B, times the noise.
     """
 
     name: str
@@ -144,6 +145,7 @@ class Family:
     step: float = 0.0
     unequal: tuple[float, float] = (1.0, 1.0)
     level: float = 10.0
+    tokens: int = 0
 
 
 FAMILIES = (
@@ -162,6 +164,8 @@ FAMILIES = (
     Family("noise A x 0.5, B x 1.5", _calm, unequal=(0.5, 1.5)),
     Family("whole numbers, about 10", _calm, 1.0),
     Family("whole numbers, about 100", _calm, 1.0, level=100.0),
+    Family("26 tokens, timer of 10 ms", _calm, 0.01, tokens=26),
+    Family("26 tokens, timer of 100 ms", _calm, 0.1, tokens=26),
     Family("each .3 like the last", _wander(0.3)),
     Family("each .6 like the last", _wander(0.6)),
     Family("boots differ by 2 %", _boot(0.02)),
@@ -194,7 +198,10 @@ def pairs_of(family: Family, rng: np.random.Generator, noise: float, changes: Fl
     level = family.level * np.exp(rng.uniform(-0.05, 0.05, (boards, 1, 1)))
     sides = np.stack([np.ones(boards), 1 + changes], axis=1)[:, None, :]
     values = level * sides * np.exp(runs * family.unequal)
-    if family.step:
+    if family.tokens:
+        seconds = np.maximum(1, np.round(family.tokens / values / family.step)) * family.step
+        values = family.tokens / seconds
+    elif family.step:
         values = np.maximum(1, np.round(values / family.step)) * family.step
     return np.asarray(values, dtype=float)
 

@@ -139,11 +139,14 @@ def _of_boards(results: list[DeviceResult]) -> Iterator[str]:
     """What is said of single boards: failures, conditions, steps, boots."""
     for result, found in _failing(results):
         yield f"{result.host.name}: {found.text}"
+    for result in results:
+        for text in _conditions(result):
+            yield f"{result.host.name}: conditions differ: {text}"
     for result, item in _rows(results):
         place = f"{result.host.name} {item.metric}"
         if step := item.decision.step:
             yield (
-                f"{place}: the program rounds its values to {step:g}, so the interval is wider "
+                f"{place}: the program rounds its values to {step:.3g}, so the interval is wider "
                 "by the rounding error"
             )
         if item.between_boots is not None:
@@ -153,6 +156,12 @@ def _of_boards(results: list[DeviceResult]) -> Iterator[str]:
                 f"{place}, {item.boots} boots: differences between boots cause "
                 f"{item.between_boots:.0%} of the variance of the runs{text}"
             )
+
+
+def _conditions(result: DeviceResult) -> list[str]:
+    found = result.details.get("conditions", [])
+    assert isinstance(found, list)
+    return found
 
 
 def _out_of_time(results: list[DeviceResult]) -> list[DeviceResult]:
@@ -185,6 +194,7 @@ def _emit(journal: AbJournal, results: list[DeviceResult]) -> None:
                 {"device": result.host.name, **vars(found), "answer": str(found.answer)}
                 for result, found in _failing(results)
             ],
+            "conditions": {result.host.name: _conditions(result) for result in results},
             "ended_by_budget": [result.host.name for result in _out_of_time(results)],
         }
     )

@@ -16,7 +16,7 @@ from fleet.cli import ab_table
 from fleet.cli.main import main
 from fleet.engine.ab.checks import check, check_first
 from fleet.engine.ab.journal import AbJournal, Asked, Pair
-from fleet.engine.ab.measuring import Judged, answers_of, judged, settle
+from fleet.engine.ab.measuring import Judged, answers_of, differing, judged, settle
 from fleet.engine.ab.sides import AbSide, not_measured, side_of
 from fleet.engine.pool import DeviceResult
 from fleet.model.errors import ConnectionLostError, FleetError, NotComparableError
@@ -199,6 +199,25 @@ def test_failed_runs_of_b_are_shown_and_never_fine(
         cli.end(journal, [result])
     assert error.value.exit_code == code
     assert text in error.value.message
+
+
+def test_conditions_that_differ_are_named(
+    journal: AbJournal, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """B generated nothing, and only `profiles compare` said so, before."""
+    pairs = [
+        Pair(
+            n, record(n, metrics=metrics(10.0)), record(n, metrics=metrics(10, generated_tokens=0))
+        )
+        for n in range(8)
+    ]
+    result = measured(0.0, 8)
+    result.details["conditions"] = differing(pairs)
+    ab_table.show(journal, [result], as_json=False)
+    said = capsys.readouterr().err
+    assert "evk-01: conditions differ: generated tokens: A 31, B 0" in said
+    same = [Pair(n, record(n), record(n, prompt_sha256="cd" * 32)) for n in range(8)]
+    assert differing(same) == [], "another prompt is what is compared"
 
 
 def test_no_hint_proposes_a_gate_that_passes_every_loss(tmp_path: Path) -> None:

@@ -27,7 +27,9 @@ from fleet.model.gates import DEFAULT_METRIC, DEFAULT_SAMPLE_SECONDS
 from fleet.model.plan import DevicePlan
 from fleet.model.record import Record
 from fleet.ops.system.steps_users import Reboot
+from fleet.profiles.compare import conditions
 from fleet.profiles.compare import metrics as known
+from fleet.profiles.compare.conditions import APART, CAUSES, Weight
 from fleet.profiles.compare.failures import Failures, failures
 from fleet.profiles.compare.sequential import (
     LIMIT,
@@ -37,6 +39,7 @@ from fleet.profiles.compare.sequential import (
     answer,
     settled,
 )
+from fleet.profiles.compare.writing import finding
 from fleet.profiles.stats.parts import between
 from fleet.profiles.stats.trend import steady
 
@@ -140,7 +143,7 @@ def measure(
             found = judged(journal, board.pairs)
             result.details = {
                 "ab": found, "pairs": len(board.pairs), "in_time": in_time,
-                "failures": failed(journal, board.tries),
+                "failures": failed(journal, board.tries), "conditions": differing(board.pairs),
             }  # fmt: skip
     result.outcome = "ran"
     answers = [f"{item.metric} {item.decision.answer}" for item in found]
@@ -215,6 +218,17 @@ def failed(journal: AbJournal, tries: Sequence[Try]) -> Failures:
 
     problems = [(problem(attempt.a), problem(attempt.b)) for attempt in tries]
     return failures(problems, len(journal.asked.hosts))
+
+
+def differing(pairs: Sequence[Pair]) -> list[str]:
+    """Return the conditions in which A and B differ and that nobody varies, as lines of text.
+
+    A cause (model, runtime, prompt, ...) is what the comparison is about.
+    """
+    sides = [pair.a for pair in pairs], [pair.b for pair in pairs]
+    weights = {Weight.BLOCKS, Weight.WARNS}
+    found = [item for item in conditions.check(*sides, CAUSES) if item.weight in weights]
+    return [finding(item) for item in found if item.what not in APART]
 
 
 def judged(journal: AbJournal, pairs: Sequence[Pair]) -> list[Judged]:

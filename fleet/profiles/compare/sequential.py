@@ -26,8 +26,8 @@ from fleet.profiles.stats.trend import Floats
 
 LOOKS = (8, 14, 24, 40)  # pairs
 SHARES = (0.4, 0.2, 0.2, 0.2)  # of the chance, for each look: at 8 pairs ranks are coarse
-STEPS = (0.001, 0.01, 0.1, 1.0)  # to which programs round what they print
-NEAR = 1e-6  # of a step
+DECIMALS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)  # to which programs round what they print
+NEAR = 1e-6  # of a step, or of a value
 LIMIT = -0.03  # where no gate names one
 
 
@@ -190,16 +190,24 @@ def _share(pairs: int, family: int) -> float:
 
 
 def _coarse(values: Floats) -> Floats:
-    """The step to which the values of a board are rounded, where it hides their noise; else 0.
+    """Return the step to which the values of a board are rounded, where it hides their noise; else
+    0. It does where a quarter of the pairs, and three of them, differ by the same number of steps.
 
-    It does where a quarter of the pairs, and three of them, differ by the same number of steps.
+    The step is the gap between neighbours among the values, so it is found for any timer (100 ms)
+    and for rates that are made of rounded times (26 tokens in 2.6 or 2.7 s): gaps then grow with
+    the rate, and the largest of them counts. It is never below the true step.
     """
-    found = np.zeros(len(values))
+    ordered = np.sort(values.reshape(len(values), -1), axis=1)
+    gaps = np.diff(ordered, axis=1)
+    gaps[gaps <= NEAR * ordered[:, 1:]] = np.inf
+    least = gaps.min(axis=1)
+    step = np.where(gaps <= 1.5 * least[:, None], gaps, 0).max(axis=1)
+    for size in DECIMALS:  # all values are one: only its digits tell
+        whole = abs(ordered[:, 0] / size - np.rint(ordered[:, 0] / size)) < NEAR
+        step[np.isinf(least) & whole] = size
+    step[np.isinf(step)] = 0
     alike = max(3, math.ceil(values.shape[1] / 4)) - 1
-    for step in STEPS:
-        steps = np.rint(values / step)
-        whole = (abs(values / step - steps) < NEAR).all(axis=(1, 2))
-        gaps = np.sort(steps[..., 1] - steps[..., 0], axis=1)
-        same = (gaps[:, alike:] == gaps[:, : gaps.shape[1] - alike]).any(axis=1)
-        found[whole & same] = step
-    return found
+    moved = np.rint((values[..., 1] - values[..., 0]) / np.where(step, step, 1)[:, None])
+    moved.sort(axis=1)
+    same = (moved[:, alike:] == moved[:, : moved.shape[1] - alike]).any(axis=1)
+    return np.where(same, step, 0.0)
