@@ -29,8 +29,9 @@ def get(
 ) -> None:
     """Copy a file or folder from devices to this computer, and verify each file by its hash.
 
-    From several devices it goes to LOCAL/DEVICE/. What was interrupted goes on where it
-    stopped. Links on the devices are not followed.
+    From several devices it goes to LOCAL/DEVICE/. A file that changes meanwhile, vanishes or
+    cannot be read is named; the others still arrive, and the exit code is 1. Links on the devices
+    are not followed. Run an interrupted command again to resume it.
 
     Example: fleet get /etc/os-release found -i inventories/lab.yaml
     """

@@ -3,134 +3,73 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import errno
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 from fleet.device.shell import AfterMark, device_script, failed
+from fleet.engine.landing import (
+    CHANGED,
+    LIST_BYTES,
+    UNREAD,
+    Landing,
+    Listing,
+    Space,
+    Wanted,
+    inside,
+    named,
+)
 from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.session import CONTROL_SECONDS, Beginning, Session
 from fleet.engine.states import HASHING_BYTES_PER_SECOND
+from fleet.model.command import Command, Result
 from fleet.model.deadline import Stall
-from fleet.model.errors import ConnectionLostError, DeviceError, InputError, TransferError
+from fleet.model.errors import (
+    CancelledError,
+    ConnectionLostError,
+    DeviceError,
+    InputError,
+    TransferError,
+    TransportError,
+)
 from fleet.model.events import Listener, Progress, StepStarted
 from fleet.model.files import human_bytes
 from fleet.model.home import kept
 from fleet.model.inventory import Host
-from fleet.ops.collected import FileStream, safe
-from fleet.ops.lease import HEAD_BYTES, holders_in, who_command
+from fleet.ops.lease import HEAD_BYTES, Holders, holders_in, who_command
+from fleet.transport.base import Output
 
 TRIES = 3
 SHOW_BYTES = 4 << 20  # between two events of progress
-_NOT_SENT = {
-    "link": "is a symbolic link, and fleet does not follow links",
-    "odd": "is not a regular file, or its name contains characters that fleet cannot send",
-    "unread": "cannot be read by this user",
-}
+MOST_NAMED = 50  # of the files that were never asked for, because the work ended before
+_HEAD_BYTES = 1 << 20  # what a login shell prints before, and lines around a file
 
 
 @dataclass
-class Wanted:
-    """A file of the device: its name below what was asked for, its bytes, where it goes."""
+class _Found:
+    """What is in the folder of one device, and why some of it did not come."""
 
-    name: str
-    size: int
-    target: Path
-
-    @property
-    def part(self) -> Path:
-        """What has come of it so far."""
-        word = hashlib.sha256(self.target.name.encode()).hexdigest()[:16]
-        return self.target.with_name(f".fleet-{word}.part")
+    items: list[Wanted]
+    lost: dict[bytes, str]
 
     @property
-    def there(self) -> int:
-        """Bytes of the part that can be gone on with; a link in its place is none of ours."""
-        size = self.part.lstat().st_size if self.part.is_file() else 0
-        return size if size <= self.size and not self.part.is_symlink() else 0
+    def here(self) -> list[Wanted]:
+        """The files that came."""
+        return [item for item in self.items if item.here]
 
+    @property
+    def open(self) -> list[Wanted]:
+        """The files that may still come."""
+        return [item for item in self.items if not item.here and not item.why]
 
-class Landing(FileStream):
-    """Puts a stream of files into their parts, and each one that its hash proves in its place."""
-
-    def __init__(self, wanted: Sequence[Wanted], session: Session) -> None:
-        super().__init__()
-        self.wanted = list(wanted)
-        self.bad: list[str] = []  # names of files with another hash
-        self._session = session
-        self._total = sum(item.size for item in wanted)
-        self._done = self._shown = 0
-        self._number = -1
-        self._file: IO[bytes] | None = None
-        self._hash = hashlib.sha256()
-
-    def begin(self, size: int, name: str) -> None:
-        """See FileStream. Raises DeviceError for a file that was not asked for."""
-        self._number += 1
-        if name != str(self._number) or self._number >= len(self.wanted):
-            raise DeviceError(
-                "the device sent a file that fleet did not ask for",
-                step="get",
-                hint="run the command again; fleet doctor (examines the device)",
-            )
-        item = self.wanted[self._number]
-        there = item.there
-        if size != item.size - there:
-            raise DeviceError(
-                f"the file {item.name} changed on the device while fleet read it: fleet "
-                f"received {size} bytes instead of {item.size - there}",
-                step="get",
-                hint="run the command again when no program writes to the file",
-            )
-        self._hash = hashlib.sha256()
-        with kept(item.part):
-            if there:
-                with item.part.open("rb") as old:
-                    self._hash = hashlib.file_digest(old, "sha256")
-            else:
-                item.part.unlink(missing_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-            self._file = os.fdopen(os.open(item.part, flags, 0o666), "ab")
-        self._done += there
-
-    def put(self, piece: memoryview) -> None:
-        """See FileStream."""
-        if self._file is not None:
-            with kept(self.wanted[self._number].part):
-                self._file.write(piece)
-            self._hash.update(piece)
-            self._done += len(piece)
-            if self._done - self._shown >= SHOW_BYTES:
-                self._shown = self._done
-                name = self._session.host.name
-                self._session.emit(Progress(name, "get", self._done, self._total))
-
-    def finish(self) -> None:
-        """See FileStream."""
-        self.close()
-
-    def line(self, words: list[str]) -> None:
-        """The hash of the file before: it takes its place, or is no file at all."""
-        if words[0] != "hash" or self._number < 0:
-            return
-        item = self.wanted[self._number]
-        with kept(item.target):
-            if words[1:] == [self._hash.hexdigest()]:
-                item.part.replace(item.target)
-            else:
-                item.part.unlink(missing_ok=True)
-                self.bad.append(item.name)
-
-    def close(self) -> None:
-        """What has come is on the disk, for the next try."""
-        if self._file is not None:
-            with kept(self.wanted[self._number].part):
-                self._file.close()
-            self._file = None
+    @property
+    def missing(self) -> dict[str, str]:
+        """Names of what did not come, with the reasons."""
+        late = {item.name: item.why for item in self.items if not item.here}
+        return {named(name): why for name, why in (self.lost | late).items()}
 
 
 @dataclass(frozen=True)
@@ -141,36 +80,59 @@ class Fetching:
     folder: Path
     apart: bool = False
     lease: bool = False
+    space: Space = field(default_factory=Space, compare=False)
 
     def work(self, session: Session, result: DeviceResult) -> None:
-        """On one device. Raises DeviceError where there is no such file, TransferError where its
-        hash is another one twice, InputError where a link of this workstation is in the way.
+        """Fetch from one device.
+
+        Raises TransferError where a file did not come, with the names in the details of the result;
+        DeviceError where there is nothing of that name, InputError where a link of this workstation
+        is in the way, WorkstationError where the files do not fit.
         """
         with contextlib.ExitStack() as stack:
             if self.lease:
                 stack.enter_context(Lease(session, f"get {self.remote}")).take()
-            body = bytearray()
-            head = Beginning(AfterMark(body.extend), HEAD_BYTES)
-            command = device_script("get", "list", self.remote)
-            done = session.run(
-                command if self.lease else who_command(command),
-                "get",
-                deadline=Stall(CONTROL_SECONDS),
-                on_stdout=head.take,
-            )
-            if not body.endswith(b"end\n"):
-                raise self._absent(done.status, failed(done, "get", session.host.name))
-            wanted = self._wanted(session, body.decode("utf-8", "replace").split("\n")[:-2])
-            total = sum(item.size for item in wanted)
-            words = f"{len(wanted)} files" if len(wanted) != 1 else wanted[0].name
+            listing, holders = self._listed(session)
+            found = self._found(session, listing)
+            total = sum(item.size for item in found.items)
+            many = len(found.items) != 1
+            words = f"{len(found.items)} files" if many else named(found.items[0].name)
             session.emit(StepStarted(session.host.name, "get", words, total))
-            self._bring(session, wanted)
-        holders = holders_in(head.text, session.host.name)
-        result.details = {"files": [item.name for item in wanted], "bytes": total}
-        if not self.lease:
-            result.details |= {"notes": holders.notes()}
+            try:
+                self._bring(session, found, total)
+            except BaseException as error:
+                _let_go(session, found, error)
+                raise
+            finally:
+                result.details = {
+                    "files": [named(item.name) for item in found.here],
+                    "bytes": sum(item.size for item in found.here),
+                    "missing": found.missing,
+                }
+                if not self.lease:
+                    result.details |= {"notes": holders.notes()}
+        if found.missing:
+            raise _incomplete(session, found)
         result.outcome = "ok"
         result.text = f"{words}, {human_bytes(total)}, in {self._root(session.host)}"
+
+    def _listed(self, session: Session) -> tuple[Listing, Holders]:
+        command = device_script("get", "list", self.remote)
+        command = command if self.lease else who_command(command)
+
+        def ask() -> tuple[Listing, Holders]:
+            listing = Listing()
+            head = Beginning(AfterMark(listing.take), HEAD_BYTES)
+            done = _run(session, command, head.take, Stall(CONTROL_SECONDS), LIST_BYTES)
+            if not listing.whole:
+                raise self._absent(done.status, failed(done, "get", session.host.name))
+            return listing, holders_in(head.text, session.host.name)
+
+        for _ in range(TRIES - 1):
+            with contextlib.suppress(ConnectionLostError):
+                return ask()
+            session.reopen()
+        return ask()
 
     def _absent(self, status: int, error: DeviceError) -> DeviceError:
         if status != 44:
@@ -184,64 +146,155 @@ class Fetching:
     def _root(self, host: Host) -> Path:
         return self.folder / host.name if self.apart else self.folder
 
-    def _wanted(self, session: Session, lines: list[str]) -> list[Wanted]:
-        """The files that can be had; what cannot is said."""
-        root, found = self._root(session.host), []
-        top = self.remote.rstrip("/").rpartition("/")[2] if "folder" in lines else ""
-        for line in lines:
-            kind, _, rest = line.partition(" ")
-            size, _, name = rest.partition(" ")
-            if kind == "file" and size.isascii() and size.isdigit() and safe(name):
-                inner = f"{top}/{name}" if safe(top) else name
-                found.append(Wanted(name, int(size), _place(root, inner)))
-            elif kind != "folder":
-                why = _NOT_SENT.get(kind, _NOT_SENT["odd"])
-                session.warn(f"{rest} {why}; fleet did not copy it")
-        return found
+    def _found(self, session: Session, listing: Listing) -> _Found:
+        """The files that can be had, each with its place here; what is no file is said."""
+        for name, why in listing.skipped.items():
+            session.warn(f"{named(name)} {why}; fleet did not copy it")
+        root, folders = self._root(session.host), dict[bytes, Path]()
+        top = os.fsencode(self.remote.rstrip("/").rpartition("/")[2]) if listing.folder else b""
+        items = []
+        for name, size in listing.files.items():
+            above = (top + b"/" + name if inside(top) else name).rpartition(b"/")[0]
+            if above not in folders:
+                folders[above] = _place(root, Path(os.fsdecode(above)))
+            items.append(Wanted(name, size, folders[above]))
+        return _Found(items, listing.lost)
 
-    def _bring(self, session: Session, wanted: list[Wanted]) -> None:
-        """All of it; what came before a break is not sent again, nor believed without its hash."""
-        for last in (*(False for _ in range(TRIES - 1)), True):
-            landing = Landing(wanted, session)
+    def _bring(self, session: Session, found: _Found, total: int) -> None:
+        """Fetch all of it; what came before a break is not asked for again, nor is it trusted
+        without its hash. A file that changed meanwhile is asked for again with its new size.
+        """
+        breaks = changes = done = shown = 0
+
+        def moved(count: int) -> None:
+            nonlocal done, shown
+            done += count
+            if done - shown >= SHOW_BYTES:
+                shown = done
+                session.emit(Progress(session.host.name, "get", done, total))
+
+        while wanted := found.open:
+            done = sum(item.size for item in found.here)
+            landing = Landing(wanted, moved)
             try:
-                self._receive(session, landing)
+                self._receive(session, wanted, landing)
+                changes += 1
             except ConnectionLostError:
-                if last:
+                breaks += 1
+                if breaks == TRIES:
                     raise
                 session.reopen()
-                continue
             finally:
                 landing.close()
-            if not landing.bad:
-                return
-            wanted = [item for item in wanted if item.name in landing.bad]
-        raise TransferError(
-            f"the file {landing.bad[0]} changes on the device while fleet reads it",
-            step="get",
-            hint="run the command again when no program writes to the file; or make a copy on "
-            "the device and fetch the copy",
-        )
+            if changes == TRIES:
+                for item in found.open:
+                    item.why = CHANGED
 
-    def _receive(self, session: Session, landing: Landing) -> None:
-        asked = [
-            f"{item.there + 1} {item.size - item.there} ./{item.name}/\n" for item in landing.wanted
-        ]
-        largest = max((item.size for item in landing.wanted), default=0)
-        done = session.run(
+    def _receive(self, session: Session, wanted: Sequence[Wanted], landing: Landing) -> None:
+        asked = b"".join(item.request() for item in wanted)
+        self.space.claim(session.host.name, self.folder, wanted)
+        for folder in dict.fromkeys(item.folder for item in wanted):
+            with kept(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+                if not os.access(folder, os.W_OK | os.X_OK):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        sizes = [item.size - item.start for item in wanted]
+        done = _run(
+            session,
             device_script("get", "send", self.remote),
-            "get",
-            stdin=["".join(asked).encode()],
-            deadline=Stall(CONTROL_SECONDS + largest / HASHING_BYTES_PER_SECOND),
-            on_stdout=AfterMark(landing.take),
+            AfterMark(landing.take),
+            Stall(CONTROL_SECONDS + max(item.size for item in wanted) / HASHING_BYTES_PER_SECOND),
+            sum(sizes) + sum(sizes) // 1000 + 200 * len(sizes),
+            stdin=asked,
         )
-        if not done.ok:
+        if not landing.whole:
             raise failed(done, "get", session.host.name)
 
 
-def _place(root: Path, name: str) -> Path:
-    """Where a file of that name goes; its folders are made, and none of them is a link."""
+def _run(
+    session: Session,
+    command: Command,
+    take: Output,
+    deadline: Stall,
+    limit: int,
+    *,
+    stdin: bytes = b"",
+) -> Result:
+    """Run a command whose output goes to `take`; end it at once where that raises, or where the
+    device sends more than `limit` bytes. The connection is closed then.
+    """
+    refused: list[Exception] = []
+    left = limit + _HEAD_BYTES
+
+    def taken(chunk: bytes) -> None:
+        nonlocal left
+        left -= len(chunk)
+        try:
+            if left < 0:
+                raise DeviceError(
+                    f"the device sent more than {human_bytes(limit)}, and did not end",
+                    step="get",
+                    hint="fleet doctor (finds tools on the device that do not work as expected)",
+                )
+            take(chunk)
+        except Exception as error:
+            refused.append(error)
+            session.transport.close()
+            raise
+
+    try:
+        return session.run(
+            command, "get", stdin=[stdin] if stdin else (), deadline=deadline, on_stdout=taken
+        )
+    except TransportError:
+        if not refused:
+            raise
+        if session.lease is not None:  # it is given back over the new connection
+            session.reopen()
+        raise refused[0] from None
+
+
+def _let_go(session: Session, found: _Found, error: BaseException) -> None:
+    """Say what did not come because of an error; its parts stay only where they can be resumed."""
+    resumes = isinstance(error, TransportError | CancelledError)
+    late = found.open
+    for item in late:
+        item.why = "did not arrive"
+        if not resumes:
+            item.drop()
+    if not isinstance(error, CancelledError):
+        _name(session, found.missing, MOST_NAMED)
+
+
+def _name(session: Session, missing: dict[str, str], most: int) -> None:
+    for name, why in list(missing.items())[:most]:
+        session.warn(f"{name} {why}")
+    if len(missing) > most:
+        session.warn(f"{len(missing) - most} more files did not arrive")
+
+
+def _incomplete(session: Session, found: _Found) -> TransferError:
+    """Name what did not come. The error for it."""
+    missing = found.missing
+    _name(session, missing, len(missing))
+    total = len(found.items) + len(found.lost)
+    name, why = next(iter(missing.items()))
+    first = f"{name} {why}" if len(missing) == 1 else "each is named above, with the reason"
+    unread = all(why == UNREAD for why in missing.values())
+    return TransferError(
+        f"{len(missing)} of {total} files did not arrive: {first}",
+        step="get",
+        hint="log in as a user who can read them (`user:` in the inventory)"
+        if unread
+        else "run the command again when no program writes to the files; or make a copy on the "
+        "device and fetch the copy",
+    )
+
+
+def _place(root: Path, above: Path) -> Path:
+    """Return the folder for files here. Raises InputError where a link is in the way."""
     folder = root
-    for part in Path(name).parts[:-1]:
+    for part in above.parts:
         folder /= part
         if folder.is_symlink():
             raise InputError(
@@ -249,9 +302,7 @@ def _place(root: Path, name: str) -> Path:
                 "through symbolic links",
                 hint="fetch into an empty folder",
             )
-    with kept(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    return folder / Path(name).name
+    return folder
 
 
 def fetch_everywhere(

@@ -7,6 +7,7 @@ import time
 
 from fleet.model.errors import DeadlineError, InputError
 
+LONGEST_SECONDS = 3e8  # ten years: a size that a device reports may make any number of seconds
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*$")
 
@@ -22,8 +23,8 @@ class Deadline:
     __slots__ = ("_end", "seconds")
 
     def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self._end = time.monotonic() + seconds
+        self.seconds = min(seconds, LONGEST_SECONDS)  # waiting for longer raises OverflowError
+        self._end = time.monotonic() + self.seconds
 
     @property
     def remaining(self) -> float:

@@ -103,9 +103,11 @@ def unwritable(path: Path, error: OSError) -> WorkstationError:
     above = (path.parent, *path.parents)
     there = next(folder for folder in above if os.path.exists(folder))  # noqa: PTH110 - EACCES
     look = "free disk space: df -h" if error.errno in _FULL else "check the permissions: ls -ld"
+    ours = path.is_relative_to(fleet_home())
+    other = "set FLEET_HOME to a folder on another disk" if ours else "choose another folder"
     return WorkstationError(
         f"cannot write {path} on this workstation: {reason(error)}",
-        hint=f"{look} {shlex.quote(str(there))}; or set FLEET_HOME to a folder on another disk",
+        hint=f"{look} {shlex.quote(str(there))}; or {other}",
     )
 
 

@@ -22,6 +22,21 @@ def harmless(text: str) -> str:
     return masked(_CONTROLS.sub("", _ESCAPES.sub("", masked(text))))  # it may hold controls
 
 
+def visible(text: str) -> str:
+    r"""Return text with every character that shows as nothing escaped: `\x1b`, `\u202e`, `\n`.
+
+    A byte that is not UTF-8 (`os.fsdecode`) is shown as the byte: `\xff`.
+    """
+    return "".join(one if one.isprintable() else _escape(one) for one in text)
+
+
+def _escape(one: str) -> str:
+    code = ord(one)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    return one.encode("unicode_escape", "surrogatepass").decode()
+
+
 def from_here(word: str) -> str:
     """A file as seen from this folder, where it is below; any other word as it is."""
     path, here = Path(word), Path.cwd()

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fleet.engine.fetching import Fetching, Landing, Wanted, fetch_everywhere
-from fleet.engine.session import Session
+from fleet.engine.fetching import Fetching, fetch_everywhere
+from fleet.engine.landing import Landing, Listing, Wanted
 from fleet.model.errors import DeviceError
-from fleet.model.events import Event, Warned
-from fleet.model.inventory import Host
 from tests.chaos import Chaos, Fault
 from tests.transport.sshd import running
 
@@ -28,6 +26,7 @@ def tree(tmp_path: Path) -> Path:
     (root / "big").write_bytes(random.Random(1).randbytes(300_000))
     (root / "secret").symlink_to("/etc/passwd")
     (root / "two\nlines").write_text("x")
+    (root / "bad\udcff\u202egnp").write_text("no UTF-8, and turned around")
     os.mkfifo(root / "pipe")
     return root
 
@@ -43,9 +42,8 @@ def test_a_folder_of_two_boards_goes_to_a_folder_each(
     done = desk.fleet("ann", "get", str(tree), str(tmp_path / "got"))
     assert done.returncode == 0, done.stderr
     found = content(tmp_path / "got")
-    assert set(found) == {
-        f"evk-{number}/logs/{name}" for number in (1, 2) for name in ("a b/ x ", "empty", "big")
-    }
+    names = ("a b/ x ", "empty", "big", "two\nlines", "bad\udcff\u202egnp")
+    assert set(found) == {f"evk-{number}/logs/{name}" for number in (1, 2) for name in names}
     assert found["evk-1/logs/big"] == (tree / "big").read_bytes()
     assert (
         "evk-1: warning: secret is a symbolic link, and fleet does not follow links" in done.stderr
@@ -60,9 +58,9 @@ def test_a_file_goes_on_where_it_stopped_and_a_wrong_part_is_started_anew(
     argv = ("get", "-l", "evk-1", str(tree / "big"), str(got))
     assert desk.fleet("ann", *argv).returncode == 0
     assert content(got) == {"big": big}
-    for begun in (big[:200_000], b"wrong" * 1000, big + b"longer"):
+    for begun in (big[:200_000], b"wrong" * 40_000, big + b"longer"):
         (got / "big").unlink()
-        Wanted("big", len(big), got / "big").part.write_bytes(begun)
+        Wanted(b"big", len(big), got).part.write_bytes(begun)
         done = desk.fleet("ann", *argv)
         assert done.returncode == 0, done.stderr
         assert content(got) == {"big": big}
@@ -86,25 +84,44 @@ def test_nothing_is_put_behind_a_link_of_this_computer(
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-EVIL = ("../up", "/etc/passwd", "a/../../up", "..", "", ".", "a\x1b[2Jb", "\u202egnp")
+EVIL = (b"../up", b"/etc/passwd", b"a/../../up", b"..", b".", b"a/./b", b"a//b", b"a\0b")
 
 
 @pytest.mark.parametrize("name", EVIL, ids=repr)
-def test_no_name_of_a_device_leads_outside(name: str, tmp_path: Path) -> None:
-    said: list[Event] = []
-    session = Session(Host("evk", transport="local"), said.append)
-    job = Fetching("logs", tmp_path / "got")
-    assert job._wanted(session, ["folder", f"file 3 {name}"]) == []
-    assert isinstance(said[0], Warned)
+def test_no_name_of_a_device_leads_outside(name: bytes) -> None:
+    listing = Listing()
+    listing.take(b"folder//\nis 81a4 3 ./%b//\nfound 0//\nend//\n" % name)
+    assert listing.whole
+    assert not listing.files
+    assert list(listing.lost) == [name]
 
 
-@pytest.mark.parametrize("line", [b"file 3 1\nabc\n", b"file 9 0\nabcdefghi\n", b"file 3 x\nabc\n"])
-def test_a_file_that_was_not_asked_for_is_refused(line: bytes, tmp_path: Path) -> None:
-    session = Session(Host("evk", transport="local"), lambda _: None)
-    landing = Landing([Wanted("a", 3, tmp_path / "a")], session)
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"file 3 1\nabc\n",
+        b"file 9 0\nabcdefghi\n",
+        b"file 3 x\nabc\n",
+        b"file 3 0\nabc\nfile 1 0\nd\n",
+        b"hash 1 0\n",
+        b"rubbish\n",
+    ],
+)
+def test_a_file_that_was_not_asked_for_is_refused(answer: bytes, tmp_path: Path) -> None:
+    landing = Landing([Wanted(b"a", 3, tmp_path)], lambda _: None)
     with pytest.raises(DeviceError):
-        landing.take(line)
-    assert list(tmp_path.iterdir()) == []
+        landing.take(answer)
+    landing.close()
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_file_without_its_hash_is_no_file(tmp_path: Path) -> None:
+    item = Wanted(b"a", 3, tmp_path)
+    landing = Landing([item], lambda _: None)
+    landing.take(b"file 3 0\nabc\nend\n")
+    landing.close()
+    assert not landing.whole
+    assert not item.here
 
 
 def test_a_cable_that_is_cut_costs_no_byte_twice(tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from fleet.engine.fetching import Fetching, fetch_everywhere
 from fleet.facts.gather import gather
 from fleet.model.deadline import Deadline
-from fleet.model.errors import DiskFullError, FleetError
-from fleet.model.events import Event, StepStarted, Warned
+from fleet.model.errors import DiskFullError, FleetError, WorkstationError
+from fleet.model.events import Event, Progress, StepStarted, Warned
+from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.transport import transport_for
 from tests.transport.sshd import Sshd
@@ -164,3 +166,24 @@ def test_spares_give_way_where_the_disk_is_full(
     deploy(host, large)
     assert live(base, large) is large
     assert not list((base / "store").glob("*.spare"))
+
+
+def test_a_full_disk_of_this_workstation_ends_a_get_at_once(tmp_path: Path, mounted: Mount) -> None:
+    """Between the look at the free space and the write, somebody else took it."""
+    disk, there = mounted("size=20m"), tmp_path / "there"
+    there.mkdir()
+    for name in ("a", "b"):
+        (there / name).write_bytes(bytes(9 << 20))
+
+    def listener(event: Event) -> None:
+        if isinstance(event, Progress) and not (disk / "filler").exists():
+            fill(disk)
+
+    job = Fetching(str(there), disk / "got")
+    host = Host("here", transport="local")
+    (done,) = fetch_everywhere(job, [host], listener, parallel=1)
+    assert isinstance(done.error, WorkstationError), done.error
+    assert "No space left on device" in done.error.message
+    assert "FLEET_HOME" not in done.error.hint
+    assert list((disk / "got" / "there").iterdir()) == []
+    assert done.details["missing"] == {"a": "did not arrive", "b": "did not arrive"}

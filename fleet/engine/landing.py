@@ -1,0 +1,313 @@
+"""Files of a device on their way to a folder here: the list of them, and the stream of their bytes.
+
+Nothing that a device says is trusted: sizes and names are checked, and a file takes its place only
+when the hash that the device computed is that of the bytes that arrived.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import stat
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from fleet.model.errors import DeviceError, WorkstationError, reason
+from fleet.model.files import BLOCK_BYTES, human_bytes
+from fleet.model.home import disk_full, unwritable
+from fleet.model.text import visible
+from fleet.ops.collected import FileStream
+
+MOST_FILES = 200_000  # of one `fleet get`: about 60 MB of memory here
+LIST_BYTES = 64 << 20
+_RECORD_BYTES = 8192  # a path has 4096 bytes at most
+_SEEN = re.compile(rb"is ([0-9a-f]{4,8}) (\d{1,24}) (.+)", re.DOTALL)
+_LOST = re.compile(rb"(unread|gone) (.+)", re.DOTALL)
+LINK = "is a symbolic link, and fleet does not follow links"
+ODD = "is not a regular file"
+UNREAD = "cannot be read by this user"
+CHANGED = "changed on the device while fleet read it"
+_OUTSIDE = "has a name that leads out of the folder"
+_REASONS = {"link": LINK, "odd": ODD, "unread": UNREAD, "gone": "is gone from the device"}
+_SIZE_DIGITS = 24
+
+
+def inside(name: bytes) -> bool:
+    """Return True if a name that a device gave stays below the folder where it is put."""
+    return b"\0" not in name and not {b"", b".", b".."} & set(name.split(b"/"))
+
+
+def named(name: bytes) -> str:
+    """Return a name of the device as text that can be shown."""
+    return visible(os.fsdecode(name))
+
+
+def _unreadable(record: bytes) -> DeviceError:
+    return DeviceError(
+        f"fleet does not understand a line that the device returned: {record[:200]!r}",
+        step="get",
+        hint="fleet doctor (finds tools on the device that do not work as expected)",
+    )
+
+
+class Listing:
+    """The answer of get.sh to `list`, in any chunks.
+
+    `files` maps names to bytes, `skipped` what is no regular file to the reason, `lost` what should
+    have come and cannot. Raises DeviceError for a list without end.
+    """
+
+    def __init__(self) -> None:
+        self.folder = False
+        self.files: dict[bytes, int] = {}
+        self.skipped: dict[bytes, str] = {}
+        self.lost: dict[bytes, str] = {}
+        self.whole = False
+        self._rest = b""
+        self._status = b"0"
+
+    def take(self, chunk: bytes) -> None:
+        """Read some bytes after the mark."""
+        *records, self._rest = (self._rest + chunk).split(b"//\n")
+        for record in records:
+            self._read(record)
+        if len(self._rest) > _RECORD_BYTES:
+            raise _unreadable(self._rest)
+        if len(self.files) + len(self.skipped) + len(self.lost) > MOST_FILES:
+            raise DeviceError(
+                f"the folder on the device holds more than {MOST_FILES} files",
+                step="get",
+                hint="fetch the folders in it one by one; or pack it with tar on the device and "
+                "fetch the archive",
+            )
+
+    def _read(self, record: bytes) -> None:
+        kind, _, rest = record.partition(b" ")
+        if kind == b"folder":
+            self.folder = True
+        elif kind == b"found":
+            self._status = rest
+        elif kind == b"end":
+            self.whole = True
+            self._judge()
+        elif seen := _SEEN.fullmatch(record):
+            self._file(int(seen[1], 16), int(seen[2]), seen[3].removeprefix(b"./"))
+        elif seen := _LOST.fullmatch(record):
+            self.lost[seen[2].removeprefix(b"./")] = _REASONS[seen[1].decode()]
+        else:
+            raise _unreadable(record)
+
+    def _file(self, mode: int, size: int, name: bytes) -> None:
+        if stat.S_ISDIR(mode):
+            return
+        if not stat.S_ISREG(mode):
+            self.skipped[name] = LINK if stat.S_ISLNK(mode) else ODD
+        elif inside(name):
+            self.files[name] = size
+        else:
+            self.lost[name] = _OUTSIDE
+
+    def _judge(self) -> None:
+        """Let no file be in two lists; a `find` that failed without a word has not seen all."""
+        for name in self.lost:
+            self.files.pop(name, None)
+            self.skipped.pop(name, None)
+        if self._status != b"0" and not self.lost:
+            self.lost[b"."] = "could not be listed completely: a folder changed meanwhile"
+
+
+@dataclass(slots=True, eq=False)
+class Wanted:
+    """A file of the device: its name below what was asked for, its bytes, the folder for it here.
+
+    `first` is the first block of 64 KiB that is asked for, `why` the reason why it cannot come.
+    """
+
+    name: bytes
+    size: int
+    folder: Path
+    first: int = 0
+    here: bool = False
+    why: str = ""
+
+    @property
+    def target(self) -> Path:
+        """The place of the whole file."""
+        return self.folder / os.fsdecode(self.name.rpartition(b"/")[2])
+
+    @property
+    def part(self) -> Path:
+        """The file for the bytes that have come so far."""
+        word = hashlib.sha256(self.name.rpartition(b"/")[2]).hexdigest()[:16]
+        return self.folder / f".fleet-{word}.part"
+
+    @property
+    def start(self) -> int:
+        """The first byte that is asked for."""
+        return self.first * BLOCK_BYTES
+
+    def drop(self) -> None:
+        """Remove the part."""
+        with contextlib.suppress(OSError):
+            self.part.unlink()
+
+    def request(self) -> bytes:
+        """Return the line for get.sh; what a part holds already is not asked for.
+
+        The last whole block is asked for in any case, so that the device finds the rest behind it.
+        """
+        there = 0
+        with contextlib.suppress(OSError):
+            about = self.part.lstat()
+            there = about.st_size if stat.S_ISREG(about.st_mode) else 0
+        blocks, rest = divmod(self.size, BLOCK_BYTES)
+        self.first = max(0, min(there // BLOCK_BYTES, blocks - 1)) if there <= self.size else 0
+        words = b"%d %d %d %d" % (self.first, blocks - self.first, rest, self.size)
+        return b"%b ./%b//\n" % (words, self.name)
+
+
+class Landing(FileStream):
+    """Writes a stream of files to their parts, and puts each in its place when its hash is right.
+
+    `whole` once the device has answered for every file. `moved` gets the bytes that came, or that
+    a part held. Raises DeviceError for what was not asked for, WorkstationError where the disk is
+    full; another error of writing ends one file alone.
+    """
+
+    def __init__(self, wanted: Sequence[Wanted], moved: Callable[[int], None]) -> None:
+        super().__init__()
+        self.whole = False
+        self._items = list(wanted)
+        self._moved = moved
+        self._number = 0
+        self._due = -1  # bytes of the file that were not announced yet; -1: it has not begun
+        self._file: IO[bytes] | None = None
+        self._hash = hashlib.sha256()
+
+    def begin(self, size: int, name: str) -> None:
+        """See FileStream: a piece of the file that comes next."""
+        item = self._expected(name)
+        if self._due < 0:
+            self._open(item)
+        if not 0 < size <= self._due:
+            raise self._unasked()
+        self._due -= size
+
+    def put(self, piece: memoryview) -> None:
+        """See FileStream."""
+        if self._file is None:
+            return
+        item = self._items[self._number]
+        with _writing(item, item.part):
+            self._file.write(piece)
+        self._hash.update(piece)
+        self._moved(len(piece))
+
+    def finish(self) -> None:
+        """See FileStream."""
+
+    def line(self, words: list[str]) -> None:
+        """See FileStream: the device is done with a file, or with all of them."""
+        if words == ["end"]:
+            self.whole = self._number == len(self._items)
+            return
+        if len(words) != 3 or words[0] not in {"hash", "now", "not"}:
+            raise self._unasked()
+        item = self._expected(words[1])
+        if words[0] == "hash" and self._due < 0:
+            self._open(item)
+        self._end(item, words[0], words[2])
+
+    def _end(self, item: Wanted, kind: str, word: str) -> None:
+        with _writing(item, item.part):
+            self.close()
+        if kind == "not":
+            item.why = item.why or _REASONS.get(word, ODD)
+        elif kind == "now" and word.isascii() and word.isdigit() and len(word) <= _SIZE_DIGITS:
+            item.size = int(word)
+        elif not item.why and not self._due and word == self._hash.hexdigest():
+            with _writing(item, item.target):
+                item.part.replace(item.target)
+                item.here = True
+        if not item.here:
+            item.drop()
+        self._number += 1
+        self._due = -1
+
+    def close(self) -> None:
+        """Close the part of a file that has not come whole, for the next try."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _open(self, item: Wanted) -> None:
+        self._hash = hashlib.sha256()
+        self._due = item.size - item.start
+        with _writing(item, item.part):
+            if not item.first:
+                item.part.unlink(missing_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+            self._file = os.fdopen(os.open(item.part, flags, 0o666), "r+b")
+            self._file.truncate(item.start)
+            self._hash = hashlib.file_digest(self._file, "sha256")
+            self._moved(item.start)
+
+    def _expected(self, number: str) -> Wanted:
+        if number != str(self._number) or self._number >= len(self._items):
+            raise self._unasked()
+        return self._items[self._number]
+
+    def _unasked(self) -> DeviceError:
+        return DeviceError(
+            "the device sent data that fleet did not ask for",
+            step="get",
+            hint="run the command again; fleet doctor (examines the device)",
+        )
+
+
+@contextlib.contextmanager
+def _writing(item: Wanted, path: Path) -> Iterator[None]:
+    """Around the writing of one file here. Raises WorkstationError where the disk is full."""
+    try:
+        yield
+    except OSError as error:
+        if disk_full(error):
+            raise unwritable(path, error) from error
+        item.why = f"cannot be written on this workstation ({reason(error)})"
+
+
+@dataclass
+class Space:
+    """The free space of a folder here, which files of several devices share."""
+
+    _claims: dict[str, int] = field(default_factory=dict)
+    _free: int | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def claim(self, device: str, folder: Path, wanted: Iterable[Wanted]) -> None:
+        """Reserve what the files of a device need. Raises WorkstationError where that is not
+        free; where the system does not tell, the disk itself will.
+        """
+        need = sum(item.size - item.start for item in wanted)
+        there = next(one for one in (folder, *folder.parents) if one.exists())
+        with self._lock:
+            if self._free is None:
+                with contextlib.suppress(OSError):
+                    self._free = shutil.disk_usage(there).free
+            self._claims[device] = max(need, self._claims.get(device, 0))
+            total = sum(self._claims.values())
+        if self._free is not None and total > self._free:
+            raise WorkstationError(
+                f"the folder {folder} on this workstation has too little free space: needed "
+                f"{human_bytes(total)}, free {human_bytes(self._free)}",
+                hint=f"free disk space: df -h {shlex.quote(str(there))}; or choose a folder on "
+                "another disk",
+                step="get",
+            )
