@@ -5,7 +5,8 @@
 # make test   format, lint (shellcheck too), types and the tests that a newcomer waits for
 # make test-programs  the runners' real programs, fetched
 # make test-contract  how today's packages of Debian, fetched, differ from our table and lab
-# make test-gate  the longer tests that land a change as well; .ci/run runs both
+# make test-gate  the longer tests that land a change as well; .ci/run runs both.
+#   IN="tests/engine tests/cli" runs those of some folders, as the workflow does
 SHELL := /bin/sh
 PYTHON ?= python3
 VENV ?= .venv
@@ -17,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export FLEET_TRUST := $(CURDIR)$(if $(FLEET_TRUST),:$(FLEET_TRUST))
 STAMP := $(VENV)/.installed
 LOCKED := .ci/requirements
-SHELLS = $(shell find fleet tests .ci -name '*.sh')
+SHELLS = $(shell find fleet tests .ci .devcontainer -name '*.sh')
 WORKING := sh .ci/working.sh
 
 .PHONY: demo docs changelog test test-gate test-slow test-programs test-contract check bench clean
@@ -35,7 +36,7 @@ test: $(STAMP)-dev
 
 test-gate: $(STAMP)-dev
 	@sh tests/setup.sh gate
-	@$(BIN)/pytest -q -n $(WORKERS) -m "gate and not slow"
+	@$(BIN)/pytest -q -n $(WORKERS) -m "gate and not slow" $(IN)
 
 test-slow: $(STAMP)-dev
 	@sh tests/setup.sh slow
