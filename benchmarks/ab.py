@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet.profiles.compare.sequential import LOOKS, Answer, answers, settled
+from fleet.profiles.compare.sequential import LOOKS, Answer, answers, chances, over_boards, settled
 from fleet.profiles.stats.trend import Floats
 
-TRIALS = 1000
+TRIALS = 400
 MARKS = ("<!-- ab -->", "<!-- ab end -->")
 # Logarithms about 0: boards, runs in their order. Arguments: generator, boards, runs, CV.
 Noise = Callable[[np.random.Generator, int, int, float], Floats]
@@ -231,13 +231,14 @@ def cell(
     truth = np.zeros((trials, boards))
     truth[:, 0] = -loss
     values = pairs_of(family, np.random.default_rng(seed), noise, truth.reshape(-1))
-    found = answers(values, limit, boards)
+    chance = chances(boards)[0]
+    found = answers(values, limit, boards, chance)
     for trial in range(0, len(found), boards):
         table = slice(trial, trial + boards)
         asked = [
             (board, limit, one) for board, one in zip(values[table], found[table], strict=True)
         ]
-        found[table] = settled(asked, boards)
+        found[table] = settled(asked, boards, chance)
     words = np.array([decision.answer for decision in found]).reshape(trials, boards)
     ends = np.array([
         (-1.0, 9.0) if decision.low is None else (decision.low, decision.high) for decision in found
@@ -284,6 +285,7 @@ def tables(trials: int) -> list[str]:
                 row.append(" / ".join(f"{getattr(made, name) * 100:.1f}" for name in shown))
             lines.append(f"| {family.name} | " + " | ".join(row) + " |")
         lines.append("")
+    lines += [*_alone(trials), *_curve(trials), *_line(trials)]
     lines += ["**One gate, one board, noise 2.3 %**: worse, a loss at all, fine; pairs", ""]
     lines += ["| gate | loss | found | shown | missed | pairs (middle) |", "|---|" + "---:|" * 5]
     for limit, loss in ((-0.01, 0.03), (-0.02, 0.03), (-0.03, 0.03), (-0.03, 0.04), (-0.03, 0.05)):
@@ -291,6 +293,65 @@ def tables(trials: int) -> list[str]:
         cells = f"{made.found:.1%} | {made.shown:.1%} | {made.missed:.1%} | {made.pairs:.0f}"
         lines.append(f"| {limit:.0%} | {loss:.0%} | {cells} |")
     return lines
+
+
+def _alone(trials: int) -> list[str]:
+    """One board and one gate: equal sides, and a loss of 1.5 times the gate."""
+    lines = [
+        "**One board** (gate -5 %, noise 3 %)",
+        "",
+        "| noise of a board | equal: worse / undecided; pairs | 7.5 % less: worse / fine; pairs |",
+        "|---|---:|---:|",
+    ]
+    for family in FAMILIES:
+        same, less = (cell(family, 0.03, loss, -0.05, 1, trials=trials) for loss in (0.0, 0.075))
+        equal = f"{same.red * 100:.1f} / {same.undecided * 100:.1f}; {same.pairs:.0f}"
+        lost = f"{less.found * 100:.1f} / {less.missed * 100:.1f}; {less.pairs:.0f}"
+        lines.append(f"| {family.name} | {equal} | {lost} |")
+    return [*lines, ""]
+
+
+def _curve(trials: int) -> list[str]:
+    """What a loss of so many times the gate is called."""
+    lines = [
+        "**A loss beside the gate** (one board, calm, gate -5 %, noise 3 %)",
+        "",
+        "| loss, times the gate | worse | fine | undecided | pairs (middle) |",
+        "|---:|---:|---:|---:|---:|",
+    ]
+    for times in (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0):
+        made = cell(FAMILIES[0], 0.03, 0.05 * times, -0.05, 1, trials=trials)
+        shares = (made.found, made.missed, made.undecided)
+        words = " | ".join(f"{share * 100:.1f}" for share in shares)
+        lines.append(f"| {times:g} | {words} | {made.pairs:.0f} |")
+    return [*lines, ""]
+
+
+def _line(trials: int) -> list[str]:
+    """The line over eight boards, beside the boards alone."""
+    lines = [
+        "**The line over 8 boards** (gate -2 %, calm, noise 3 %)",
+        "",
+        "| loss of each board | line: worse / fine / undecided; pairs | an undecided board |",
+        "|---:|---:|---:|",
+    ]
+    for loss in (0.0, 0.03):
+        rng = np.random.default_rng(zlib.crc32(repr(("line", loss)).encode()))
+        words, open_tables, pairs = [], 0, []
+        for _ in range(trials):
+            values = pairs_of(FAMILIES[0], rng, 0.03, np.full(8, -loss))
+            found = over_boards(values, -0.02, 1)
+            words.append(found.answer)
+            pairs.append(found.pairs)
+            alone = answers(values, -0.02, 8, chances(8)[0])
+            asked = [(board, -0.02, one) for board, one in zip(values, alone, strict=True)]
+            settled_ones = settled(asked, 8, chances(8)[0])
+            open_tables += any(one.answer is Answer.UNDECIDED for one in settled_ones)
+        shares = " / ".join(f"{words.count(word) / trials * 100:.1f}" for word in Answer)
+        lines.append(
+            f"| {loss:.0%} | {shares}; {np.median(pairs):.0f} | {open_tables / trials * 100:.1f} |"
+        )
+    return [*lines, ""]
 
 
 def main() -> None:

@@ -170,7 +170,7 @@ def _show_errors(journal: AbJournal, results: list[DeviceResult]) -> None:
 
 def end(journal: AbJournal, results: list[DeviceResult]) -> None:
     """Raise what the exit code says: 1 worse or failing, 4 undecided, else that of the devices."""
-    worse = ab_table.worse(results)
+    worse = ab_table.worse(journal, results)
     if worse:
         raise GateError(
             "; ".join(worse),

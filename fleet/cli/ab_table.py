@@ -55,7 +55,9 @@ def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> N
     if as_json:
         _emit(journal, results)
         return
-    cells = [_cells(result, item) for result, item in rows]
+    cells = [_cells(result.host.name, item, _mark(result)) for result, item in rows]
+    hosts, together = _over(journal, results)
+    cells += [_cells(f"all {len(hosts)}", item, _every(results)) for item in together]
     cells += [
         (result.host.name, FAILED, f"{found.a} of {found.a_runs}", f"{found.b} of {found.b_runs}",
          "-", "-", result.details["pairs"], _said_of(found), _mark(result))
@@ -66,12 +68,29 @@ def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> N
         output.table(title, COLUMNS, cells, ("emulated", "pairs"))
         for text in [*_below(journal, [item for _, item in rows]), *_of_boards(results)]:
             output.note(text)
+        if hosts:
+            others = sorted({result.host.name for result in results} - set(hosts))
+            output.note(
+                f"`all {len(hosts)}`: all pairs of these devices as one sample"
+                + f"; without {', '.join(others)} (too few pairs)" * bool(others)
+            )
         output.note(f"to print this table again (measures nothing): {resume_line(journal)}")
     if any(_emulated(result) for result, _ in rows):
         output.note("the devices are emulated, so this result says nothing about real hardware")
 
 
-def _cells(result: DeviceResult, item: Judged) -> tuple[object, ...]:
+def _over(journal: AbJournal, results: list[DeviceResult]) -> tuple[list[str], list[Judged]]:
+    from fleet.engine.ab.measuring import over  # noqa: PLC0415
+
+    return over(journal, results)
+
+
+def _every(results: list[DeviceResult]) -> str:
+    marks = {_mark(result) for result in results}
+    return marks.pop() if len(marks) == 1 else "some"
+
+
+def _cells(place: str, item: Judged, emulated: str) -> tuple[object, ...]:
     from fleet.profiles.compare.gates import percent  # noqa: PLC0415
     from fleet.profiles.compare.writing import number  # noqa: PLC0415
 
@@ -80,7 +99,7 @@ def _cells(result: DeviceResult, item: Judged) -> tuple[object, ...]:
     mids = ["-" if mid is None else number(mid) for mid in (item.a, item.b)]
     change = "-" if found.mid is None else percent(found.mid)
     return (
-        result.host.name, item.metric, *mids, change, span, found.pairs, _said(item), _mark(result),
+        place, item.metric, *mids, change, span, found.pairs, _said(item), emulated,
     )  # fmt: skip
 
 
@@ -184,12 +203,19 @@ def _emulated(result: DeviceResult) -> bool:
 
 def _emit(journal: AbJournal, results: list[DeviceResult]) -> None:
     """Print the answers as the last event, on one line as those before it."""
+    hosts, together = _over(journal, results)
     output.emit_line(
         {
             "event": "AbDone",
             "host": "",
             "ab": journal.run_id,
-            "rows": [_plain(*row) for row in _rows(results)],
+            "rows": [
+                _plain(result.host.name, item, _emulated(result)) for result, item in _rows(results)
+            ],
+            "over": {
+                "devices": hosts,
+                "rows": [_plain("", item, _every(results) == "yes") for item in together],
+            },
             "failures": [
                 {"device": result.host.name, **vars(found), "answer": str(found.answer)}
                 for result, found in _failing(results)
@@ -200,22 +226,24 @@ def _emit(journal: AbJournal, results: list[DeviceResult]) -> None:
     )
 
 
-def _plain(result: DeviceResult, item: Judged) -> dict[str, object]:
+def _plain(place: str, item: Judged, emulated: bool) -> dict[str, object]:
     decision = vars(item.decision) | {"answer": str(item.decision.answer)}
-    return {"device": result.host.name, **vars(item), "decision": decision,
-            "emulated": _emulated(result)}  # fmt: skip
+    return {"device": place, **vars(item), "decision": decision, "emulated": emulated}
 
 
-def worse(results: list[DeviceResult]) -> list[str]:
+def worse(journal: AbJournal, results: list[DeviceResult]) -> list[str]:
     """Return what B is worse in, as the error says it; empty if in nothing."""
     from fleet.profiles.compare.sequential import Answer, open_size  # noqa: PLC0415 - numpy
 
     found: dict[str, list[str]] = {}
-    for result, item in _rows(results):
+    hosts, together = _over(journal, results)
+    rows = [(_named(result, item.metric), item) for result, item in _rows(results)]
+    rows += [(f"all {len(hosts)} devices together {item.metric}", item) for item in together]
+    for name, item in rows:
         if item.decision.answer is Answer.WORSE:
             sure = not open_size(item.decision, item.limit)
             word = "than the gates allow" if sure else "than A (the interval includes the gate)"
-            found.setdefault(word, []).append(_named(result, item.metric))
+            found.setdefault(word, []).append(name)
     said = [f"B is worse {word}: {', '.join(names)}" for word, names in found.items()]
     failing = [
         f"{result.host.name}: {found.text}"

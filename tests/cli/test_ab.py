@@ -295,6 +295,46 @@ def test_what_all_boards_left_open_is_judged_with_the_chance_of_the_others(
     journal.close()
 
 
+def test_a_line_over_boards_beside_those_of_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Eight boards, each undecided after eight pairs; together they are fine, or worse."""
+    names = [f"evk-{n}" for n in range(9)]
+    asked = Asked("a", "b", "", "lab.yaml", tuple(names), {"decode_tps": -0.02})
+    journal = AbJournal.begin(RunStore(tmp_path), "ab1", asked)
+    for loss, answer_over in ((0.0, "fine"), (0.04, "worse")):
+        rng, runs = np.random.default_rng(2), {}
+        for name in names:
+            count = 8 if name != "evk-8" else 3
+            both = 10 * np.exp(0.02 * rng.standard_normal((count, 2))) * (1, 1 - loss)
+            runs[name] = [
+                Pair(n, *(record(n, name, metrics=metrics(tps)) for tps in one))
+                for n, one in enumerate(both.tolist())
+            ]
+        monkeypatch.setattr(journal, "pairs", runs.get)
+        results = [
+            DeviceResult(Host(name, name), "ran",
+                         details={"ab": judged(journal, found), "pairs": len(found)})
+            for name, found in runs.items()
+        ]  # fmt: skip
+        assert {item.decision.answer for one in results for item in answers_of(one)} == {
+            Answer.UNDECIDED
+        }
+        ab_table.show(journal, results, as_json=True)
+        over = json.loads(capsys.readouterr().out)["over"]
+        assert over["devices"] == names[:8]
+        assert [row["decision"]["answer"] for row in over["rows"]] == [answer_over]
+        ab_table.show(journal, results, as_json=False)
+        said = capsys.readouterr()
+        assert "all 8  | decode_tps" in said.out
+        assert "without evk-8 (too few pairs)" in said.err
+        with pytest.raises(FleetError) as error:
+            cli.end(journal, results)
+        assert error.value.exit_code == {"fine": 4, "worse": 1}[answer_over]
+        assert ("all 8 devices together" in error.value.message) == (answer_over == "worse")
+    journal.close()
+
+
 def test_what_no_pair_follows_is_said(tmp_path: Path) -> None:
     bundle = ROOT / "assets" / "tiny-genie"
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from fleet.model.errors import InputError, reason
 from fleet.model.home import kept, private_folder, write_private
 from fleet.model.record import Record
-from fleet.profiles.compare.sequential import drawn
+from fleet.profiles.compare.sequential import chances, drawn
 from fleet.profiles.runs import RunStore
 
 NAME = "ab.json"
@@ -43,6 +43,11 @@ class Asked:
     limits: Mapping[str, float]
     boots: int = 1
     order: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def chance(self) -> float:
+        """The chance of a wrong interval that the boards share; the line over them has its own."""
+        return chances(len(self.hosts))[0]
 
     @property
     def family(self) -> int:

@@ -37,6 +37,7 @@ from fleet.profiles.compare.sequential import (
     Answer,
     Decision,
     answer,
+    over_boards,
     settled,
 )
 from fleet.profiles.compare.writing import finding
@@ -237,7 +238,7 @@ def judged(journal: AbJournal, pairs: Sequence[Pair]) -> list[Judged]:
     limits = journal.asked.limits or (_limits(pairs[0].a) if pairs else {DEFAULT_METRIC: LIMIT})
     for name, limit in limits.items():
         values, good = _values(pairs, name)
-        decision = answer(values, limit, journal.asked.family)
+        decision = answer(values, limit, journal.asked.family, journal.asked.chance)
         mids = [statistics.median(side) for side in zip(*values, strict=True)] or [None, None]
         runs, gaps = _by_boot(values, good) if values else ([], [])
         shares = between(runs), between(gaps)
@@ -254,8 +255,31 @@ def settle(journal: AbJournal, results: Sequence[DeviceResult]) -> None:
             items.append((result, item))
             asked.append((_values(pairs, item.metric)[0], item.limit, item.decision))
         result.details = result.details | {"ab": []}
-    for (result, item), decision in zip(items, settled(asked, journal.asked.family), strict=True):
+    found = settled(asked, journal.asked.family, journal.asked.chance)
+    for (result, item), decision in zip(items, found, strict=True):
         answers_of(result).append(replace(item, decision=decision))
+
+
+def over(journal: AbJournal, results: Sequence[DeviceResult]) -> tuple[list[str], list[Judged]]:
+    """Return the answers for all boards together, and the boards that are in them.
+
+    A board with fewer pairs than the first look has is left out; for fewer than two boards there
+    is no answer. Of every board as many pairs count as the board with the fewest pairs has.
+    """
+    rows = {result.host.name: answers_of(result) for result in results}
+    rows = {host: items for host, items in rows.items()
+            if items and min(item.decision.pairs for item in items) >= LOOKS[0]}  # fmt: skip
+    kinds = {tuple((item.metric, item.limit) for item in items) for items in rows.values()}
+    if len(rows) < 2 or len(kinds) > 1:
+        return [], []
+    found = []
+    for metric, limit in kinds.pop():
+        values = [_values(journal.pairs(host), metric)[0] for host in rows]
+        fewest = min(map(len, values))
+        both = [board[:fewest] for board in values]
+        decision = over_boards(both, limit, max(1, len(journal.asked.limits)))
+        found.append(Judged(metric, limit, None, None, decision))
+    return list(rows), found
 
 
 def failures_of(result: DeviceResult) -> Failures | None:

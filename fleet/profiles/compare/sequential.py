@@ -29,6 +29,7 @@ SHARES = (0.4, 0.2, 0.2, 0.2)  # of the chance, for each look: at 8 pairs ranks 
 DECIMALS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)  # to which programs round what they print
 NEAR = 1e-6  # of a step, or of a value
 LIMIT = -0.03  # where no gate names one
+BOARDS_CHANCE = 0.04  # of CHANCE, where a line over several boards has the rest
 
 
 class Answer(StrEnum):
@@ -82,7 +83,17 @@ def drawn(seed: str) -> str:
     return "".join(blocks)
 
 
-def decide(values: Floats, limit: float, family: int, left: int = 0) -> list[Decision]:
+def chances(boards: int) -> tuple[float, float]:
+    """Return the chance of a wrong interval for the boards, and for the line over them.
+
+    With 4 of 100 for the boards eight pairs still answer two questions.
+    """
+    return (CHANCE, 0.0) if boards == 1 else (BOARDS_CHANCE, CHANCE - BOARDS_CHANCE)
+
+
+def decide(
+    values: Floats, limit: float, family: int, left: int = 0, chance: float = CHANCE
+) -> list[Decision]:
     """The answer of each board at a look. `values`: boards, pairs, A and B; all above 0.
 
     `limit`: the share of A beyond which B is worse: below it where it is below 0 (a rate), above
@@ -90,8 +101,14 @@ def decide(values: Floats, limit: float, family: int, left: int = 0) -> list[Dec
     limit; *fine*: the whole interval keeps the limit. `family`: how much is asked at once, of
     which `left` share the chance, all where it is 0.
     """
-    count, step = values.shape[1], _coarse(values)
-    level = 1 - CHANCE * _share(count, family) / (left or family)
+    count = values.shape[1]
+    level = 1 - chance * _share(count, family, chance) / (left or family)
+    return _decide(values, limit, level, count)
+
+
+def _decide(values: Floats, limit: float, level: float, count: int) -> list[Decision]:
+    """The answers at this level; `count`: how many pairs each board has measured."""
+    step = _coarse(values)
     half, (a, b) = step[:, None] / 2, np.moveaxis(values, 2, 0)
     found = ranks.centres(np.log(b / a), level)
     if found is None:
@@ -114,24 +131,46 @@ def decide(values: Floats, limit: float, family: int, left: int = 0) -> list[Dec
     ]
 
 
-def answers(values: Floats, limit: float, family: int) -> list[Decision]:
+def answers(values: Floats, limit: float, family: int, chance: float = CHANCE) -> list[Decision]:
     """The decision of each board at the first look that makes one, else at the last it reached."""
     found = [Decision(0, Answer.UNDECIDED, None, None, None)] * len(values)
     for look in LOOKS:
         left = [n for n, board in enumerate(found) if board.answer is Answer.UNDECIDED]
         if not left or values.shape[1] < look:
             break
-        for n, decision in zip(left, decide(values[left, :look], limit, family), strict=True):
+        at_look = decide(values[left, :look], limit, family, chance=chance)
+        for n, decision in zip(left, at_look, strict=True):
             found[n] = decision
     return found
 
 
-def answer(pairs: Sequence[tuple[float, float]], limit: float, family: int) -> Decision:
+def over_boards(boards: ArrayLike, limit: float, gates: int) -> Decision:
+    """Return the one answer for all boards together, at the first look that makes one.
+
+    `boards`: boards, pairs, A and B; every board has as many pairs. All pairs of all boards are one
+    sample, so the change is the middle of these boards, and boards that differ widen the interval.
+    """
+    values = np.asarray(boards, dtype=float)
+    found = Decision(0, Answer.UNDECIDED, None, None, None)
+    chance = chances(len(values))[1]
+    for look, share in zip(LOOKS, SHARES, strict=True):
+        if values.shape[1] < look or found.answer is not Answer.UNDECIDED:
+            break
+        level = 1 - chance * share / gates
+        (found,) = _decide(values[:, :look].reshape(1, -1, 2), limit, level, look)
+    return found
+
+
+def answer(
+    pairs: Sequence[tuple[float, float]], limit: float, family: int, chance: float = CHANCE
+) -> Decision:
     """That of one board, whose pairs of A and B these are."""
-    return answers(np.array([pairs], dtype=float), limit, family)[0]
+    return answers(np.array([pairs], dtype=float), limit, family, chance)[0]
 
 
-def settled(asked: Sequence[tuple[ArrayLike, float, Decision]], family: int) -> list[Decision]:
+def settled(
+    asked: Sequence[tuple[ArrayLike, float, Decision]], family: int, chance: float = CHANCE
+) -> list[Decision]:
     """The decisions of a family, by Holm's way: those *fine* leave their chance to be wrong about
     that to the others, those *worse* too. `asked`: the pairs of a board, limit, its decision.
 
@@ -143,7 +182,7 @@ def settled(asked: Sequence[tuple[ArrayLike, float, Decision]], family: int) -> 
         left = {word: family - sum(item.answer is word for item in found) for word in Answer}
         before = found
         found = [
-            _settled(np.asarray(values), limit, decision, family, left)
+            _settled(np.asarray(values), limit, decision, (family, left, chance))
             for (values, limit, _), decision in zip(asked, before, strict=True)
         ]
         if found == before:
@@ -151,15 +190,20 @@ def settled(asked: Sequence[tuple[ArrayLike, float, Decision]], family: int) -> 
 
 
 def _settled(
-    values: Floats, limit: float, decision: Decision, family: int, left: Mapping[Answer, int]
+    values: Floats,
+    limit: float,
+    decision: Decision,
+    shared: tuple[int, Mapping[Answer, int], float],
 ) -> Decision:
+    family, left, chance = shared
     low, high = decision.low, decision.high
     if decision.answer is not Answer.UNDECIDED or decision.pairs < LOOKS[-1]:
         return decision
     assert low is not None
     assert high is not None
     for word, end in ((Answer.FINE, limit), (Answer.WORSE, math.copysign(NEAR, limit))):
-        if decide(values[None, : LOOKS[-1]], limit, family, left[word])[0].answer is word:
+        (again,) = decide(values[None, : LOOKS[-1]], limit, family, left[word], chance)
+        if again.answer is word:
             if (word is Answer.FINE) == (limit < 0):
                 low = max(low, end)
             else:
@@ -176,13 +220,13 @@ def _answer(low: float, mid: float, high: float, limit: float) -> Answer:
     return Answer.FINE if low > limit else Answer.UNDECIDED
 
 
-def _share(pairs: int, family: int) -> float:
+def _share(pairs: int, family: int, chance: float) -> float:
     """The part of the chance for the look at so many pairs.
 
     A look at which so large a family has no interval leaves its part to the last one.
     """
     parts = [
-        part if ranks.least_signed_rank(look) <= CHANCE * part / family else 0.0
+        part if ranks.least_signed_rank(look) <= chance * part / family else 0.0
         for look, part in zip(LOOKS, SHARES, strict=True)
     ]
     parts[-1] += 1 - sum(parts)

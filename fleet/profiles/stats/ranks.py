@@ -203,10 +203,11 @@ def _rank_tail(few: int, many: int, level: float) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _signed_tail(count: int, level: float, reach: int = EXACT) -> int:
-    """Of the sorted means; `reach`: the greatest score."""
+def _signed_tail(count: int, level: float, reach: int = 0) -> int:
+    """Of the sorted means; `reach`: the greatest score, 0 where none is bounded."""
+    scores = np.minimum(np.arange(1.0, count + 1), reach or count)
     if count > EXACT:
-        half = t_quantile(level, 10**6) * math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
-        return max(0, int(count * (count + 1) / 4 - half))
-    below = 2 * np.cumsum(_signs(np.minimum(np.arange(1.0, count + 1), reach)))
+        half = t_quantile(level, 10**6) * math.sqrt(float(scores @ scores))
+        return max(0, int((float(scores.sum()) - half) / 2))
+    below = 2 * np.cumsum(_signs(scores))
     return int(np.searchsorted(below, 1 - level + 1e-12, side="right"))
