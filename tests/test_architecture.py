@@ -39,6 +39,7 @@ OWNERS = {
     "httpx": {"runtimes", "serving"},
     "elftools": set(),  # the tests' second opinion
     "re2": {"triage"},
+    "jinja2": {"config"},
     "typer": {"cli"},
     "xxhash": {"content"},
     "rich": {"cli"},

@@ -6,9 +6,17 @@ from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from fleet.config.chat import (
+    MAX_PROMPT_BYTES,
+    ChatTemplate,
+    shipped,
+    shipped_names,
+    template_of_bundle,
+    template_of_file,
+)
 from fleet.config.gates_file import cool_spec, until_spec
 from fleet.config.op_packages import op_package_specs
-from fleet.config.playbook_file import BundleBody, PlaybookFile, RunBody, RuntimeBody
+from fleet.config.playbook_file import BundleBody, ChatBody, PlaybookFile, RunBody, RuntimeBody
 from fleet.config.problems import Problems, suggest_or_list, suggestion
 from fleet.config.reports import validated
 from fleet.config.system_load import system_spec
@@ -25,7 +33,6 @@ from fleet.model.playbook import (
     RuntimeSpec,
 )
 
-MAX_PROMPT_BYTES = 1 << 20  # a context of 128k tokens is about 0.5 MB of text
 RUNNERS = "fleet.runners"  # entry points by which other packages bring runners
 # What a playbook without `runner:` means, by kind of bundle.
 DEFAULT_RUNNERS = {
@@ -44,6 +51,7 @@ OWN_RUNNERS = (
 )
 _NEED_PROMPT = {"genie", "mllm", "genai"}
 _BUNDLE_MARK = "genie_config.json"
+_MARK = "fleet-question"  # stands for the question where a template is only looked at
 _LLAMA3_HEADER = "<|end_header_id|>"
 
 
@@ -86,12 +94,13 @@ class _Loader:
         if not isinstance(runtime, RuntimeBody):
             runtime = RuntimeBody(version=runtime)
         kind = body.bundle.kind if isinstance(body.bundle, BundleBody) else "genie"
-        run = None if body.run is None else self._run(body.run, kind)
+        bundle = self._bundle(body)
+        run = None if body.run is None else self._run(body.run, kind, bundle)
         health, strategy = body.health, body.strategy
         return Playbook(
             path=self._document.file.absolute(),
             name=body.name,
-            bundle=self._bundle(body),
+            bundle=bundle,
             bundle_kind=kind,
             runtime=RuntimeSpec(
                 version=None if runtime.version == "bundle" else runtime.version,
@@ -140,24 +149,9 @@ class _Loader:
         self._problems.add(message, self._document.value(keys), hint)
         return path
 
-    def _run(self, body: RunBody, kind: str) -> RunSpec:
-        prompt = body.prompt
-        keys: Keys = ("run", "prompt")
+    def _run(self, body: RunBody, kind: str, bundle: Path) -> RunSpec:
         name = self._runner(body, kind)
-        both = body.prompt is not None and body.prompt_file is not None
-        if both or (body.prompt is None and body.prompt_file is None and name in _NEED_PROMPT):
-            self._problems.add(
-                "`run` has both prompt and prompt_file" if both else "`run` has no prompt",
-                self._document.key(("run", "prompt_file") if both else ("run",)),
-                "remove one of the two keys"
-                if both
-                else "add `prompt: |` with text, or `prompt_file:`",
-            )
-        elif body.prompt_file is not None:
-            keys = ("run", "prompt_file")
-            prompt = self._read_prompt(self._path(body.prompt_file, keys), keys)
-        if prompt is not None:
-            self._look_at(prompt, keys)
+        prompt = self._prompt(body, bundle, needed=name in _NEED_PROMPT)
         return RunSpec(
             runner=name,
             prompt=prompt or "",
@@ -175,6 +169,69 @@ class _Loader:
             sustained=body.sustained,
             sample=body.sample,
         )
+
+    def _prompt(self, body: RunBody, bundle: Path, *, needed: bool) -> str | None:
+        given = [key for key in ("prompt", "prompt_file", "chat") if getattr(body, key) is not None]
+        if len(given) > 1:
+            self._problems.add(
+                f"`run` has both {given[0]} and {given[1]}",
+                self._document.key(("run", given[1])),
+                "remove one of the two keys",
+            )
+        elif needed and not given:
+            self._problems.add(
+                "`run` has no prompt",
+                self._document.key(("run",)),
+                "add `prompt: |` with text, `prompt_file:`, or `chat: {user: ...}`",
+            )
+        elif body.chat is not None:
+            return self._chat(body.chat, bundle)
+        prompt, keys = body.prompt, ("run", "prompt")
+        if body.prompt_file is not None and given == ["prompt_file"]:
+            keys = ("run", "prompt_file")
+            prompt = self._read_prompt(self._path(body.prompt_file, keys), keys)
+        if prompt is not None:
+            self._look_at(prompt, keys)
+            self._compare_with_template(prompt, bundle, keys)
+        return prompt
+
+    def _chat(self, chat: ChatBody, bundle: Path) -> str | None:
+        """Return the prompt of `chat:`; an error of the template becomes one of the file."""
+        messages = [{"role": "system", "content": chat.system}] if chat.system is not None else []
+        messages.append({"role": "user", "content": chat.user})
+        keys: Keys = ("run", "chat", "template") if chat.template else ("run", "chat")
+        try:
+            template = self._template(chat.template, bundle)
+            return template.render(messages, think=chat.think)
+        except InputError as error:
+            self._problems.add(error.message, self._document.value(keys), error.hint)
+            return None
+
+    def _template(self, name: str | None, bundle: Path) -> ChatTemplate:
+        if name is None:
+            template = template_of_bundle(bundle)
+            if template is None:
+                raise InputError(
+                    f"the bundle {bundle} has no chat template",
+                    hint=f"name one: template: {', '.join(shipped_names())}, or a .jinja file",
+                )
+            return template
+        path = self._path(name, ("run", "chat", "template"))
+        return template_of_file(path) if path.suffix == ".jinja" else shipped(name)
+
+    def _compare_with_template(self, prompt: str, bundle: Path, keys: Keys) -> None:
+        """Warn of a typed prompt without the words that the model's template ends with."""
+        try:
+            template = template_of_bundle(bundle)
+            rendered = template.render([{"role": "user", "content": _MARK}]) if template else ""
+        except InputError:
+            return  # a template that nobody asked for
+        end = rendered.rpartition(_MARK)[2].strip()
+        if end and end not in prompt:
+            self._warnings.append(
+                f"{self._document.value(keys)}: the prompt does not contain {end!r}, the end of "
+                "the model's chat template; write `chat: {user: ...}` instead of the prompt"
+            )
 
     def _until(self, body: RunBody) -> UntilSpec | None:
         found = until_spec(body.until)

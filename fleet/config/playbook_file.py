@@ -50,6 +50,18 @@ RunnerName = Annotated[
 PositiveInt = Annotated[int, Field(ge=1)]
 
 
+def _on_off(value: object) -> object:
+    """Accept `on` and `off` as words too; YAML 1.1 reads them as true and false."""
+    return {"on": True, "off": False}.get(value, value) if isinstance(value, str) else value
+
+
+OnOff = Annotated[
+    bool,
+    BeforeValidator(_on_off),
+    WithJsonSchema({"anyOf": [{"type": "boolean"}, {"enum": ["on", "off"]}]}),
+]
+
+
 def _version(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return value
@@ -106,6 +118,23 @@ class BundleBody(Strict):
     )
 
 
+class ChatBody(Strict):
+    """A conversation that a chat template turns into the prompt."""
+
+    template: FilePath | None = Field(
+        default=None,
+        description="llama3, qwen, phi, mistral, nemotron, or a .jinja file relative to the "
+        "playbook. Default: the chat template of the model in the bundle.",
+    )
+    system: str | None = Field(default=None, description="Text of the system message.")
+    user: str = Field(description="Text of the question.")
+    think: OnOff | None = Field(
+        default=None,
+        description="`on` or `off`, for models that can think before they answer. Default: the "
+        "model's own default.",
+    )
+
+
 class RunBody(Strict):
     """What to run, and how often."""
 
@@ -130,6 +159,10 @@ class RunBody(Strict):
     prompt: str | None = Field(default=None, description="Text of the prompt, or use prompt_file.")
     prompt_file: FilePath | None = Field(
         default=None, description="File with the prompt (UTF-8), relative to the playbook."
+    )
+    chat: ChatBody | None = Field(
+        default=None,
+        description="Question and chat template instead of prompt: {template: qwen, user: ...}.",
     )
     max_tokens: PositiveInt = Field(
         default=DEFAULT_MAX_TOKENS, description="Most tokens to generate."

@@ -1,0 +1,187 @@
+"""Prompts by chat template: the text that a model expects around a question.
+
+A typed prompt easily loses a header or an empty line, and the model then answers badly at full
+speed. Templates are Jinja, as in `tokenizer_config.json` of a model; they come from the bundle,
+from a file, or from `fleet/data/chat/`. They run in Jinja's immutable sandbox.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fleet.config.problems import suggest_or_list
+from fleet.model.errors import InputError, reason
+
+MAX_PROMPT_BYTES = 1 << 20  # a context of 128k tokens is about 0.5 MB of text
+_MAX_TOKENIZER_BYTES = 32 << 20  # tokenizer_config.json of Llama 3 has 50 kB, of others some MB
+_MAX_TEMPLATE_BYTES = 1 << 20
+# (bos_token, eos_token) of the models that the shipped templates are for.
+_TOKENS = {
+    "llama3": ("<|begin_of_text|>", "<|eot_id|>"),
+    "nemotron": ("<|begin_of_text|>", "<|eot_id|>"),
+    "mistral": ("<s>", "</s>"),
+    "phi": ("", ""),
+    "qwen": ("", ""),
+}
+_THINKS = ("enable_thinking", "thinking")  # names of the switch in templates
+Message = Mapping[str, str]  # role (system, user, assistant), content
+
+
+@dataclass(frozen=True)
+class ChatTemplate:
+    """A chat template with the special tokens that it inserts. `origin` is for messages."""
+
+    source: str
+    origin: str
+    bos_token: str = ""
+    eos_token: str = ""
+
+    @property
+    def can_think(self) -> bool:
+        """True if the template has a switch for thinking."""
+        return any(word in self.source for word in _THINKS)
+
+    def render(self, messages: Sequence[Message], *, think: bool | None = None) -> str:
+        """Return the prompt for `messages`, ready for the model's answer.
+
+        `think` switches the thinking of a model that has both modes; None leaves the model's
+        default. Raises InputError for a template that is wrong or refuses these messages, and
+        for `think` with a template that has no such switch.
+        """
+        if think is not None and not self.can_think:
+            raise InputError(
+                f"the chat template {self.origin} has no switch for thinking",
+                hint="remove `think:`, or use a template of a model that can think: qwen, nemotron",
+            )
+        values: dict[str, Any] = {} if think is None else dict.fromkeys(_THINKS, think)
+        return self._rendered(
+            messages=list(messages),
+            bos_token=self.bos_token,
+            eos_token=self.eos_token,
+            add_generation_prompt=True,
+            **values,
+        )
+
+    def _rendered(self, **values: object) -> str:
+        import jinja2  # noqa: PLC0415 - 50 ms, for playbooks with `chat:` only
+        from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
+
+        # As transformers compiles chat templates (utils/chat_template_utils.py), but for
+        # strftime_now: with a date in it a prompt would differ from day to day.
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        )
+        environment.filters["tojson"] = _tojson
+        environment.globals["raise_exception"] = _refuse
+        try:
+            pieces, size = [], 0
+            for piece in environment.from_string(self.source).generate(**values):
+                pieces.append(piece)
+                size += len(piece)
+                if size > MAX_PROMPT_BYTES:
+                    raise InputError(
+                        f"the prompt from the chat template {self.origin} is larger than 1 MB",
+                        hint="shorten the text, or correct the template",
+                    )
+            return "".join(pieces)
+        except jinja2.TemplateSyntaxError as error:
+            raise InputError(
+                f"the chat template {self.origin} is wrong in line {error.lineno}: {error.message}",
+                hint="correct the template, or name another one with `template:`",
+            ) from error
+        except InputError:
+            raise
+        except Exception as error:  # the template is a program of its own
+            raise InputError(
+                f"the chat template {self.origin} does not accept this conversation: "
+                f"{reason(error)}",
+                hint="change `chat:`, or name another template with `template:`",
+            ) from error
+
+
+def _refuse(message: str) -> NoReturn:
+    raise ValueError(message)
+
+
+def _tojson(value: object, indent: int | None = None) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent)
+
+
+def shipped_names() -> list[str]:
+    """Return the names of the templates that come with fleet."""
+    return sorted(_TOKENS)
+
+
+@cache
+def shipped(name: str) -> ChatTemplate:
+    """Return a template that comes with fleet. Raises InputError for another name."""
+    if name not in _TOKENS:
+        raise InputError(
+            f"fleet has no chat template '{name}'",
+            hint=suggest_or_list(name, shipped_names()) + "; or the path of a .jinja file",
+        )
+    source = (files("fleet.data") / "chat" / f"{name}.jinja").read_text("utf-8")
+    return ChatTemplate(source, name, *_TOKENS[name])
+
+
+def template_of_file(path: Path) -> ChatTemplate:
+    """Return the template in a .jinja file. Raises InputError if it cannot be read as text."""
+    return ChatTemplate(_text(path, _MAX_TEMPLATE_BYTES), str(path))
+
+
+def template_of_bundle(bundle: Path) -> ChatTemplate | None:
+    """Return the chat template of the model in a bundle folder, or None if there is none.
+
+    It is `chat_template.jinja`, else `chat_template` in `tokenizer_config.json`, where the
+    special tokens stand. Raises InputError for files that cannot be read.
+    """
+    own, config = bundle / "chat_template.jinja", bundle / "tokenizer_config.json"
+    body: dict[str, Any] = {}
+    if config.is_file():
+        try:
+            read = json.loads(_text(config, _MAX_TOKENIZER_BYTES))
+        except ValueError as error:
+            raise InputError(
+                f"{config} is not valid JSON: {reason(error)}",
+                hint="copy the file from the model again",
+            ) from error
+        body = read if isinstance(read, dict) else {}
+    source = _text(own, _MAX_TEMPLATE_BYTES) if own.is_file() else _source_in(body)
+    if not source:
+        return None
+    tokens = (_token(body.get("bos_token")), _token(body.get("eos_token")))
+    return ChatTemplate(source, str(own if own.is_file() else config), *tokens)
+
+
+def _source_in(body: Mapping[str, Any]) -> str:
+    """Return `chat_template` of a tokenizer: text, or the one called default of a list."""
+    value = body.get("chat_template")
+    if isinstance(value, list):
+        named = {row.get("name"): row.get("template") for row in value if isinstance(row, dict)}
+        value = named.get("default")
+    return value if isinstance(value, str) else ""
+
+
+def _token(value: object) -> str:
+    text = value.get("content") if isinstance(value, dict) else value
+    return text if isinstance(text, str) else ""
+
+
+def _text(path: Path, most: int) -> str:
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(most + 1)
+        text = data.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"cannot read {path}: {reason(error)}", hint="give a text file in UTF-8"
+        ) from error
+    if len(data) > most:
+        raise InputError(f"{path} is larger than {most >> 20} MB", hint="give another file")
+    return text
