@@ -89,32 +89,6 @@ def test_alone_in_the_main_thread_invoke_is_kept_out_and_match_exec_needs_none()
     assert found == [["kept out", False], [True, False, False], False]
 
 
-def test_the_version_needs_no_e_mail_and_is_that_of_the_installer() -> None:
-    found = printed(
-        EARLY,
-        "held.go.set()",
-        "early()",
-        "import paramiko",
-        "mail, kept = 'email' in sys.modules, 'importlib.metadata' in sys.modules",
-        "from importlib import metadata",
-        "same = paramiko.__version__ == metadata.version('paramiko')",
-        "print(json.dumps([mail, kept, same, hasattr(metadata, 'entry_points')]))",
-    )
-    assert found == [False, False, True, True]
-
-
-def test_who_wants_more_of_the_metadata_meanwhile_gets_the_whole() -> None:
-    found = printed(
-        "from fleet.transport import lean",
-        "sys.modules['importlib.metadata'] = told = lean._Metadata('1')",
-        "from importlib import metadata",
-        "said = [told.version('paramiko'), told.version('pip')]",
-        "from importlib.metadata import entry_points",
-        "print(json.dumps([*said, metadata is told, entry_points.__module__]))",
-    )
-    assert found == ["1", version("pip"), True, "importlib.metadata"]
-
-
 def test_beside_a_thread_nothing_is_imported() -> None:
     found = printed(
         EARLY,
