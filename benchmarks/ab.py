@@ -16,7 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet.profiles.compare.sequential import LOOKS, Answer, answers, chances, over_boards, settled
+from fleet.profiles.compare.sequential import (
+    LOOKS,
+    Answer,
+    answers,
+    design_of,
+    over_boards,
+    settled,
+)
 from fleet.profiles.stats.trend import Floats
 
 TRIALS = 400
@@ -231,14 +238,14 @@ def cell(
     truth = np.zeros((trials, boards))
     truth[:, 0] = -loss
     values = pairs_of(family, np.random.default_rng(seed), noise, truth.reshape(-1))
-    chance = chances(boards)[0]
-    found = answers(values, limit, boards, chance)
+    design = design_of(boards)
+    found = answers(values, limit, boards, design)
     for trial in range(0, len(found), boards):
         table = slice(trial, trial + boards)
         asked = [
             (board, limit, one) for board, one in zip(values[table], found[table], strict=True)
         ]
-        found[table] = settled(asked, boards, chance)
+        found[table] = settled(asked, boards, design)
     words = np.array([decision.answer for decision in found]).reshape(trials, boards)
     ends = np.array([
         (-1.0, 9.0) if decision.low is None else (decision.low, decision.high) for decision in found
@@ -340,12 +347,12 @@ def _line(trials: int) -> list[str]:
         words, open_tables, pairs = [], 0, []
         for _ in range(trials):
             values = pairs_of(FAMILIES[0], rng, 0.03, np.full(8, -loss))
-            found = over_boards(values, -0.02, 1)
+            found = over_boards(values, -0.02, 1, design_of(8))
             words.append(found.answer)
             pairs.append(found.pairs)
-            alone = answers(values, -0.02, 8, chances(8)[0])
+            alone = answers(values, -0.02, 8, design_of(8))
             asked = [(board, -0.02, one) for board, one in zip(values, alone, strict=True)]
-            settled_ones = settled(asked, 8, chances(8)[0])
+            settled_ones = settled(asked, 8, design_of(8))
             open_tables += any(one.answer is Answer.UNDECIDED for one in settled_ones)
         shares = " / ".join(f"{words.count(word) / trials * 100:.1f}" for word in Answer)
         lines.append(
@@ -354,20 +361,27 @@ def _line(trials: int) -> list[str]:
     return [*lines, ""]
 
 
+def written(
+    parser: argparse.ArgumentParser, marks: tuple[str, str], made: Callable[[int], list[str]]
+) -> None:
+    """Print the lines that `made` gives for `--trials`, or put them into the page of `--write`."""
+    parser.add_argument("--write", type=Path)
+    given = parser.parse_args()
+    text = "\n".join(made(given.trials))
+    if given.write is None:
+        print(text)
+        return
+    first, last = marks
+    page = given.write.read_text("utf-8")
+    inside = re.compile(re.escape(first) + ".*?" + re.escape(last), re.DOTALL)
+    given.write.write_text(inside.sub(lambda _: f"{first}\n{text}\n{last}", page), "utf-8")
+
+
 def main() -> None:
     """Print the tables, or put them into a page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=TRIALS)
-    parser.add_argument("--write", type=Path)
-    given = parser.parse_args()
-    text = "\n".join(tables(given.trials))
-    if given.write is None:
-        print(text)
-        return
-    first, last = MARKS
-    page = given.write.read_text("utf-8")
-    inside = re.compile(re.escape(first) + ".*?" + re.escape(last), re.DOTALL)
-    given.write.write_text(inside.sub(lambda _: f"{first}\n{text}\n{last}", page), "utf-8")
+    written(parser, MARKS, tables)
 
 
 if __name__ == "__main__":

@@ -48,23 +48,34 @@ Budget = Annotated[
 ]
 
 
+Gate = Annotated[
+    list[str] | None,
+    typer.Option(help="Fail if B is worse than A by this much: 'decode_tps<-5%'. Repeatable."),
+]
+Resume = Annotated[str | None, typer.Option(help="Continue the comparison with this run id.")]
+Sustained = Annotated[
+    str | None,
+    typer.Option(
+        help="Run A and B this long in turns, such as 5m, and compare the rates at which they "
+        "settle: shows a B that is slower only when hot."
+    ),
+]
+
+
+Inventory = Annotated[Path | None, typer.Option("--inventory", "-i", help="Inventory file.")]
+
+
 def ab(
     a: Side = None,
     b: Side = None,
-    inventory: Annotated[
-        Path | None, typer.Option("--inventory", "-i", help="Inventory file.")
-    ] = None,
+    inventory: Inventory = None,
     limit: opt.Limit = None,
     playbook: Playbook = None,
-    gate: Annotated[
-        list[str] | None,
-        typer.Option(help="Fail if B is worse than A by this much: 'decode_tps<-5%'. Repeatable."),
-    ] = None,
+    gate: Gate = None,
     boots: Boots = 1,
+    sustained: Sustained = None,
     budget: Budget = None,
-    resume: Annotated[
-        str | None, typer.Option(help="Continue the comparison with this run id.")
-    ] = None,
+    resume: Resume = None,
     output_dir: opt.Records = None,
     offline: opt.Offline = False,
     parallel: opt.Parallel = None,
@@ -75,7 +86,7 @@ def ab(
     Example: fleet ab previous current --playbook playbooks/tiny-genie.yaml -i inventories/lab.yaml
     """
     from fleet.cli import ab_gates  # noqa: PLC0415 - numpy, for this alone
-    from fleet.engine.ab.journal import AbJournal  # noqa: PLC0415
+    from fleet.engine.ab.journal import AbJournal, Asked  # noqa: PLC0415
 
     inventory = inventory or project.supplied("inventory")
     store = RunStore(output_dir)
@@ -90,7 +101,12 @@ def ab(
         )
     else:
         names = tuple(host.name for host in hosts_of(inventory, limit))
-        journal = _begun(store, (a, b), playbook, inventory, names, gate or [], boots)
+        limits = ab_gates.asked(gate or [], (a, b, playbook))
+        seconds = parse_duration(sustained) if sustained else 0.0
+        path = str(playbook.resolve()) if playbook else ""
+        sides = _absolute(a), _absolute(b)
+        asked = Asked(*sides, path, str(inventory.resolve()), names, limits, boots, seconds)
+        journal = AbJournal.begin(store, new_run_id(), asked)
     with _held(journal):
         results = _measured(journal, budget, offline=offline, parallel=parallel, as_json=as_json)
     ab_table.show(journal, results, as_json=as_json)
@@ -113,19 +129,9 @@ def _held(journal: AbJournal) -> Iterator[None]:
         journal.close()
 
 
-def _begun(
-    store: RunStore, sides: tuple[str, str], playbook: Path | None, inventory: Path,
-    names: tuple[str, ...], gates: list[str], boots: int,
-) -> AbJournal:  # fmt: skip
-    """A new one; paths as they are from everywhere."""
-    from fleet.cli import ab_gates  # noqa: PLC0415
-    from fleet.engine.ab.journal import AbJournal, Asked  # noqa: PLC0415
-
-    limits = ab_gates.asked(gates, (*sides, playbook))
-    path = str(playbook.resolve()) if playbook else ""
-    a, b = (str(Path(word).resolve()) if Path(word).exists() else word for word in sides)
-    asked = Asked(a, b, path, str(inventory.resolve()), names, limits, boots)
-    return AbJournal.begin(store, new_run_id(), asked)
+def _absolute(word: str) -> str:
+    """The word; a path as it is from everywhere."""
+    return str(Path(word).resolve()) if Path(word).exists() else word
 
 
 def _measured(
@@ -180,7 +186,7 @@ def end(journal: AbJournal, results: list[DeviceResult]) -> None:
     end_devices(results)
     undecided = ab_table.undecided(results)
     if undecided:
-        last = ab_table.last_look(results)
+        last = ab_table.last_look(journal, results)
         raise NotComparableError(
             f"fleet needs more runs to tell whether B is worse than A: {', '.join(undecided)}",
             hint=last or f"{ab_table.resume_line(journal)} (continues to measure)",

@@ -140,6 +140,17 @@ def _below(journal: AbJournal, items: list[Judged]) -> list[str]:
     default = "" if journal.asked.limits else " (default; change it with --gate)"
     fine = any(item.decision.answer is Answer.FINE for item in items)
     found = [f"gate: {', '.join(gates)}{default}" + "; `fine`: B stays within it" * fine]
+    if journal.asked.sustained:
+        found.append(
+            f"each side ran {journal.asked.sustained / 60:g} min without a pause; its value is the "
+            "median of the last third of its runs; heat that takes longer than "
+            f"{journal.asked.sustained / 120:.2g} min to build up is not seen"
+        )
+    elif fine:
+        found.append(
+            "A and B share the heat of the chip here, so a B that is slower only when hot is not "
+            "seen; fleet ab A B --sustained 5m (measures that)"
+        )
     if any(open_size(item.decision, item.limit) for item in items):
         found.append(
             "`worse, size open`: B is worse than A, and the change is beyond the gate, but the "
@@ -273,12 +284,12 @@ def _named(result: DeviceResult, what: str) -> str:
     return f"{result.host.name} {what}" + " (emulated)" * _emulated(result)
 
 
-def last_look(results: list[DeviceResult]) -> str:
+def last_look(journal: AbJournal, results: list[DeviceResult]) -> str:
     """Return what to do where no further pair would help; "" while there is a look to come."""
-    from fleet.profiles.compare.sequential import LOOKS, Answer  # noqa: PLC0415 - numpy
+    from fleet.profiles.compare.sequential import Answer  # noqa: PLC0415 - numpy
 
     left = [item.decision for _, item in _rows(results)]
-    if max((item.pairs for item in left), default=0) < LOOKS[-1]:
+    if max((item.pairs for item in left), default=0) < journal.asked.design.looks[-1]:
         return ""
     if any(item.step and item.answer is Answer.UNDECIDED for item in left):
         return "use a metric that the program rounds less, such as a time: --gate 'decode_ms>+5%'"

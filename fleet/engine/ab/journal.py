@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from fleet.model.errors import InputError, reason
 from fleet.model.home import kept, private_folder, write_private
 from fleet.model.record import Record
-from fleet.profiles.compare.sequential import chances, drawn
+from fleet.profiles.compare.sequential import Design, design_of, drawn
 from fleet.profiles.runs import RunStore
 
 NAME = "ab.json"
@@ -32,6 +32,7 @@ class Asked:
 
     `a` and `b` are playbooks, bundles or releases, as the command line gave them. `boots`: over so
     many boots of a board the pairs of the first look are spread, and later ones go on like that.
+    `sustained`: seconds that each side runs in a pair, 0 for one run.
     `order`: of each host, the side with which each pair begins, drawn with the run id as seed.
     """
 
@@ -42,12 +43,13 @@ class Asked:
     hosts: tuple[str, ...]
     limits: Mapping[str, float]
     boots: int = 1
+    sustained: float = 0.0
     order: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def chance(self) -> float:
-        """The chance of a wrong interval that the boards share; the line over them has its own."""
-        return chances(len(self.hosts))[0]
+    def design(self) -> Design:
+        """When it looks, and the chance that boards and the line over them have."""
+        return design_of(len(self.hosts), sustained=bool(self.sustained))
 
     @property
     def family(self) -> int:
@@ -89,7 +91,7 @@ class AbJournal:
     @classmethod
     def begin(cls, store: RunStore, run_id: str, asked: Asked) -> AbJournal:
         """A new one. Raises WorkstationError where it cannot be written."""
-        order = {host: drawn(f"{run_id} {host}") for host in asked.hosts}
+        order = {host: drawn(f"{run_id} {host}", asked.design) for host in asked.hosts}
         asked = replace(asked, order=order)
         path = store.root / run_id / NAME
         part = path.with_name(f"{NAME}.part")

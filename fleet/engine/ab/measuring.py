@@ -8,10 +8,12 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from fleet.engine.ab.checks import check, check_first, not_valid
 from fleet.engine.ab.journal import AbJournal, Pair, Try, missing, pairs_of, releases
 from fleet.engine.ab.sides import AbSide
+from fleet.engine.ab.sustained import run_sustained
 from fleet.engine.applying import reboot
 from fleet.engine.leasing import Lease
 from fleet.engine.measuring.validity import words_of
@@ -45,6 +47,8 @@ from fleet.profiles.stats.parts import between
 from fleet.profiles.stats.trend import steady
 
 MOST_WARMUPS = 12
+ONE_RUN: dict[str, Any] = {"repeats": 1, "warmups": 0, "until": None, "sustained": None}
+ONE_WARMUP = ONE_RUN | {"repeats": 0, "warmups": 1}
 MOST_BAD = 3  # pairs in sequence that do not count
 
 
@@ -86,9 +90,7 @@ class _Board:
         made, plan = self.sides[side]
         spec = made.builder.playbook.run
         assert spec is not None
-        once = replace(
-            spec, repeats=int(not warmup), warmups=int(warmup), until=None, sustained=None
-        )
+        once = replace(spec, **ONE_WARMUP if warmup else ONE_RUN)
         if self.journal.asked.boots > 1 and not once.sample:  # a look tells the boot
             once = replace(once, sample=DEFAULT_SAMPLE_SECONDS)
         tags = (f"ab-{self.journal.run_id}", f"ab-{self.journal.run_id}-{side}")
@@ -96,15 +98,19 @@ class _Board:
             self.session, made.builder, plan, once, self.journal.store, run_id,
             self.session.identity, tags, f"{word}, {side}",
         )  # fmt: skip
-        records: list[Record] = []
-        run_device(job, records)
-        self.result.records += records
-        check(side, made, records[0], self.journal.asked.limits)
-        return records[0]
+        if self.journal.asked.sustained:
+            record = run_sustained(job, self.journal.asked.sustained)
+        else:
+            records: list[Record] = []
+            run_device(job, records)
+            record = records[0]
+        self.result.records.append(record)
+        check(side, made, record, self.journal.asked.limits)
+        return record
 
     def new_boot(self, pairs: Sequence[Pair], number: int) -> bool:
         """Reboot where the pair begins a boot and this one has earlier pairs; True if it did."""
-        each = math.ceil(LOOKS[0] / self.journal.asked.boots)
+        each = math.ceil(self.journal.asked.design.looks[0] / self.journal.asked.boots)
         before = {
             pair.a.conditions.boot_id for pair in pairs if pair.number < number // each * each
         }
@@ -136,7 +142,8 @@ def measure(
         board = _Board(session, journal, plans, result, tries)
         in_time = None
         try:
-            if _open(journal, board.tries) and not (budget and budget.expired):
+            due = _open(journal, board.tries) and not (budget and budget.expired)
+            if due and not journal.asked.sustained:  # a sustained side warms itself
                 _warm_up(board)
             in_time = _pairs(board, budget)
         finally:  # what was measured is shown, whatever ended it
@@ -158,7 +165,9 @@ def _pairs(board: _Board, budget: Deadline | None) -> bool:
         if budget is not None and (budget.expired or budget.remaining < (spent or [0])[-1]):
             return False
         began = time.monotonic()
-        one = _try(board, progress(len(board.pairs), spent, budget))
+        one = _try(
+            board, progress(len(board.pairs), spent, budget, board.journal.asked.design.looks)
+        )
         only_b = one.a is not None and one.a.counts  # `failed` decides about those
         bad = 0 if one.pair or only_b else bad + 1
         if bad == MOST_BAD:
@@ -177,7 +186,7 @@ def _try(board: _Board, word: str) -> Try:
     pairs, host = board.pairs, board.session.host.name
     number = missing(pairs)
     run_ids = dict(zip("AB", board.journal.run_ids(host, number), strict=True))
-    if board.new_boot(pairs, number):
+    if board.new_boot(pairs, number) and not board.journal.asked.sustained:
         _warm_up(board)
     both: dict[str, Record] = {}
     for side in board.journal.order(host, number):
@@ -189,9 +198,14 @@ def _try(board: _Board, word: str) -> Try:
     return one
 
 
-def progress(done: int, spent: Sequence[float], budget: Deadline | None = None) -> str:
+def progress(
+    done: int,
+    spent: Sequence[float],
+    budget: Deadline | None = None,
+    looks: Sequence[int] = LOOKS,
+) -> str:
     """`pair 5 of 8, about 40 s left`: to the next look, or to the end of the budget."""
-    look = next(look for look in LOOKS if look > done)
+    look = next(look for look in looks if look > done)
     text = f"pair {done + 1} of {look}"
     if not spent:
         return text
@@ -203,7 +217,7 @@ def progress(done: int, spent: Sequence[float], budget: Deadline | None = None) 
 def _open(journal: AbJournal, tries: Sequence[Try]) -> bool:
     """Return True while a question has no answer and there is a look to come."""
     pairs, broken = pairs_of(tries), failed(journal, tries).answer
-    if len(pairs) >= LOOKS[-1] or broken is Answer.WORSE:
+    if len(pairs) >= journal.asked.design.looks[-1] or broken is Answer.WORSE:
         return False
     answers = [broken, *(item.decision.answer for item in judged(journal, pairs))]
     return Answer.UNDECIDED in answers
@@ -238,7 +252,7 @@ def judged(journal: AbJournal, pairs: Sequence[Pair]) -> list[Judged]:
     limits = journal.asked.limits or (_limits(pairs[0].a) if pairs else {DEFAULT_METRIC: LIMIT})
     for name, limit in limits.items():
         values, good = _values(pairs, name)
-        decision = answer(values, limit, journal.asked.family, journal.asked.chance)
+        decision = answer(values, limit, journal.asked.family, journal.asked.design)
         mids = [statistics.median(side) for side in zip(*values, strict=True)] or [None, None]
         runs, gaps = _by_boot(values, good) if values else ([], [])
         shares = between(runs), between(gaps)
@@ -255,7 +269,7 @@ def settle(journal: AbJournal, results: Sequence[DeviceResult]) -> None:
             items.append((result, item))
             asked.append((_values(pairs, item.metric)[0], item.limit, item.decision))
         result.details = result.details | {"ab": []}
-    found = settled(asked, journal.asked.family, journal.asked.chance)
+    found = settled(asked, journal.asked.family, journal.asked.design)
     for (result, item), decision in zip(items, found, strict=True):
         answers_of(result).append(replace(item, decision=decision))
 
@@ -266,9 +280,10 @@ def over(journal: AbJournal, results: Sequence[DeviceResult]) -> tuple[list[str]
     A board with fewer pairs than the first look has is left out; for fewer than two boards there
     is no answer. Of every board as many pairs count as the board with the fewest pairs has.
     """
+    least = journal.asked.design.looks[0]
     rows = {result.host.name: answers_of(result) for result in results}
     rows = {host: items for host, items in rows.items()
-            if items and min(item.decision.pairs for item in items) >= LOOKS[0]}  # fmt: skip
+            if items and min(item.decision.pairs for item in items) >= least}  # fmt: skip
     kinds = {tuple((item.metric, item.limit) for item in items) for items in rows.values()}
     if len(rows) < 2 or len(kinds) > 1:
         return [], []
@@ -277,7 +292,7 @@ def over(journal: AbJournal, results: Sequence[DeviceResult]) -> tuple[list[str]
         values = [_values(journal.pairs(host), metric)[0] for host in rows]
         fewest = min(map(len, values))
         both = [board[:fewest] for board in values]
-        decision = over_boards(both, limit, max(1, len(journal.asked.limits)))
+        decision = over_boards(both, limit, max(1, len(journal.asked.limits)), journal.asked.design)
         found.append(Judged(metric, limit, None, None, decision))
     return list(rows), found
 

@@ -27,9 +27,38 @@ from fleet.profiles.stats.trend import Floats
 LOOKS = (8, 14, 24, 40)  # pairs
 SHARES = (0.4, 0.2, 0.2, 0.2)  # of the chance, for each look: at 8 pairs ranks are coarse
 DECIMALS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)  # to which programs round what they print
+SLOW_LOOKS = (6, 10, 16, 24)  # sustained pairs
+SLOW_SHARES = (0.65, 0.15, 0.1, 0.1)  # 6 pairs need 3.1 of the 4.9 %
 NEAR = 1e-6  # of a step, or of a value
 LIMIT = -0.03  # where no gate names one
 BOARDS_CHANCE = 0.04  # of CHANCE, where a line over several boards has the rest
+
+
+@dataclass(frozen=True)
+class Design:
+    """When a comparison looks, and which chance of a wrong interval it may use.
+
+    `shares`: of `chance`, for each look. `line`: the chance of the line over several boards.
+    """
+
+    looks: tuple[int, ...] = LOOKS
+    shares: tuple[float, ...] = SHARES
+    chance: float = CHANCE
+    line: float = 0.0
+
+
+USUAL = Design()
+
+
+def design_of(boards: int, *, sustained: bool = False) -> Design:
+    """Return the design for so many boards.
+
+    Several boards have 4 of the 4.9 %, so eight pairs still answer two questions. A sustained pair
+    takes minutes: six of them answer one question, and the first look is there.
+    """
+    looks, shares = (SLOW_LOOKS, SLOW_SHARES) if sustained else (LOOKS, SHARES)
+    mine = CHANCE if boards == 1 else BOARDS_CHANCE
+    return Design(looks, shares, mine, CHANCE - mine)
 
 
 class Answer(StrEnum):
@@ -71,28 +100,22 @@ def open_size(found: Decision, limit: float) -> bool:
     return found.high >= limit if limit < 0 else found.low <= limit
 
 
-def drawn(seed: str) -> str:
-    """Return which side each pair begins with: of each eight pairs a drawn half begins with A.
+def drawn(seed: str, design: Design = USUAL) -> str:
+    """Return which side each pair begins with: of each eight pairs (as many as the first look has)
+    a drawn half begins with A.
 
     A fixed order (ABBA) would give a disturbance of period 4 or 8 runs to one side only. A coin for
     each two pairs leaves 16 orders of the first look; heat that locks to the runs then made 3.4 %
     of equal boards worse, 0.9 % with the 4,900 orders of two halves (docs/compare.md).
     """
     draw = random.Random(seed)  # noqa: S311 - no secret
-    blocks = ("".join(draw.sample("AAAABBBB", 8)) for _ in range(LOOKS[-1] // LOOKS[0]))
+    first, last = design.looks[0], design.looks[-1]
+    blocks = ("".join(draw.sample("AB" * (first // 2), first)) for _ in range(last // first))
     return "".join(blocks)
 
 
-def chances(boards: int) -> tuple[float, float]:
-    """Return the chance of a wrong interval for the boards, and for the line over them.
-
-    With 4 of 100 for the boards eight pairs still answer two questions.
-    """
-    return (CHANCE, 0.0) if boards == 1 else (BOARDS_CHANCE, CHANCE - BOARDS_CHANCE)
-
-
 def decide(
-    values: Floats, limit: float, family: int, left: int = 0, chance: float = CHANCE
+    values: Floats, limit: float, family: int, left: int = 0, design: Design = USUAL
 ) -> list[Decision]:
     """The answer of each board at a look. `values`: boards, pairs, A and B; all above 0.
 
@@ -102,7 +125,7 @@ def decide(
     which `left` share the chance, all where it is 0.
     """
     count = values.shape[1]
-    level = 1 - chance * _share(count, family, chance) / (left or family)
+    level = 1 - design.chance * _share(count, family, design) / (left or family)
     return _decide(values, limit, level, count)
 
 
@@ -131,20 +154,20 @@ def _decide(values: Floats, limit: float, level: float, count: int) -> list[Deci
     ]
 
 
-def answers(values: Floats, limit: float, family: int, chance: float = CHANCE) -> list[Decision]:
+def answers(values: Floats, limit: float, family: int, design: Design = USUAL) -> list[Decision]:
     """The decision of each board at the first look that makes one, else at the last it reached."""
     found = [Decision(0, Answer.UNDECIDED, None, None, None)] * len(values)
-    for look in LOOKS:
+    for look in design.looks:
         left = [n for n, board in enumerate(found) if board.answer is Answer.UNDECIDED]
         if not left or values.shape[1] < look:
             break
-        at_look = decide(values[left, :look], limit, family, chance=chance)
+        at_look = decide(values[left, :look], limit, family, design=design)
         for n, decision in zip(left, at_look, strict=True):
             found[n] = decision
     return found
 
 
-def over_boards(boards: ArrayLike, limit: float, gates: int) -> Decision:
+def over_boards(boards: ArrayLike, limit: float, gates: int, design: Design) -> Decision:
     """Return the one answer for all boards together, at the first look that makes one.
 
     `boards`: boards, pairs, A and B; every board has as many pairs. All pairs of all boards are one
@@ -152,24 +175,23 @@ def over_boards(boards: ArrayLike, limit: float, gates: int) -> Decision:
     """
     values = np.asarray(boards, dtype=float)
     found = Decision(0, Answer.UNDECIDED, None, None, None)
-    chance = chances(len(values))[1]
-    for look, share in zip(LOOKS, SHARES, strict=True):
+    for look, share in zip(design.looks, design.shares, strict=True):
         if values.shape[1] < look or found.answer is not Answer.UNDECIDED:
             break
-        level = 1 - chance * share / gates
+        level = 1 - design.line * share / gates
         (found,) = _decide(values[:, :look].reshape(1, -1, 2), limit, level, look)
     return found
 
 
 def answer(
-    pairs: Sequence[tuple[float, float]], limit: float, family: int, chance: float = CHANCE
+    pairs: Sequence[tuple[float, float]], limit: float, family: int, design: Design = USUAL
 ) -> Decision:
     """That of one board, whose pairs of A and B these are."""
-    return answers(np.array([pairs], dtype=float), limit, family, chance)[0]
+    return answers(np.array([pairs], dtype=float), limit, family, design)[0]
 
 
 def settled(
-    asked: Sequence[tuple[ArrayLike, float, Decision]], family: int, chance: float = CHANCE
+    asked: Sequence[tuple[ArrayLike, float, Decision]], family: int, design: Design = USUAL
 ) -> list[Decision]:
     """The decisions of a family, by Holm's way: those *fine* leave their chance to be wrong about
     that to the others, those *worse* too. `asked`: the pairs of a board, limit, its decision.
@@ -182,7 +204,7 @@ def settled(
         left = {word: family - sum(item.answer is word for item in found) for word in Answer}
         before = found
         found = [
-            _settled(np.asarray(values), limit, decision, (family, left, chance))
+            _settled(np.asarray(values), limit, decision, (family, left, design))
             for (values, limit, _), decision in zip(asked, before, strict=True)
         ]
         if found == before:
@@ -193,16 +215,16 @@ def _settled(
     values: Floats,
     limit: float,
     decision: Decision,
-    shared: tuple[int, Mapping[Answer, int], float],
+    shared: tuple[int, Mapping[Answer, int], Design],
 ) -> Decision:
-    family, left, chance = shared
+    family, left, design = shared
     low, high = decision.low, decision.high
-    if decision.answer is not Answer.UNDECIDED or decision.pairs < LOOKS[-1]:
+    if decision.answer is not Answer.UNDECIDED or decision.pairs < design.looks[-1]:
         return decision
     assert low is not None
     assert high is not None
     for word, end in ((Answer.FINE, limit), (Answer.WORSE, math.copysign(NEAR, limit))):
-        (again,) = decide(values[None, : LOOKS[-1]], limit, family, left[word], chance)
+        (again,) = decide(values[None, : design.looks[-1]], limit, family, left[word], design)
         if again.answer is word:
             if (word is Answer.FINE) == (limit < 0):
                 low = max(low, end)
@@ -220,17 +242,19 @@ def _answer(low: float, mid: float, high: float, limit: float) -> Answer:
     return Answer.FINE if low > limit else Answer.UNDECIDED
 
 
-def _share(pairs: int, family: int, chance: float) -> float:
+def _share(pairs: int, family: int, design: Design) -> float:
     """The part of the chance for the look at so many pairs.
 
     A look at which so large a family has no interval leaves its part to the last one.
     """
     parts = [
-        part if ranks.least_signed_rank(look) <= chance * part / family else 0.0
-        for look, part in zip(LOOKS, SHARES, strict=True)
+        part if ranks.least_signed_rank(look) <= design.chance * part / family else 0.0
+        for look, part in zip(design.looks, design.shares, strict=True)
     ]
     parts[-1] += 1 - sum(parts)
-    return next((part for look, part in zip(LOOKS, parts, strict=True) if look >= pairs), 0.0)
+    return next(
+        (part for look, part in zip(design.looks, parts, strict=True) if look >= pairs), 0.0
+    )
 
 
 def _coarse(values: Floats) -> Floats:
