@@ -53,7 +53,7 @@ def look(
             diagnosis.notes += (f"next: {_next(inventory, diagnosis.target, how)}",)
     shown = not (as_json and asked)
     report(found, as_json=as_json, shown=shown, bundle=bundle, whole=whole, offers=asked is None)
-    hints = dict.fromkeys(str(one.error["hint"]) for one in found if one.error)
+    hints = dict.fromkeys(str(device.error["hint"]) for device in found if device.error)
     for hint in hints:
         if hint.startswith("fleet lab up"):
             output.advise(f"next: {hint}")

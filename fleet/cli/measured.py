@@ -168,7 +168,7 @@ def _turns(records: Sequence[dict[str, Any]]) -> str:
     """Return `warm-ups 1 and 2, runs 1 to 5` for the records of one device."""
     parts = []
     for warmup, word in ((True, "warm-up"), (False, "run")):
-        numbers = sorted({one["repeat"] + 1 for one in records if one["warmup"] is warmup})
+        numbers = sorted({record["repeat"] + 1 for record in records if record["warmup"] is warmup})
         if numbers:
             parts.append(f"{word}{'s' * (len(numbers) > 1)} {_numbered(numbers)}")
     return ", ".join(parts)

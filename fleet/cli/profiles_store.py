@@ -84,10 +84,10 @@ def import_files(
 
 
 def _tell_bad(bad: Sequence[BadFile]) -> None:
-    for one in bad[:MOST_BAD]:
-        output.note(f"bad: {one.path}: {one.message}")
-        if one.hint:
-            output.advise(f"  try: {one.hint}")
+    for file in bad[:MOST_BAD]:
+        output.note(f"bad: {file.path}: {file.message}")
+        if file.hint:
+            output.advise(f"  try: {file.hint}")
     if len(bad) > MOST_BAD:
         output.note(f"and {len(bad) - MOST_BAD} more bad files; --json lists all of them")
 

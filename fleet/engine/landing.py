@@ -296,7 +296,7 @@ class Space:
         free; where the system does not tell, the disk itself will.
         """
         need = sum(item.size - item.start for item in wanted)
-        there = next(one for one in (folder, *folder.parents) if one.exists())
+        there = next(place for place in (folder, *folder.parents) if place.exists())
         with self._lock:
             if self._free is None:
                 with contextlib.suppress(OSError):

@@ -115,7 +115,7 @@ def _lines(path: Path) -> Iterator[str]:
 def _take(found: list[Done], line: dict[str, Any]) -> list[Done]:
     if "undone" in line:
         step = int(line["undone"])
-        return [replace(one, undone=one.undone or n == step) for n, one in enumerate(found)]
+        return [replace(each, undone=each.undone or n == step) for n, each in enumerate(found)]
     if "end" in line:
         last = replace(found[-1], ended=True)
         if "undo" in line:
@@ -165,7 +165,7 @@ def take_back(session: Session, log: UndoLog, become: Become) -> list[str]:
             failed.append(f"{step.describe} ({error.message})")
         else:
             undone.append(step.describe)
-            log.undone(next(n for n, one in enumerate(done) if one is step))
+            log.undone(next(n for n, each in enumerate(done) if each is step))
     if failed:
         raise DeviceError(
             f"fleet could not undo: {'; '.join(failed)}; undone: {'; '.join(undone) or 'nothing'}",

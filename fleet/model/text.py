@@ -27,7 +27,7 @@ def visible(text: str) -> str:
 
     A byte that is not UTF-8 (`os.fsdecode`) is shown as the byte: `\xff`.
     """
-    return "".join(one if one.isprintable() else _escape(one) for one in text)
+    return "".join(char if char.isprintable() else _escape(char) for char in text)
 
 
 def _escape(one: str) -> str:

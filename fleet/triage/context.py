@@ -25,13 +25,13 @@ def in_context(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[Ranked,
         return ()
     if ranked and not reading.beside(ranked[0].cause.context):
         return ()
-    ranked = tuple(one for one in ranked if reading.beside(one.cause.context))
+    ranked = tuple(guess for guess in ranked if reading.beside(guess.cause.context))
     if reading.of_build:
-        ranked = _capped((one for one in ranked if one.cause.id in _OF_A_MODEL), _CAPPED)
+        ranked = _capped((guess for guess in ranked if guess.cause.id in _OF_A_MODEL), _CAPPED)
     elif reading.succeeded and ranked and ranked[0].cause.layer not in _BESIDE_SUCCESS:
         ranked = _capped(ranked, _OPPOSED)
     if reading.of_device:
-        return tuple(one for one in ranked if any(map(reading.in_reach, _numbers(one))))
+        return tuple(guess for guess in ranked if any(map(reading.in_reach, _numbers(guess))))
     return _capped(ranked, _CAPPED)
 
 

@@ -39,7 +39,7 @@ def guesses(reading: LogReading, left: tuple[Ranked, ...] = ()) -> Guesses:
     """
     if reading.of_people:
         return Guesses()
-    found = {one.cause.id: _read(one, build=bool(reading.of_build)) for one in left[:_MOST]}
+    found = {guess.cause.id: _read(guess, build=bool(reading.of_build)) for guess in left[:_MOST]}
     behind: dict[str, Question] = {}
     if not (reading.of_build or reading.of_others):
         for cause, line, sure in chain(_by_words(reading), _by_number(reading)):
