@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fleet.profiles.compare.failures import Failures, failures
 from fleet.profiles.compare.sequential import (
     LOOKS,
     Answer,
@@ -292,7 +293,7 @@ def tables(trials: int) -> list[str]:
                 row.append(" / ".join(f"{getattr(made, name) * 100:.1f}" for name in shown))
             lines.append(f"| {family.name} | " + " | ".join(row) + " |")
         lines.append("")
-    lines += [*_alone(trials), *_curve(trials), *_line(trials)]
+    lines += [*_alone(trials), *_curve(trials), *_line(trials), *_failing(trials)]
     lines += ["**One gate, one board, noise 2.3 %**: worse, a loss at all, fine; pairs", ""]
     lines += ["| gate | loss | found | shown | missed | pairs (middle) |", "|---|" + "---:|" * 5]
     for limit, loss in ((-0.01, 0.03), (-0.02, 0.03), (-0.03, 0.03), (-0.03, 0.04), (-0.03, 0.05)):
@@ -359,6 +360,45 @@ def _line(trials: int) -> list[str]:
             f"| {loss:.0%} | {shares}; {np.median(pairs):.0f} | {open_tables / trials * 100:.1f} |"
         )
     return [*lines, ""]
+
+
+def _failing(trials: int) -> list[str]:
+    """Runs that fail: the loop of `fleet ab` on one board, whose surviving runs are equal."""
+    lines = [
+        "**Failing runs** (one board, surviving runs equal, noise 1.5 %, gate -5 %)",
+        "",
+        "| A fails, B fails | B fails more | undecided | fine, B failed no run | fine, else |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for a, b in ((0, 0.15), (0, 0.30), (0, 0.45), (0, 1), (0.05, 0.45), (0.15, 0.15), (0.3, 0.3)):
+        rng = np.random.default_rng(zlib.crc32(repr(("failing", a, b)).encode()))
+        ends = [_with_failures(rng, a, b) for _ in range(trials)]
+        kinds = [
+            sum(one.answer is Answer.WORSE for one in ends),
+            sum(one.answer is Answer.UNDECIDED for one in ends),
+            sum(one.answer is Answer.FINE and not one.b for one in ends),
+            sum(one.answer is Answer.FINE and one.b > 0 for one in ends),
+        ]
+        shares = " | ".join(f"{count / trials * 100:.1f}" for count in kinds)
+        lines.append(f"| {a:.0%}, {b:.0%} | {shares} |")
+    return [*lines, ""]
+
+
+def _with_failures(rng: np.random.Generator, a: float, b: float) -> Failures:
+    """Measure until the failures and the rate have an answer, or the last look."""
+    values = pairs_of(FAMILIES[0], rng, 0.015, np.zeros(1))
+    tries: list[tuple[str | None, str | None]] = []
+    good = 0
+    while True:
+        bad = rng.random(2) < (a, b)
+        tries.append(("failed" if bad[0] else "", "failed" if bad[1] else ""))
+        good += not bad.any()
+        found = failures(tries, 1)
+        done = answers(values[:, :good], -0.05, 1)[0].answer is not Answer.UNDECIDED
+        if found.answer is Answer.WORSE or good == LOOKS[-1]:
+            return found
+        if done and found.answer is Answer.FINE:
+            return found
 
 
 def written(
