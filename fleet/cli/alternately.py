@@ -7,7 +7,8 @@ from pathlib import Path
 
 from fleet.cli import project
 from fleet.config.playbook import load_playbook
-from fleet.engine.rollout.journal import NAME, Journal
+from fleet.engine.rollout.claim import NAME
+from fleet.engine.rollout.journal import Journal
 from fleet.model.errors import FleetError
 from fleet.model.text import from_here
 from fleet.profiles.compare.comparing import Comparison

@@ -23,6 +23,7 @@ from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
+from fleet.engine.rollout.claim import claimed
 from fleet.engine.rollout.inputs import Inputs, inputs_of
 from fleet.engine.transfer.tuning import options_of
 from fleet.model.errors import InputError
@@ -126,7 +127,15 @@ def _operation(
         listening(as_json=as_json, total=len(hosts)) as listener,
         working_on(executor, options.parallel) as remote,
     ):
-        yield Operation(playbook, hosts, listener, options=options, executor=remote, inputs=inputs)
+        yield Operation(
+            playbook,
+            hosts,
+            listener,
+            options=options,
+            executor=remote,
+            inputs=inputs,
+            run_id=claimed() if inputs else "",
+        )
 
 
 def _show_planned(results: list[DeviceResult], as_json: bool, *, admin: bool) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import gc
 import importlib
 import sys
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -228,6 +230,25 @@ def _taken(text: str) -> None:
         output.note(text)
 
 
+@contextlib.contextmanager
+def _begun(words: list[str]) -> Iterator[None]:
+    """Have a deploy leave a run even where it is killed while its modules are loaded."""
+    if words[:1] != ["deploy"] or {"-h", "--help", "--dry-run"} & set(words):
+        yield
+        return
+    from fleet.engine.rollout import claim  # noqa: PLC0415 - for a deploy only
+
+    claim.claim_early()
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        claim.drop_early()
+        raise
+    claim.drop_early()
+
+
 def main() -> None:
     """Run the command line; every FleetError becomes one message and its exit code."""
     ask_for_runs(project.runs)
@@ -236,7 +257,8 @@ def main() -> None:
     try:
         for text in () if "--json" in sys.argv else said:
             output.note(text)
-        _built(*sys.argv[1:])()
+        with _begun(sys.argv[1:]):
+            _built(*sys.argv[1:])()
     except FleetError as error:
         output.show_error(error)
         sys.exit(error.exit_code)

@@ -13,7 +13,12 @@ from fleet.cli.hints import know
 from fleet.cli.live import listening
 from fleet.engine.rollout.inputs import Inputs
 from fleet.engine.rollout.journal import Journal
-from fleet.engine.rollout.resume import journal_path, known_runs, reopen
+from fleet.engine.rollout.resume import (
+    journal_path,
+    known_runs,
+    reopen,
+    require_what_is_asked,
+)
 from fleet.model.errors import InputError
 from fleet.model.events import RolloutDone
 from fleet.profiles.runs import RunStore
@@ -35,7 +40,8 @@ def resume(
 ) -> None:
     """Continue a deploy on the devices that failed, were unreachable or did not finish.
 
-    Exit code 0 for a run that is finished, 1 for one that was rolled back.
+    Exit code 0 for a run that is finished, 1 for one that was rolled back. `last` is the run that
+    was begun last; if its playbook or files have changed since, the exit code is 2.
 
     Example: fleet resume last
     """
@@ -48,14 +54,9 @@ def resume(
     journal = Journal.reopen(journal_path(run_id, runs))
     know(*_begun_with(journal))
     if journal.state.complete:
+        if run_id == "last" and not (journal.state.rolling or force_inputs):
+            require_what_is_asked(journal, runs)
         _show_complete(journal, as_json=as_json)
-        if run_id == "last":
-            begun = journal.state.header["at"]
-            output.advise(
-                f"fleet continues the newest recorded run, which began {begun}; a deploy that "
-                "was interrupted before it changed a device is not recorded, so start such a "
-                "deploy again: fleet deploy"
-            )
         if journal.state.rolling:
             raise typer.Exit(1)
         return

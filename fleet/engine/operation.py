@@ -92,13 +92,17 @@ class Operation:
         InputError for waves that cannot be made, FleetError where the journal is not written.
         """
         spec = self.playbook.rollout
-        afar = isinstance(self._executor, Remote)
-        if spec is not None and afar and (spec.soak or spec.on_fail == "rollback"):
+        if spec is not None and self.afar and (spec.soak or spec.on_fail == "rollback"):
             raise InputError(
                 "--executor does not support `soak` and `on_fail: rollback` of the playbook",
                 hint="add --soak 0 --on-fail stop; or deploy without --executor",
             )
         return self.go_on(begin(self, self._listener))
+
+    @property
+    def afar(self) -> bool:
+        """True if the workers of a cluster do the work."""
+        return isinstance(self._executor, Remote)
 
     def waves(self) -> tuple[Wave, ...]:
         """Which device a deploy would reach in which wave."""

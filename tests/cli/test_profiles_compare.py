@@ -15,7 +15,7 @@ from rich.console import Console
 
 from fleet.cli import output
 from fleet.cli.main import main
-from fleet.engine.rollout.journal import NAME as JOURNAL
+from fleet.engine.rollout.claim import NAME as JOURNAL
 from fleet.engine.rollout.journal import Journal
 from fleet.model.record import Record
 from fleet.profiles.runs import RunStore

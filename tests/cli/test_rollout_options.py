@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +16,7 @@ import pytest
 
 from fleet.cli.rollout_options import with_rollout
 from fleet.config.playbook import load_playbook
+from fleet.engine.rollout.claim import claim, newest
 from fleet.model.errors import InputError
 from fleet.model.playbook import Playbook
 from fleet.model.rollout import Amount, RolloutSpec
@@ -143,16 +147,71 @@ def test_ctrl_c_says_how_to_go_on(two: Yard, times: int) -> None:
     assert rows == [["b1", "canary", "changed"], ["b2", "1", "changed"]]
     code, said = two.fleet("resume", run_id)
     assert (code, f"run {run_id} is finished" in said) == (0, True), said
-    killed = two.start(*two.deploy_args())  # and is, before it has a journal
-    killed.kill()
-    killed.communicate(timeout=60)
-    code, said = two.fleet("resume", "last")
-    assert (code, f"run {run_id} is finished" in said) == (0, True), said
-    assert "a deploy that was interrupted before it changed a device is not recorded" in said
-    assert f"start such a deploy again: fleet deploy {two.playbook} -i {two.inventory}" in said
     code, said = two.fleet("resume", "--list")
     assert re.search(rf"{run_id}.*app.*finished.*2/2", said), said
     assert json.loads(two.fleet("profiles", "list", "--json")[1]) == [], "nothing was measured"
+
+
+_BEGUN = """
+import os, signal
+from fleet.engine.rollout import claim
+claim.claim_early()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_resume_last_never_answers_for_the_run_before(two: Yard) -> None:
+    """A deploy that is killed while its modules are loaded has left its run."""
+    code, said = two.fleet(*two.deploy_args("--no-run"))
+    assert code == 0, said
+    first = two.journal().parent.name
+    done = subprocess.run(
+        [sys.executable, "-c", _BEGUN], env={**os.environ, "FLEET_HOME": str(two.home)}, check=False
+    )
+    assert done.returncode == -signal.SIGKILL
+    code, said = two.fleet("resume", "last")
+    assert (code, "is empty: the run ended before" in said) == (2, True), said
+    assert first not in said
+
+
+def test_a_finished_run_of_other_files_is_not_what_was_asked_for(two: Yard) -> None:
+    """Killed before Python had loaded a line of fleet: no run, but not the same bundle either."""
+    code, said = two.fleet(*two.deploy_args("--no-run"))
+    assert code == 0, said
+    code, said = two.fleet("resume", "last")
+    assert (code, "is finished" in said) == (0, True), said
+    two.write_model("two")
+    code, said = two.fleet("resume", "last")
+    assert (code, "these inputs changed since run" in said) == (2, True), said
+    run_id = two.journal().parent.name
+    code, said = two.fleet("resume", run_id)
+    assert (code, f"run {run_id} is finished" in said) == (0, True), said
+
+
+def test_a_refused_deploy_leaves_no_run(two: Yard) -> None:
+    code, said = two.fleet(*two.deploy_args("--no-run"))
+    assert code == 0, said
+    before = sorted(two.home.glob("runs/*"))
+    note = (two.home / "runs" / ".last-run").read_text()
+    for words in (("--canary", "b9"), ("--no-such-option",), ("--help",)):
+        two.fleet(*two.deploy_args(*words))
+        assert sorted(two.home.glob("runs/*")) == before
+        assert (two.home / "runs" / ".last-run").read_text() == note
+
+
+def test_a_run_of_the_future_is_not_the_last(tmp_path: Path) -> None:
+    now = time.time()
+    ids = [
+        time.strftime("%Y%m%d-%H%M%S-00000" + str(number), time.gmtime(now + days * 86400))
+        for number, days in enumerate((-2, -1, 365))
+    ]
+    assert newest(tmp_path, ids) == ids[1]
+    assert newest(tmp_path, ids[2:]) == ids[2]
+    claim(tmp_path / ids[2] / "journal.jsonl")
+    assert newest(tmp_path, ids) == ids[2], "a clock that is wrong now"
+    claim(tmp_path / ids[0] / "journal.jsonl")
+    assert newest(tmp_path, ids) == ids[1], "one of an earlier fleet, without the note"
+    assert newest(tmp_path, [ids[0], ids[2]]) == ids[0]
 
 
 def test_a_stopped_rollout_says_so_and_its_exit_code_is_not_0(two: Yard) -> None:

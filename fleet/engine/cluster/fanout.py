@@ -165,9 +165,11 @@ class FanOut:
 
     def _send(self, task: _Task, addresses: list[str], out: dict[str, _Task]) -> None:
         host, order = task.host, self._job.order.id
+        # A worker that died may have switched the release, and did not measure it to the end.
+        owed = task.attempt > 1 or host.name in self._job.owed
         key = f"fleet-{host.name}-{order}-{task.attempt}-{task.starts}"
         task.future = self._executor.client.submit(
-            worker.work_on, order, host, task.attempt,
+            worker.work_on, order, host, task.attempt, owed,
             key=key, workers=addresses, allow_other_workers=False, pure=False, retries=0,
         )  # fmt: skip
         out[host.name] = task

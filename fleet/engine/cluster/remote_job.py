@@ -58,6 +58,11 @@ class RemoteJob:
             _thread(self._beat, "beat"),
         ]
 
+    @property
+    def owed(self) -> frozenset[str]:
+        """Names of hosts that may have been switched and not been measured; see Operation.bring."""
+        return self.operation.owed if self.operation else frozenset()
+
     def take(self, message: dict[str, Any]) -> None:
         """A message of a worker; never blocks, it is called on the client's event loop."""
         if "ask" in message:

@@ -66,6 +66,7 @@ class Run:
         self.answers: dict[str, DeviceKind | Exception] = {}
         self._changed = threading.Condition()
         self.transfer = TransferContext()
+        self._operation: Operation | None = None
         self.work: Work = self._work()
 
     def _work(self) -> Work:
@@ -94,9 +95,15 @@ class Run:
             builder=builder,
             run_id=order.run_id,
         )
-        self.transfer = operation.transfer
+        self.transfer, self._operation = operation.transfer, operation
         bound: Work = getattr(operation, name)
         return bound
+
+    def owe(self, host: str) -> None:
+        """Give a board what comes after the switch, even if it has the release already."""
+        with self._changed:
+            if self._operation is not None:
+                self._operation.owed |= {host}
 
     def say(self, **message: Any) -> None:  # noqa: ANN401 - whatever msgpack takes
         """A message to the workstation."""
@@ -275,8 +282,10 @@ async def read_piece(order: str, name: str, offset: int, size: int) -> bytes:
     return await asyncio.to_thread(read)
 
 
-def work_on(order: str, host: Host, attempt: int) -> Reply:
-    """One board. `attempt` counts from 1; distributed's own repetition is recognised and ends."""
+def work_on(order: str, host: Host, attempt: int, owed: bool = False) -> Reply:
+    """Work on one board. `attempt` counts from 1; distributed's own repetition is recognised and
+    ends. `owed`: a worker before may have switched the release, and did not measure it.
+    """
     from distributed import Event, get_worker  # noqa: PLC0415
 
     me = str(get_worker().name)
@@ -287,6 +296,8 @@ def work_on(order: str, host: Host, attempt: int) -> Reply:
     if begun.is_set():
         return Reply("again", me)
     begun.set()
+    if owed:
+        run.owe(host.name)
     result = _work(run, host, patient=attempt > 1)
     result.details = masked_data(result.details)
     run.publisher.flush(last_of=host.name)

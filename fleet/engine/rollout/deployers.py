@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from fleet.engine.rollout.journal import NAME, Journal
+from fleet.engine.rollout.claim import NAME
+from fleet.engine.rollout.journal import Journal
 from fleet.model.errors import InputError
 from fleet.profiles.runs import RunStore
 

@@ -10,10 +10,11 @@ from typing import Any
 from fleet.config.select import select
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import NOT_ATTEMPTED, DeviceResult
+from fleet.engine.rollout.claim import NAME
 from fleet.engine.rollout.deployment import Deployment
 from fleet.engine.rollout.driver import Ending, Rollout
 from fleet.engine.rollout.inputs import Inputs, content_hashes, file_hashes
-from fleet.engine.rollout.journal import NAME, Journal
+from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.state import row
 from fleet.engine.rollout.wave_executor import DeviceExecutor
 from fleet.engine.rollout.waves import Wave, plan_waves
@@ -80,6 +81,8 @@ def _header(operation: Deployment, inputs: Inputs | None) -> dict[str, Any]:
         "waves": [wave.as_dict() for wave in operation.waves()],
         "options": _plain_options(operation.options),
     }
+    if operation.afar:
+        header["afar"] = True
     if inputs is not None:
         header["inputs"] = inputs.as_dict()
         contents = content_hashes(operation.playbook, operation.builder.bundle)

@@ -29,6 +29,10 @@ class Deployment(Protocol):
     runs: RunStore
     builder: ReleaseBuilder
 
+    @property
+    def afar(self) -> bool:
+        """True if the workers of a cluster do the work."""
+
     def waves(self) -> tuple[Wave, ...]:
         """Which device is reached in which wave."""
 

@@ -14,23 +14,19 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from fleet.engine.claims import owner
+from fleet.engine.rollout.claim import adopt, claim, forget, lock
 from fleet.engine.rollout.state import Line, RunState
-from fleet.model.deadline import Deadline
 from fleet.model.errors import InputError, WorkstationError, reason
 from fleet.model.files import told
-from fleet.model.home import private_folder
 from fleet.model.masking import masked
 from fleet.model.version import VERSION
 
 SCHEMA = 1
-NAME = "journal.jsonl"
 _ANEW = "fleet deploy (starts a new run; finished devices are skipped)"
-LOCK_SECONDS = 0.3
 
 
 class Journal:
@@ -55,10 +51,8 @@ class Journal:
         journal = cls(path)
         if path is not None:
             try:
-                private_folder(path.parent)
-                journal._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-                _lock(journal._file, path)
-                _sync_folder(path.parent)
+                early = adopt(path)
+                journal._file = claim(path) if early is None else early
             except OSError as error:
                 raise _unwritable(path, error) from error
         return journal
@@ -78,9 +72,7 @@ class Journal:
         """The run was refused before it began: nothing of it is kept."""
         self.close()
         if self.path is not None:
-            self.path.unlink(missing_ok=True)
-            with suppress(OSError):  # others may have put something there
-                self.path.parent.rmdir()
+            forget(self.path)
 
     @classmethod
     def reopen(cls, path: Path) -> Journal:
@@ -92,7 +84,7 @@ class Journal:
         try:
             with told(path):
                 journal._file = os.open(path, os.O_RDWR)
-                _lock(journal._file, path)
+                lock(journal._file, path)
                 journal._size = journal._replay(path.read_bytes())
                 os.ftruncate(journal._file, journal._size)
         except InputError:
@@ -208,24 +200,6 @@ def busy(path: Path) -> bool:
     return False
 
 
-def _lock(file: int, path: Path) -> None:
-    """Take the run. Tried for a moment: `busy` of another process holds it for an instant."""
-    deadline = Deadline(LOCK_SECONDS)
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if deadline.expired:
-                raise InputError(
-                    f"another fleet process is working on run {path.parent.name}",
-                    hint="wait until that process ends, or end it yourself; fleet resume --list "
-                    "(shows the progress)",
-                ) from error
-            time.sleep(LOCK_SECONDS / 10)
-        else:
-            return
-
-
 def _whole_lines(data: bytes) -> Iterator[bytes]:
     *whole, _ = data.split(b"\n")
     for line in whole:
@@ -238,16 +212,6 @@ def _unwritable(path: Path | None, error: OSError) -> WorkstationError:
         hint="check this path and the free disk space, or set FLEET_HOME to another folder; "
         "then: fleet deploy",
     )
-
-
-def _sync_folder(folder: Path) -> None:
-    """The names too: that of the file and that of its folder."""
-    for path in (folder, folder.parent):
-        file = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
 
 
 def _here() -> dict[str, Any]:

@@ -12,8 +12,9 @@ from fleet.config.lockfile import load_lock
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
+from fleet.engine.rollout.claim import NAME, newest
 from fleet.engine.rollout.inputs import Inputs, content_hashes, file_hashes, require_same
-from fleet.engine.rollout.journal import NAME, Journal, busy
+from fleet.engine.rollout.journal import Journal, busy
 from fleet.engine.rollout.state import RunState
 from fleet.engine.transfer.context import TransferOptions
 from fleet.model.errors import InputError, reason
@@ -50,6 +51,14 @@ class KnownRun:
         }
 
 
+def require_what_is_asked(journal: Journal, runs: RunStore) -> None:
+    """Raise InputError where a finished run was begun with other inputs than there are now.
+
+    Then it is not the deploy that was asked for last: that one ended before it left a trace.
+    """
+    reopen(journal, lambda _: None, runs=runs)
+
+
 def known_runs(runs: RunStore) -> Iterator[KnownRun]:
     """Every run that has a journal, newest first."""
     for path in sorted(runs.root.glob(f"*/{NAME}"), reverse=True):
@@ -64,7 +73,7 @@ def journal_path(run_id: str, runs: RunStore) -> Path:
     """The journal of a run, `last` for the newest. Raises InputError when there is none."""
     known = {path.parent.name: path for path in sorted(runs.root.glob(f"*/{NAME}"))}
     if run_id == "last" and known:
-        run_id = max(known)
+        run_id = newest(runs.root, known)
     if run_id not in known:
         raise InputError(
             f"the run '{run_id}' has no journal in {runs.root}",

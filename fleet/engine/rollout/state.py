@@ -20,7 +20,8 @@ class RolloutDevice:
     `outcome` is that of the last attempt, "" while there is none. `release` is what it gets,
     `was` what was current before this run switched anything; `switched` says that a switch was
     begun, `touched` that any step was. `boot_id` is that of the boot in which it was deployed.
-    `looked` is the outcome of the look after the soak, `back` that of the rollback.
+    `looked` is the outcome of the look after the soak, `back` that of the rollback. `afar`: the
+    steps are reported by the workers of a cluster, and may be lost with a worker.
     """
 
     name: str
@@ -37,6 +38,7 @@ class RolloutDevice:
     looked: str = ""
     back: str = ""
     back_text: str = ""
+    afar: bool = False
 
     @property
     def fine(self) -> bool:
@@ -45,8 +47,9 @@ class RolloutDevice:
 
     @property
     def owed(self) -> bool:
-        """True when the switch was begun and what comes after it may be missing."""
-        return self.switched and not self.fine
+        """True when the switch was begun, or may have been, and what comes after may be missing."""
+        unheard = self.afar and self.attempts > 0 and self.outcome in {"", "unreachable"}
+        return (self.switched or unheard) and not self.fine
 
     @property
     def to_check(self) -> bool:
@@ -97,7 +100,9 @@ class RunState:
         self.waves = tuple(Wave(wave["wave"], tuple(wave["hosts"])) for wave in line["waves"])
         self.spec = RolloutSpec.from_dict(line["rollout"]) if line["rollout"] else ALL_AT_ONCE
         self.devices = {
-            name: RolloutDevice(name, wave.name) for wave in self.waves for name in wave.hosts
+            name: RolloutDevice(name, wave.name, afar=line.get("afar") is True)
+            for wave in self.waves
+            for name in wave.hosts
         }
 
     def _judged(self, line: Line) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.config.inventory import load_inventory
 from fleet.engine.cluster import worker
 from fleet.engine.cluster.connecting import executor_for
 from fleet.engine.cluster.executor import ClusterExecutor
@@ -77,6 +78,41 @@ def test_of_a_lost_worker_a_deploy_is_begun_once_more_and_a_run_is_not(
         for process in site:
             ended(process)
         until(lambda: len(executor.places()) == 2, "the end of all three")
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(10, marks=pytest.mark.slow)])
+def test_a_board_that_measures_while_its_worker_dies_is_measured_again(
+    fleet: Fleet, cluster: Cluster, tmp_path: Path, count: int
+) -> None:
+    """The release is there by then; without its run the board would end as `unchanged`."""
+    site = ("--resources", "site-lyon=1")
+    (fleet.folder / "slow").touch()
+    with Lab.up(tmp_path / "lab", count=2 * count, kind="user", base_port=0) as lab:
+        hosts = load_inventory(lab.inventory).hosts
+        fleet.hosts = tuple(replace(host, labels={"site": "lyon"}) for host in hosts)
+        first = [cluster.start(f"lyon-{number}", *site) for number in range(count)]
+        with connected(cluster, 2 + count) as executor:
+            operation = fleet.operation(executor)
+            measuring: set[str] = set()
+
+            def kill_them_all(event: Event) -> None:
+                fleet.events.append(event)
+                if step(event, "run"):
+                    measuring.add(event.host)
+                if len(measuring) == 2 * count and len(cluster.processes) == before:
+                    until(lambda: fleet.runs_begun() >= 2 * count, "the runs")
+                    cluster.start("lyon-new", *site)
+                    for process in first:
+                        ended(process)
+                    (fleet.folder / "slow").unlink()
+
+            before = len(cluster.processes)
+            operation._listener = kill_them_all
+            results = operation.deploy()
+    assert measuring == {host.name for host in hosts}
+    for done in results:
+        assert (done.outcome, done.error) == ("changed", None), done.host.name
+        assert any(not record.warmup for record in done.records), done.host.name
 
 
 def working(executor: ClusterExecutor, address: str) -> bool:

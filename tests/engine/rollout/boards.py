@@ -18,8 +18,9 @@ from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
+from fleet.engine.rollout.claim import NAME
 from fleet.engine.rollout.inputs import inputs_of
-from fleet.engine.rollout.journal import NAME, Journal
+from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.state import RunState
 from fleet.model.events import Event
 from fleet.profiles.runs import RunStore

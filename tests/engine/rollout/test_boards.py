@@ -286,7 +286,6 @@ def test_a_deploy_that_died_before_its_first_line_is_the_last_run(
     (older,) = two.runs.root.glob("*/journal.jsonl")
     code, said = two.fleet("resume", "last")
     assert code == 0, said
-    assert "fleet continues the newest recorded run, which began 20" in said
     died = two.operation()
 
     def dies(*_: object) -> dict[str, str]:
