@@ -125,6 +125,11 @@ def doctor(
     if log and inventory is None:
         logs = _logs(log, platform, given(answer), as_json=as_json, bundle=bundle)
         return _end(logs, strict=strict)
+    if answer:
+        raise InputError(
+            "--answer works only with --log, and without -i",
+            hint="give the log with --log FILE, and leave out -i",
+        )
     from fleet.cli import common, doctor_devices  # noqa: PLC0415 - most of a deploy
     from fleet.doctor.examine import Round  # noqa: PLC0415
 

@@ -11,13 +11,18 @@ import typer
 from fleet.cli import output
 from fleet.model.diagnosis import Diagnosis, Question
 from fleet.model.errors import InputError
+from fleet.triage.asking import check_ids
+from fleet.triage.knowledge import knowledge
 
 _MOST = 4
 Look = Callable[[Mapping[str, str]], Diagnosis]
 
 
 def given(answers: Sequence[str] | None) -> dict[str, str]:
-    """`ID=yes`, `ID=no` or `ID=@FILE` of the command line. Raises InputError for another form."""
+    """Parse `ID=yes`, `ID=no` or `ID=@FILE` of the command line.
+
+    Raises InputError for another form, and for an ID that no question has.
+    """
     found = {}
     for text in answers or ():
         key, equals, word = text.rpartition("=") if "=@" not in text else text.partition("=")
@@ -27,6 +32,8 @@ def given(answers: Sequence[str] | None) -> dict[str, str]:
                 hint="repeat the command with the ID that the question shows: --answer ID=yes",
             )
         found[key] = _content(word[1:]) if word.startswith("@") else word
+    if found:
+        check_ids(found, knowledge())
     return found
 
 

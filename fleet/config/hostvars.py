@@ -196,9 +196,9 @@ HOST_KEYS: Mapping[str, HostKey] = {
     ),
     "host": key_of(
         "Address or alias of the ssh config. Default: the name of the host in this file.",
-        r"[^\s\x00-\x1f,/@-][^\s\x00-\x1f,/@]*",
+        r"[^\s\x00-\x1f,/@*?!-][^\s\x00-\x1f,/@*?!]*",
         "address",
-        "write a name or an IP address",
+        "write a name or an IP address, without * ? !",
     ),
     "port": HostKey(
         "SSH port. Default: the port of the ssh config, else 22.",

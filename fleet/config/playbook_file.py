@@ -13,6 +13,7 @@ from fleet.config.op_packages import OpPackageBody
 from fleet.config.rollout_file import RolloutBody
 from fleet.config.serve_file import ServeBody
 from fleet.config.system_file import Fastrpc, SystemBody
+from fleet.config.tune import PATTERN
 from fleet.config.values import TARGET
 from fleet.model.gates import DEFAULT_SAMPLE_SECONDS
 from fleet.model.playbook import (
@@ -216,10 +217,9 @@ class HealthBody(Strict):
 TuneWord = Annotated[
     str,
     Matches(
-        r"carrier=(auto|paramiko|ssh)|bandwidth=\d+(\.\d+)?[kMG]?(B|bit)(/s|ps)?|per-hub=[1-9]\d*"
-        r"|compress=(auto|always|never)|whole|relay",
+        PATTERN,
         "word of `tune`",
-        "write carrier=ssh, bandwidth=50MB/s, per-hub=2, compress=never, whole or relay",
+        "write carrier=ssh, bandwidth=50MB/s, per-hub=2, compress=never, whole, relay or relay=no",
     ),
 ]
 

@@ -64,7 +64,19 @@ def _forms(value: str) -> set[str]:
     small = {re.sub("%..", lambda found: found[0].lower(), form) for form in quoted}
     escaped = {json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
     escaped |= {repr(value)[1:-1], shlex.quote(value).strip("'"), raw.decode("utf-8", "replace")}
-    return {value, *quoted, *small, *escaped, *_base64(raw)} - {""}
+    return {value, *quoted, *small, *escaped, *_base64(raw), *_hex(raw)} - {""}
+
+
+def _hex(raw: bytes) -> Iterator[str]:
+    """Yield it as hexadecimal digits: in one, byte by byte (od, hexdump -C), by two (xxd), escaped.
+
+    A dump that breaks the line inside of it is not found.
+    """
+    for mark in ("", " ", ":"):
+        found = raw.hex(mark) if mark else raw.hex()
+        yield from (found, found.upper())
+    yield from (raw.hex("-"), "".join(f"\\x{byte:02x}" for byte in raw))
+    yield from (raw.hex(" ", -2), f"{raw[:1].hex()} {raw[1:].hex(' ', -2)}")
 
 
 def _base64(raw: bytes) -> Iterator[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 
 from fleet.model.cause import Twin
 from fleet.model.diagnosis import Evidence, Question, Ranked
+from fleet.model.errors import InputError
 from fleet.triage.families import GUESS
 from fleet.triage.knowledge import Known
 from fleet.triage.ranking import Witness
@@ -56,6 +58,30 @@ def _told(first: Ranked, twin: Twin) -> Question:
 
 def _id(no: Ranked, yes: str) -> str:
     return f"{no.cause.id}:{yes}"
+
+
+def check_ids(answers: Iterable[str], known: Known) -> None:
+    """Raise InputError for an id that no question can have."""
+    whole = ("log", "build", *(row["id"] for row in known.steps))
+    causes = known.causes.keys()
+    for key in answers:
+        parts = key.removeprefix(GUESS).split(":")
+        count = 1 if key.startswith(GUESS) else 2
+        if key in whole or (len(parts) == count and causes >= {*parts}):
+            continue
+        raise InputError(
+            f"--answer '{key}': no question has this ID",
+            hint=_near(key, whole, causes) or "copy the ID from the question: ID=yes or ID=no",
+        )
+
+
+def _near(key: str, whole: Iterable[str], causes: Iterable[str]) -> str:
+    from fleet.config.problems import suggestion  # noqa: PLC0415 - YAML, for a wrong word alone
+
+    if ":" not in key or key.startswith(GUESS):
+        return suggestion(key, [*whole, *(GUESS + cause for cause in causes)])
+    ends = [next(iter(get_close_matches(part, causes, n=1)), "") for part in key.split(":")]
+    return f"did you mean '{':'.join(ends)}'?" if len(ends) == 2 and all(ends) else ""
 
 
 def affirmed(answers: Mapping[str, str]) -> bool:

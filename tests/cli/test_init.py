@@ -246,7 +246,21 @@ def test_a_device_that_does_not_answer_is_written_all_the_same(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "text", ["", "-oProxyCommand=x", "a b", "u@", "h:0", "h:99999", "h:x", "a@b@c", "{{x}}"]
+    "text",
+    [
+        "",
+        "-oProxyCommand=x",
+        "a b",
+        "u@",
+        "h:0",
+        "h:99999",
+        "h:x",
+        "a@b@c",
+        "{{x}}",
+        "*",
+        "evk-?",
+        "!x",
+    ],
 )
 def test_what_is_no_address_is_refused(tmp_path: Path, text: str) -> None:
     done = fleet(tmp_path, "init", "x", "--", text)

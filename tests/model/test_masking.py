@@ -106,7 +106,26 @@ def echoes(value: str, source: random.Random) -> list[str]:
     spoken += [base64.urlsafe_b64encode(text).decode() for text in around]
     spoken += ["".join(f"%{byte:02x}" for byte in raw), urllib.parse.quote(value, safe="")]
     spoken += [urllib.parse.quote_plus(value), urllib.parse.urlencode({"p": value})]
+    spoken += [*dumps(raw)]
     return [value, *spoken, json.dumps({"p": value}), repr(value), f"'{value}'"]
+
+
+def dumps(raw: bytes) -> list[str]:
+    """As `xxd -p`, `od -An -tx1`, `hexdump -C`, `xxd` (from either byte of a pair) and sh print it,
+    on one line.
+    """
+    bytewise = [f"{byte:02x}" for byte in raw]
+    pairs = [raw[at : at + 2].hex() for at in range(0, len(raw), 2)]
+    odd = [raw[:1].hex(), *(raw[at : at + 2].hex() for at in range(1, len(raw), 2))]
+    spoken = [mark.join(bytewise) for mark in ("", " ", ":", "-")]
+    spoken += [" ".join(pairs), " ".join(odd), "".join(f"\\x{byte}" for byte in bytewise)]
+    return [*spoken, *(text.upper() for text in spoken[:3])]
+
+
+def test_a_password_as_hexadecimal_digits_is_masked() -> None:
+    revealed(CANARY)
+    for text in dumps(CANARY.encode()):
+        assert masked(f"00 {text} 0a") == "00 *** 0a"
 
 
 def said(text: str, source: random.Random, folder: Path) -> Iterator[str]:
@@ -151,7 +170,7 @@ def seen_as(value: str) -> set[str]:
     inner = [base64.b64encode(bytes(n) + raw)[4 if n else 0 : -4].decode() for n in range(3)]
     quoted = urllib.parse.quote(value, safe="")
     escaped = {json.dumps(value)[1:-1], repr(value)[1:-1]}
-    return {value, quoted, *escaped, *(part for part in inner if len(part) >= 4)}
+    return {value, quoted, *escaped, *dumps(raw), *(part for part in inner if len(part) >= 4)}
 
 
 def test_errors_events_lines_and_json(capsys: pytest.CaptureFixture[str]) -> None:

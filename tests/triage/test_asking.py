@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fleet.cli.doctor_asking import given
+from fleet.model.errors import InputError
+from fleet.triage.asking import check_ids
 from fleet.triage.knowledge import knowledge
 from fleet.triage.triage import triage
 
@@ -19,6 +22,37 @@ def test_an_answer_ranks_anew() -> None:
     after = triage(log, answers={question.id: word})
     assert after.causes[0].cause.id == other
     assert question.id not in [one.id for one in after.questions]
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("abi-mismtch:ssh-auth=yes", "did you mean 'abi-mismatch:ssh-auth'?"),
+        ("guess:abi-mismach=no", "did you mean 'guess:abi-mismatch'?"),
+        ("abi-mismatch=no", "did you mean 'guess:abi-mismatch'?"),
+        ("lgo=yes", "did you mean 'log'?"),
+        ("abi-mismatch:ssh-auth:log=yes", "copy the ID from the question"),
+        ("qqqqqqqqq=yes", "copy the ID from the question"),
+    ],
+)
+def test_an_answer_to_no_question_is_refused(text: str, hint: str) -> None:
+    with pytest.raises(InputError, match="no question has this ID") as caught:
+        given([text])
+    assert hint in caught.value.hint
+
+
+def test_every_question_can_be_answered() -> None:
+    logs = [
+        "Failed in loading stub: x\nload Skel, error: 4000\n", "Failed to create device: 14001\n",
+        "cannot execute binary file: Exec format error\n", "hello there, how are you\n",
+        "make: *** [all] Error 2\n", "fastrpc: permission denied\n", "", "panic: nothing known\n",
+    ]  # fmt: skip
+    ids = {question.id for log in logs for question in triage(log).questions}
+    assert len(ids) >= 5
+    assert given([f"{one}=no" for one in ids]).keys() == ids
+    everything = knowledge()
+    ids = {row["id"] for row in everything.steps} | {f"guess:{name}" for name in everything.causes}
+    check_ids(ids, everything)
 
 
 def test_a_pasted_output_ranks_anew() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from fleet.config.tune import CARRIERS
 from fleet.content.signatures import BlockSignature, Signatures
 from fleet.engine.transfer.compression import Sampler
 from fleet.engine.transfer.limits import Hubs, Throttle
@@ -14,8 +15,6 @@ from fleet.engine.transfer.neighbours import Neighbours
 from fleet.engine.transfer.reading import SharedSource
 from fleet.model.errors import InputError
 from fleet.model.plan import Blob, Delta
-
-CARRIERS = ("auto", "paramiko", "ssh")
 
 
 @dataclass(frozen=True)

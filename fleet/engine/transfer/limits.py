@@ -8,19 +8,19 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+from fleet.config.tune import RATE
 from fleet.model.errors import InputError
 from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 
-_RATE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kMG]?)(B|bit)(?:/s|ps)?\s*$")
 _SCALE = {"": 1, "k": 1_000, "M": 1_000_000, "G": 1_000_000_000}
 _BURST_SECONDS = 0.25
 
 
 def parse_rate(text: str) -> float:
     """Bytes a second from `50MB/s`, `100Mbit/s`, `1Gbit`; InputError otherwise."""
-    match = _RATE.match(text)
-    if not match or float(match[1]) <= 0:
+    match = re.fullmatch(RATE, text)
+    if not match:
         raise InputError(f"'{text}' is not a data rate", hint="write it like 50MB/s or 100Mbit/s")
     return float(match[1]) * _SCALE[match[2]] / (8 if match[3] == "bit" else 1)
 
