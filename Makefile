@@ -24,7 +24,7 @@ WORKING := sh .ci/working.sh
 .PHONY: demo docs changelog test test-gate test-slow test-programs test-contract check bench clean
 
 demo: $(STAMP)
-	@$(BIN)/fleet demo --install
+	@$(BIN)/fleet demo
 
 test: $(STAMP)-dev
 	@sh tests/setup.sh
@@ -59,25 +59,14 @@ check: $(STAMP)-dev
 	@$(BIN)/mypy
 	@$(BIN)/shellcheck -S warning $(SHELLS)
 
-$(VENV)/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "fleet needs Python 3.11 or newer; set PYTHON=..." >&2; exit 1; }
-	@$(WORKING) "making $(VENV) with $$($(PYTHON) -V)" $(PYTHON) -m venv $(VENV) || \
-	  { echo "fleet needs the venv module: apt-get install python3-venv" >&2; exit 1; }
+# An environment whose Python is gone is none.
+$(shell [ -x $(BIN)/python ] || rm -f $(STAMP) $(STAMP)-dev)
 
-# Only what .ci/requirements names, by version and SHA-256; its lock renews it.
-PIP_INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check
-
-$(STAMP): pyproject.toml $(LOCKED)/install.txt | $(VENV)/bin/python
-	@$(WORKING) "installing into $(VENV): downloads 45 MB of packages" \
-	  $(PIP_INSTALL) -v --require-hashes -r $(LOCKED)/install.txt
-	@$(WORKING) "installing fleet itself" $(PIP_INSTALL) --no-deps --no-build-isolation -e .
-	@touch $@
+$(STAMP): pyproject.toml $(LOCKED)/install.txt
+	@sh .ci/venv.sh $(PYTHON) $(VENV) install $(filter demo,$(MAKECMDGOALS))
 
 $(STAMP)-dev: $(LOCKED)/dev.txt $(STAMP)
-	@$(WORKING) "installing what the tests need" \
-	  $(PIP_INSTALL) -v --require-hashes -r $(LOCKED)/dev.txt
-	@touch $@
+	@sh .ci/venv.sh $(PYTHON) $(VENV) dev
 
 docs: $(STAMP)-dev
 	@NO_MKDOCS_2_WARNING=1 $(WORKING) "building the pages" $(BIN)/mkdocs build
@@ -91,4 +80,4 @@ bench: $(STAMP)
 
 clean:
 	[ ! -d fleet-demo/.lab ] || $(BIN)/fleet lab down --dir fleet-demo/.lab
-	rm -rf $(VENV) .lab fleet-demo
+	rm -rf $(VENV) $(VENV).lock .lab fleet-demo
