@@ -4,7 +4,7 @@
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
 need=
-for pair in sshd:openssh-server ssh:openssh-client mmdebstrap:mmdebstrap ip:iproute2 \
+for pair in sshd:openssh-server ssh:openssh-client ip:iproute2 \
             nsenter:util-linux busybox:busybox mksh:mksh zsh:zsh fish:fish \
             gcc:gcc chromium:chromium udevadm:udev; do
   command -v "${pair%%:*}" >/dev/null 2>&1 || need="$need ${pair##*:}"

@@ -35,6 +35,7 @@ LAB_MAY = {"lab", "model", "data"}
 OWNERS = {
     "fabric": {"transport"},
     "paramiko": {"transport"},
+    "cryptography": {"lab"},
     "adbutils": {"transport"},
     "httpx": {"runtimes", "serving"},
     "elftools": set(),  # the tests' second opinion

@@ -7,7 +7,6 @@ Of toybox Debian has one upstream version (0.8.9), in two packages. Others, say 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from fleet.lab.androidroot import android_root
-from fleet.lab.rootfs import BUILD_SECONDS, built_once, cache_dir
+from fleet.lab.archive import Archive, unpack
+from fleet.lab.rootfs import APT, building, built_once, cache_dir, downloads
 from fleet.model.errors import LabError
 from tests import needs
 
@@ -31,23 +31,14 @@ def debian_tree(suite: str, package: str) -> Path:
     """The files of a package and what it needs, of any suite; none of their scripts runs."""
 
     def build(target: Path) -> None:
-        part = target.with_name(f"{target.name}.part")
-        shutil.rmtree(part, ignore_errors=True)
-        argv = ["mmdebstrap", "--quiet", "--variant=extract", f"--include={package}", suite]
-        argv.append(str(part))
-        if SOURCES.is_file():
-            stanza = SOURCES.read_text("utf-8").split("\n\n")[0]
-            own = target.with_name(f"{target.name}.sources")
-            own.write_text(re.sub(r"(?m)^Suites:.*$", f"Suites: {suite}", stanza) + "\n", "utf-8")
-            argv.append(str(own))
-        done = subprocess.run(argv, capture_output=True, timeout=BUILD_SECONDS, check=False)
-        if done.returncode:
-            raise LabError(done.stderr.decode("utf-8", "replace").strip()[-300:])
-        part.replace(target)
+        with building(target, f"{package} of {suite}") as part:
+            archive = Archive(downloads(part), [f"{suite} main"])
+            unpack(archive.download([package]), part)
+            archive.remove()
 
     place = cache_dir() / "lab" / f"tools-{suite}-{package}"
     try:
-        return built_once(place, {"mmdebstrap": "mmdebstrap"}, build, install=True)
+        return built_once(place, APT, build)
     except LabError as error:
         pytest.skip(f"no {package} of Debian {suite} here: {error}")
 
@@ -55,7 +46,7 @@ def debian_tree(suite: str, package: str) -> Path:
 def program(name: str) -> Path:
     """The busybox or toybox of that name."""
     if name == "toybox-trixie":
-        return android_root(install=True) / "system" / "bin" / "toybox"
+        return android_root() / "system" / "bin" / "toybox"
     if name.startswith("/"):
         return Path(name)
     kind, _, suite = name.partition("-")

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -19,10 +20,13 @@ from fleet.cli.live import ticking
 from fleet.config.nearest import FILE
 from fleet.data import shipped
 from fleet.lab import Lab
+from fleet.lab.host import lab_needs, told
 from fleet.lab.namespace import can_unshare
-from fleet.lab.rootfs import BUILD_MB, TREE_MB, progress, rootfs_path
-from fleet.model.errors import InputError
+from fleet.lab.rootfs import BUILD_MB, TREE_MB, cache_dir, progress, rootfs_path
+from fleet.lab.tools import SSHD_MB, SSHD_TREE_MB, has_tools
+from fleet.model.errors import InputError, LabError
 from fleet.model.files import human_bytes
+from fleet.model.home import fleet_home
 from fleet.model.text import from_here
 from fleet.runtimes.store import RuntimeStore
 
@@ -39,21 +43,21 @@ _EACH = 10.0  # seconds between two lines where nothing can be drawn over
 
 def demo(
     folder: Annotated[Path, typer.Argument(help="Folder to make.")] = Path("fleet-demo"),
-    install: Annotated[
-        bool, typer.Option("--install", help="Install missing programs with apt-get (needs root).")
-    ] = False,
 ) -> None:
     """Deploy, run and profile a model on three emulated boards, in a folder of their own.
 
     Example: fleet demo
     """
-    built, fetched = bool(can_unshare()) or rootfs_path().is_dir(), _has_runtime()
-    _announce(folder, built=built, fetched=fetched)
+    if lacks := lab_needs():
+        message, cure = told(lacks)
+        raise LabError(message, hint=cure)
+    boards = _userland() if can_unshare() else _tree()
+    _announce(folder, boards, fetched=_has_runtime())
     _write(folder)
     program, before = _program()
     os.chdir(folder)
-    with _step(2, f"boot {BOARDS} boards", progress if not built else str):
-        lab = Lab.up(Path(".lab"), count=BOARDS, base_port=0, install=install)
+    with _step(2, f"boot {BOARDS} boards", progress if boards else str):
+        lab = Lab.up(Path(".lab"), count=BOARDS, base_port=0)
     output.note(f"     {BOARDS} {lab.boards[0].kind} boards answer over SSH")
     with _step(
         3,
@@ -70,10 +74,36 @@ def demo(
         raise typer.Exit(code)
 
 
-def _announce(folder: Path, *, built: bool, fetched: bool) -> None:
-    """What comes, how much is downloaded and how long that takes, before it begins."""
+@dataclass(frozen=True)
+class Download:
+    """What the boards need: words for the user, megabytes, and seconds of work besides."""
+
+    what: str
+    size: int
+    work: int
+
+
+def _tree() -> Download | None:
+    """Return the download of boards with a userland of their own; None if it is there."""
+    if rootfs_path().is_dir():
+        return None
+    return Download(
+        f"a Debian userland with apt, {BUILD_MB} MB ({TREE_MB} MB on disk)", BUILD_MB, 20
+    )
+
+
+def _userland() -> Download | None:
+    """Return the download of boards that share this computer's userland; None if it is there."""
+    if has_tools():
+        return None
+    what = f"OpenSSH's sshd from Debian with apt, {SSHD_MB} MB ({SSHD_TREE_MB} MB on disk)"
+    return Download(what, SSHD_MB, 5)
+
+
+def _announce(folder: Path, boards: Download | None, *, fetched: bool) -> None:
+    """Say what is downloaded, how much and for how long, and that nothing is installed."""
     parts = [f"QAIRT {QAIRT} from PyPI, {QAIRT_MB} MB (251 MB on disk)"] * (not fetched)
-    parts += [f"a Debian userland with apt, {BUILD_MB} MB ({TREE_MB} MB on disk)"] * (not built)
+    parts += [boards.what] if boards else []
     output.note(
         "This demo runs three emulated boards on this computer; it needs no board and no NPU. "
         f"In {folder}:"
@@ -82,10 +112,11 @@ def _announce(folder: Path, *, built: bool, fetched: bool) -> None:
     if not parts:
         output.note("no download is needed; the demo takes about half a minute")
         return
-    total = QAIRT_MB * (not fetched) + BUILD_MB * (not built)
-    work = 35 + 20 * (not built)
+    total = QAIRT_MB * (not fetched) + (boards.size if boards else 0)
+    work = 35 + (boards.work if boards else 0)
     slow = (work + total) / 60
     output.note(f"the first demo downloads: {'; '.join(parts)}")
+    output.note(f"they go to {cache_dir()} and {fleet_home()}; nothing is installed")
     output.note(
         f"the demo takes about {work + total // 10} s at 10 MB/s, {slow:.0f} minutes at 1 MB/s"
     )
@@ -106,11 +137,14 @@ def _write(folder: Path) -> None:
             f"{FILE}",
             hint="fleet demo ANOTHER-FOLDER",
         )
+    whole = folder.with_name(f"{folder.name}.part")  # one that was interrupted stands in no way
+    shutil.rmtree(whole, ignore_errors=True)
     for part in PARTS:
-        source, target = shipped(part), folder / part
+        source, target = shipped(part), whole / part
         target.parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
-    (folder / FILE).write_text(PROJECT, "utf-8")
+    (whole / FILE).write_text(PROJECT, "utf-8")
+    whole.replace(folder)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     output.note(f"1/3  wrote {folder}: inventory, playbook, bundle, {human_bytes(size)}")
 

@@ -194,7 +194,12 @@ def _boards(folder: Path) -> list[FoundDevice]:
     }
     if (root / "password").exists():
         shared["become_password"] = f"file:{root / 'password'}"
-    return [FoundDevice(b.name, f"lab board, emulated ({b.profile})", shared) for b in lab.boards]
+    found = [FoundDevice(b.name, f"lab board, emulated ({b.profile})", shared) for b in lab.boards]
+    for phone in lab.phones:
+        values: dict[str, object] = {"transport": "adb", "adb_server": lab.adb_server}
+        values["serial"] = phone.serial
+        found.append(FoundDevice(phone.name, f"lab phone, emulated ({phone.profile})", values))
+    return found
 
 
 def _probed(devices: list[FoundDevice], known_hosts: Path) -> list[FoundDevice]:

@@ -17,8 +17,7 @@ from fleet.cli import output, project
 from fleet.config.inventory import load_inventory
 from fleet.lab import Lab
 from fleet.lab.faults import FAULTS, PHONE_FAULT_NAMES
-from fleet.lab.folder import LabFolder
-from fleet.lab.lab import DEFAULT_PHONE_PORT, DEFAULT_PORT
+from fleet.lab.folder import PHONES, Board, LabFolder
 from fleet.lab.phoneprofiles import phone_profiles
 from fleet.model.errors import FleetError, InputError, LabError, RuntimeStoreError
 from fleet.runtimes.select import select_files
@@ -103,17 +102,16 @@ def up(
     kernel: Annotated[
         bool, typer.Option("--kernel", help="Give each board its own Linux kernel (needs root).")
     ] = False,
-    port: Annotated[int, typer.Option(help="TCP port of the first board.")] = DEFAULT_PORT,
+    port: Annotated[int, typer.Option(help="TCP port of the first board; 0 takes free ports.")] = 0,
     phones: Annotated[int, typer.Option(min=0, max=200, help="Number of phones.")] = 0,
     phone_profile: Annotated[
         str, typer.Option(help="Phone types, joined with commas: " + ", ".join(phone_profiles()))
     ] = "sm8650",
     phone_kind: PhoneKind = "auto",
-    phone_port: Annotated[int, typer.Option(help="Port of the first phone.")] = DEFAULT_PHONE_PORT,
+    phone_port: Annotated[
+        int, typer.Option(help="Port of the first phone; 0 takes free ports.")
+    ] = 0,
     folder: DirOption = DEFAULT_DIR,
-    install: Annotated[
-        bool, typer.Option("--install", help="Install missing programs with apt-get (needs root).")
-    ] = False,
     as_json: opt.Json = False,
 ) -> None:
     """Start emulated boards and phones on this computer, with an adb server of their own.
@@ -126,7 +124,6 @@ def up(
         profile=profile,
         kind=_kind(kind, arch, kernel=kernel),
         base_port=port,
-        install=install,
         phones=phones,
         phone_profile=phone_profile,
         phone_kind=phone_kind,
@@ -154,13 +151,8 @@ def _kind(kind: str, arch: str, *, kernel: bool) -> str:
 
 def _tell(lab: Lab) -> None:
     for group in filter(None, (lab.boards, lab.phones)):
-        first, last = group[0], group[-1]
         types = ", ".join(dict.fromkeys(board.profile for board in group))
-        what = "phones" if group[0].serial else "boards"
-        output.note(
-            f"{len(group)} {first.kind} {what} up, emulated ({types}): "
-            f"{first.name} 127.0.0.1:{first.port} to {last.name} :{last.port}"
-        )
+        output.note(f"{_count(group)}, emulated ({types}): {_span(group)}")
     if lab.phones:
         output.note(f"their adb server: adb -P {lab.adb_server.rpartition(':')[2]} devices")
     if any(board.upper == "memory" for board in (*lab.boards, *lab.phones)):
@@ -169,6 +161,26 @@ def _tell(lab: Lab) -> None:
             "system does not support overlays"
         )
     output.note(f"next: {_next(lab)}")
+
+
+def _count(group: list[Board]) -> str:
+    """Return how many boards or phones of which kind are up."""
+    kind, what = group[0].kind, "phone" if group[0].kind in PHONES else "board"
+    name = (
+        what
+        if kind == what
+        else f"emulated {what}"
+        if kind == "phone-emulator"
+        else f"{kind} {what}"
+    )
+    return f"{len(group)} {name}{'s' * (len(group) != 1)} up"
+
+
+def _span(group: list[Board]) -> str:
+    """Return the names of the first and the last one; ports are in `fleet lab list`."""
+    first, last = group[0], group[-1]
+    here = f"{first.name} on 127.0.0.1:{first.port}"
+    return here if first is last else f"{here} to {last.name} on port {last.port}"
 
 
 def _next(lab: Lab) -> str:
@@ -225,8 +237,12 @@ def list_boards(folder: DirOption = DEFAULT_DIR, as_json: opt.Json = False) -> N
         output.emit_json([asdict(board) for board in boards])
         return
     drops = ("emulated", "user", "kind", "profile")
-    rows = [(b.name, b.kind, b.profile, b.port, b.user, "yes") for b in boards]
-    output.table("lab", ("board", "kind", "profile", "port", "user", "emulated"), rows, drops)
+    rows = [
+        (b.name, "up" if b.running else "down", b.kind, b.profile, b.port, b.user, "yes")
+        for b in boards
+    ]
+    heads = ("board", "state", "kind", "profile", "port", "user", "emulated")
+    output.table("lab", heads, rows, drops)
 
 
 @app.command()
@@ -254,9 +270,6 @@ def inject(name: NameArgument, what: FaultArgument, folder: DirOption = DEFAULT_
     Example: fleet lab inject lab002 node-root-only
     """
     _running(folder).fault(name, what)
-    if what == NEW_HOST_KEY:
-        output.note(f"{name} has a new host key; it stays, also after `fleet lab heal`")
-        return
     output.note(f"{name} has the fault {what} now")
     where = "" if folder == DEFAULT_DIR else f" --dir {shlex.quote(str(folder))}"
     output.note(f"to take it away: fleet lab heal {name} {what}{where}")
@@ -269,10 +282,7 @@ def heal(name: NameArgument, what: FaultArgument, folder: DirOption = DEFAULT_DI
     Example: fleet lab heal lab002 node-root-only
     """
     _running(folder).heal(name, what)
-    if what == NEW_HOST_KEY:
-        output.note(f"{name} has a new host key; the old one is gone")
-    else:
-        output.note(f"{name} no longer has the fault {what}")
+    output.note(f"{name} no longer has the fault {what}")
 
 
 @app.command()

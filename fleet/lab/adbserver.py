@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -45,10 +46,10 @@ class LabAdbServer:
         """`127.0.0.1:PORT`."""
         return f"127.0.0.1:{self.port}"
 
-    def start(self) -> None:
-        """Start on a free port and wait until it answers. Raises LabError."""
+    def start(self, port: int = 0) -> None:
+        """Start on this port, or on a free one, and wait until it answers. Raises LabError."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        self.port = free_port(0, "port")
+        self.port = free_port(port, "port")
         env = {
             "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
             "HOME": str(self._folder),
@@ -66,6 +67,13 @@ class LabAdbServer:
         self._process = start_logged(argv, log, env)
         if not answers(self._process, self.port, READY_SECONDS):
             raise LabError(f"the adb server does not start: {last_words(log)}", hint=f"cat {log}")
+
+    def reconnect(self, serial: str) -> None:
+        """Make the server forget a phone's broken connection and connect anew."""
+        for word in ("disconnect", "connect"):
+            argv = [adb_program(), "-P", str(self.port), word, serial]
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                subprocess.run(argv, capture_output=True, check=False, timeout=READY_SECONDS)
 
     def stop(self) -> None:
         """End the process that `start` made."""

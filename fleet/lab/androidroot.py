@@ -10,15 +10,18 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 from importlib.resources import files
 from pathlib import Path
 
-from fleet.lab.rootfs import BUILD_SECONDS, building, built_once, cache_dir
+from fleet.lab.archive import Archive, run, unpack
+from fleet.lab.rootfs import APT, building, built_once, cache_dir, downloads
 
 SUITE = "trixie"  # the first Debian with adbd (34.0.5)
-PACKAGES = "adbd,toybox,mksh,original-awk,dash,coreutils,gzip,grep,libc-bin,libatomic1,libstdc++6"
-NEEDS = {"mmdebstrap": "mmdebstrap", "unshare": "util-linux", "ldconfig": "libc-bin"}
+PACKAGES = (
+    *("adbd", "toybox", "mksh", "original-awk", "dash", "coreutils", "gzip", "grep", "libc-bin"),
+    *("libatomic1", "libstdc++6"),
+)
+NEEDS = {**APT, "unshare": "util-linux", "ldconfig": "libc-bin"}
 ADBD = "/usr/lib/android-sdk/platform-tools/adbd"
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
 # Of Debian beside toybox: Android has them, Debian's toybox has not; or has them slow (Android's
@@ -30,7 +33,7 @@ _USERS = "root:x:0:0:root:/:/system/bin/sh\nshell:x:2000:2000:shell:/:/system/bi
 _GROUPS = {"root": 0, "system": 1000, "input": 1004, "log": 1007, "adb": 1011, "shell": 2000}
 
 
-def android_root(*, install: bool = False) -> Path:
+def android_root() -> Path:
     """The cached tree; built under a temporary name and renamed when it is whole. Needs root.
 
     Raises LabError when tools are missing or the build fails.
@@ -41,7 +44,7 @@ def android_root(*, install: bool = False) -> Path:
     recipe = repr((SUITE, PACKAGES, _PROGRAMS, sorted(scripts.items()), _GROUPS, 2))
     name = hashlib.sha256(recipe.encode()).hexdigest()[:12]
     target = cache_dir() / "lab" / f"android-{name}"
-    return built_once(target, NEEDS, lambda place: _build(place, scripts), install=install)
+    return built_once(target, NEEDS, lambda place: _build(place, scripts))
 
 
 def _build(target: Path, scripts: dict[str, bytes]) -> None:
@@ -62,28 +65,41 @@ def _build(target: Path, scripts: dict[str, bytes]) -> None:
         shutil.rmtree(debian, ignore_errors=True)
 
 
+def python_layer() -> Path:
+    """Return the cached tree of a python3, to be laid over the phone's root. Raises LabError."""
+    target = cache_dir() / "lab" / f"android-python3-{SUITE}-1"
+    return built_once(target, NEEDS, _build_python)
+
+
+def _build_python(target: Path) -> None:
+    debian = target.with_name(f"{target.name}.debian")
+    shutil.rmtree(debian, ignore_errors=True)
+    try:
+        with building(
+            target, "the python3 of lab phones", "check that apt-get update works"
+        ) as part:
+            _extract(debian, ("python3",))
+            (part / "usr/bin").mkdir(parents=True)
+            (part / "system/bin").mkdir(parents=True)
+            for found in (debian / "usr/bin").glob("python3*"):
+                shutil.copy2(found, part / "usr/bin", follow_symlinks=False)
+            (part / "system/bin/python3").symlink_to("/usr/bin/python3")
+            versions = [found.relative_to(debian) for found in debian.glob("usr/lib/python3.*")]
+            for name in (Path("usr/lib/python3"), *versions, Path(_LIBRARIES)):
+                shutil.copytree(debian / name, part / name, symlinks=True)
+    finally:
+        shutil.rmtree(debian, ignore_errors=True)
+
+
 def _run(argv: list[str]) -> str:
-    env = {**os.environ, "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"}
-    done = subprocess.run(argv, check=True, capture_output=True, timeout=BUILD_SECONDS, env=env)
-    return done.stdout.decode("utf-8", "replace")
+    return run(argv, env={**os.environ, "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"})
 
 
-def _extract(debian: Path) -> None:
+def _extract(debian: Path, packages: tuple[str, ...] = PACKAGES) -> None:
     """Unpack the packages; none of their scripts runs."""
-    argv = ["mmdebstrap", "--quiet", "--variant=extract", f"--include={PACKAGES}", SUITE]
-    argv.append(str(debian))
-    sources = Path("/etc/apt/sources.list.d/debian.sources")
-    if sources.is_file():
-        # The machine's own mirror, in the suite that has adbd.
-        stanza = sources.read_text("utf-8", "replace").split("\n\n")[0]
-        own = debian.with_name("android.sources")
-        own.write_text(re.sub(r"(?m)^Suites:.*$", f"Suites: {SUITE}", stanza) + "\n", "utf-8")
-        argv.append(str(own))
-    _run(argv)
-    for name in ("bin", "sbin", "lib", "lib64"):
-        (debian / "usr" / name).mkdir(exist_ok=True)
-        if not (debian / name).exists():
-            (debian / name).symlink_to(f"usr/{name}")
+    archive = Archive(downloads(debian), [f"{SUITE} main"])
+    unpack(archive.download(packages), debian)
+    archive.remove()
 
 
 def _lay_out(root: Path) -> None:

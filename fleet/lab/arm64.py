@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 from fleet.lab.arm64tree import QEMU
+from fleet.lab.host import find
 from fleet.lab.namespace import CPU, NamespaceBoard, boot_script, can_unshare, shell
-from fleet.lab.rootfs import find
 
 FIRST_KERNEL = (6, 7)
 

@@ -14,8 +14,9 @@ from pathlib import Path
 import pysequoia
 
 from fleet.lab import packages as lab_packages
+from fleet.lab.archive import BUILD_SECONDS
 from fleet.lab.debs import write_repository
-from fleet.lab.rootfs import BUILD_SECONDS, building, built_once, rootfs, run_inside
+from fleet.lab.rootfs import building, built_once, rootfs, run_inside
 
 REPOSITORY = "/srv/lab-apt"
 KEY = f"{REPOSITORY}/key.asc"
@@ -31,11 +32,11 @@ ldconfig
 """
 
 
-def bare_tree(*, install: bool = False) -> Path:
+def bare_tree() -> Path:
     """The cached tree. Raises LabError when it cannot be made."""
-    base = rootfs(install=install)
+    base = rootfs()
     target = base.with_name(f"{base.name}-bare-{_recipe()}")
-    return built_once(target, {}, lambda place: _build(base, place), install=install)
+    return built_once(target, {}, lambda place: _build(base, place))
 
 
 def _recipe() -> str:

@@ -27,7 +27,7 @@ cp "$D/ssh_host_ed25519_key" "$M/etc/ssh/"; chmod 600 "$M/etc/ssh/ssh_host_ed255
 cp "$D/authorized_keys" "$M$HOME_DIR/.ssh/authorized_keys"
 chroot "$M" $RUN /usr/bin/chown -R "$LOGIN:$LOGIN" "$HOME_DIR/.ssh"
 [ ! -f "$D/chpasswd" ] || chroot "$M" $RUN /usr/sbin/chpasswd < "$D/chpasswd"
-ip link set lo up; hostname "$NAME"
+chroot "$M" $RUN /usr/bin/ip link set lo up; hostname "$NAME"
 echo "$NAME" > "$M/etc/hostname"; printf '127.0.0.1 localhost\n127.0.1.1 %s\n' "$NAME" > "$M/etc/hosts"
 cat /proc/sys/kernel/random/uuid > "$M/run/boot_id"
 mount --bind "$M/run/boot_id" "$M/proc/sys/kernel/random/boot_id"

@@ -19,18 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from fleet.lab.adbserver import LabAdbServer
-from fleet.lab.androidroot import android_root
 from fleet.lab.arm64 import Arm64Board
-from fleet.lab.arm64tree import arm64_tree
-from fleet.lab.baretree import bare_tree
-from fleet.lab.folder import PHONES, Board, LabFolder, make_key, start_ticks
+from fleet.lab.folder import PHONES, Board, LabFolder, start_ticks
 from fleet.lab.kernel import KernelBoard
-from fleet.lab.kerneldisk import kernel_disk
+from fleet.lab.kinds import ground, phone_ground
 from fleet.lab.namespace import NamespaceBoard
 from fleet.lab.phone import NamespacePhone
 from fleet.lab.phoneuser import EmulatedPhone
 from fleet.lab.profiles import profile as known_profile
-from fleet.lab.rootfs import rootfs
 from fleet.lab.userboard import UserBoard
 from fleet.model.errors import LabError
 
@@ -94,7 +90,7 @@ class Daemon:
     def _all_boards(self) -> Iterator[AnyBoard]:
         options, kind = self._options, self._options.kind
         profile = known_profile(options.profile)
-        base = _ground(kind, bare=profile.bare)
+        base = ground(kind, bare=profile.bare)
         for number in range(1, options.count + 1):
             name = f"lab{number:03d}"
             home = str(self._folder.board(name) / "home")
@@ -102,7 +98,7 @@ class Daemon:
                 name=name,
                 kind=kind,
                 profile=options.profile,
-                port=options.port + number - 1 if options.port else 0,
+                port=options.port + number - 1 if options.port else self._folder.last_port(name),
                 user=getpass.getuser() if kind == "user" else profile.user,
                 home=home if kind == "user" else _home(profile.user),
                 host_key="",
@@ -117,14 +113,16 @@ class Daemon:
     def _all_phones(self) -> Iterator[AnyBoard]:
         options = self._options
         if options.phones:
-            self._adb.start()
+            self._adb.start(self._folder.last_port("adb"))
         profiles = options.phone_profile.split(",")
         for number in range(1, options.phones + 1):
+            name = f"phone{number:03d}"
+            first = options.phone_port
             board = Board(
-                name=f"phone{number:03d}",
+                name=name,
                 kind=options.phone_kind,
                 profile=profiles[(number - 1) % len(profiles)],
-                port=options.phone_port + number - 1 if options.phone_port else 0,
+                port=first + number - 1 if first else self._folder.last_port(name),
                 user="shell",
                 home="/data/local/tmp",
                 host_key="",
@@ -134,7 +132,7 @@ class Daemon:
                 board.home = str(self._folder.board(board.name) / "home")
             self._folder.prepare_board(board)
             yield (
-                NamespacePhone(board, self._folder, android_root())
+                NamespacePhone(board, self._folder, phone_ground(board.profile))
                 if board.kind == "phone"
                 else EmulatedPhone(board, self._folder)
             )
@@ -146,6 +144,8 @@ class Daemon:
         server = self._adb.address if phones else ""
         self._folder.write_client_files(boards)
         self._folder.write_inventory(boards, phones, server)
+        ports = {board.name: board.port for board in every}
+        self._folder.write_ports(ports | ({"adb": self._adb.port} if phones else {}))
         self._folder.write_state(
             {
                 "emulated": True,
@@ -201,12 +201,14 @@ class Daemon:
                         hint="start the lab with --phone-kind phone-emulator",
                     )
                 device.manner = order["manner"]
-            if what == "new-host-key":
-                make_key(self._folder.board(device.board.name) / "ssh_host_ed25519_key")
+            if what in {"new-host-key", "old-host-key"}:
+                self._folder.swap_key(device.board.name, new=what == "new-host-key")
             if what != "off":
                 self._folder.prepare_board(device.board)
                 device.start()
                 device.wait()
+                if device.board.kind in PHONES and not order.get("manner"):
+                    self._adb.reconnect(device.board.serial)
             if what != "new-host-key":  # the pins of the lab stay as they were: a re-flash
                 self._publish()
         except (LabError, KeyError, OSError) as error:
@@ -221,14 +223,6 @@ class Daemon:
         self._folder.state_file.unlink(missing_ok=True)
         Path(self._control_dir, "control").unlink(missing_ok=True)
         Path(self._control_dir).rmdir()
-
-
-def _ground(kind: str, *, bare: bool) -> Path:
-    """What all boards of a kind stand on."""
-    if kind == "namespace":
-        return bare_tree() if bare else rootfs()
-    grounds = {"kernel": kernel_disk, "arm64": arm64_tree}
-    return grounds[kind]() if kind in grounds else Path()
 
 
 def _home(user: str) -> str:

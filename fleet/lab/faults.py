@@ -15,7 +15,8 @@ from fleet.lab.phoneuser import MANNERS
 _NPU_FILE = {
     "heal": "put_back",
     "needs": 'test -d "$home/npu/lib"',
-    "lacks": "the folder ~/npu on the board is empty; to copy files there: fleet lab stock",
+    "lacks": "the folder ~/npu on the board is empty",
+    "cure": "fleet lab stock NAME (copies a runtime and a bundle to ~/npu)",
 }
 
 
@@ -23,8 +24,8 @@ _NPU_FILE = {
 class BoardFault:
     """A change of a board or phone as POSIX shell run as its root, and the way back.
 
-    A board on which `needs` fails cannot have the fault; `lacks` says why. `bare`: only bare
-    boards can have it.
+    A board on which `needs` fails cannot have the fault; `lacks` says why and `cure` what to type
+    ("": another kind of board). `bare`: only bare boards can have it.
     """
 
     about: str
@@ -32,6 +33,7 @@ class BoardFault:
     heal: str
     needs: str = ""
     lacks: str = ""
+    cure: str = ""
     bare: bool = False
 
 

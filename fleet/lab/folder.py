@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
-import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fleet.lab.phoneprofiles import phone_profile
+from fleet.lab.process import free_port
 from fleet.lab.profiles import profile
-from fleet.lab.rootfs import find
 from fleet.model.errors import LabError
 
 PHONES = ("phone", "phone-emulator")  # kinds behind adb; the others are behind ssh
@@ -37,6 +37,11 @@ class Board:
     upper: str = "disk"
     emulated: bool = True
     serial: str = ""
+
+    @property
+    def running(self) -> bool:
+        """Return True if the process of the board is there; a board that is off has none."""
+        return bool(self.pid) and start_ticks(self.pid) != ""
 
 
 class LabFolder:
@@ -97,6 +102,18 @@ class LabFolder:
             private(folder / "chpasswd", f"{board.user}:{self.password}\n")
         profile(board.profile, real=board.kind == "arm64").write(folder / "profile")
 
+    def swap_key(self, name: str, *, new: bool) -> None:
+        """Give a board a new host key and keep the old one, or return to the kept one."""
+        key = self.board(name) / "ssh_host_ed25519_key"
+        for file in (key, key.with_suffix(".pub")):
+            kept = file.with_name(f"{file.name}.kept")
+            if new and not kept.exists():
+                file.replace(kept)
+            elif not new and kept.exists():
+                kept.replace(file)
+        if new:
+            make_key(key)
+
     def _mark(self, board: Board) -> None:
         text = f"emulated: true\nname: {board.name}\nprofile: {board.profile}\n"
         (self.board(board.name) / "lab-board").write_text(text, "utf-8")
@@ -138,6 +155,20 @@ class LabFolder:
         """Replace state.json as a whole."""
         whole(self.state_file, json.dumps(state, indent=1, default=asdict) + "\n")
 
+    def last_port(self, name: str) -> int:
+        """Return the port that a device or `adb` had in the last lab, if it is free; else 0.
+
+        Inventories that name the port stay right over `down` and `up`.
+        """
+        with contextlib.suppress(OSError, ValueError, LabError, AttributeError):
+            ports = json.loads((self.root / "ports.json").read_text("utf-8"))
+            return free_port(int(ports.get(name, 0)), "") if ports.get(name) else 0
+        return 0
+
+    def write_ports(self, ports: dict[str, int]) -> None:
+        """Keep the ports for the next lab in this folder."""
+        whole(self.root / "ports.json", json.dumps(ports) + "\n")
+
     def read_state(self) -> dict[str, Any] | None:
         """state.json, None when there is none."""
         try:
@@ -148,13 +179,23 @@ class LabFolder:
 
 
 def make_key(path: Path) -> None:
-    """A new ed25519 key pair. Raises LabError without ssh-keygen."""
-    program = find("ssh-keygen")
-    if program is None:
-        raise LabError("ssh-keygen is not installed", hint="sudo apt-get install openssh-client")
-    path.unlink(missing_ok=True)
-    argv = [program, "-q", "-t", "ed25519", "-N", "", "-C", "fleet-lab", "-f", str(path)]
-    subprocess.run(argv, check=True, timeout=30, stdin=subprocess.DEVNULL)
+    """Make a new ed25519 key pair, `path` last: if it is there, so is `path`.pub."""
+    from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415 - heavy
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        PublicFormat,
+    )
+
+    key = ed25519.Ed25519PrivateKey.generate()
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    whole(path.with_suffix(".pub"), f"{public.decode('ascii')} fleet-lab\n")
+    text = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    part = path.with_name(f"{path.name}.part")
+    part.unlink(missing_ok=True)
+    private(part, text.decode("ascii"))
+    part.replace(path)
 
 
 def private(path: Path, text: str) -> None:

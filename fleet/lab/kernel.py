@@ -14,11 +14,11 @@ import tarfile
 from importlib.resources import files
 from pathlib import Path
 
+from fleet.lab.host import find
 from fleet.lab.kerneldisk import UML
 from fleet.lab.linked import LinkedBoard
 from fleet.lab.process import start_logged
 from fleet.lab.profiles import profile
-from fleet.lab.rootfs import find
 
 MEMORY_MIB = 192
 _UNSHARE = ("unshare", "--mount", "--pid", "--net", "--fork", "--kill-child")

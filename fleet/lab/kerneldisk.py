@@ -7,8 +7,9 @@ import subprocess
 from importlib.resources import files
 from pathlib import Path
 
+from fleet.lab.archive import BUILD_SECONDS
 from fleet.lab.rootfs import (
-    BUILD_SECONDS,
+    APT,
     PACKAGES,
     SUITE,
     USERS,
@@ -21,8 +22,8 @@ from fleet.lab.rootfs import (
 
 UML = "linux.uml"
 NEEDS = {
+    **APT,
     UML: "user-mode-linux",
-    "mmdebstrap": "mmdebstrap",
     "mke2fs": "e2fsprogs",
     "ip": "iproute2",
 }
@@ -54,12 +55,12 @@ systemctl mask getty.target systemd-logind ldconfig e2scrub_reap systemd-pstore 
 """
 
 
-def kernel_disk(*, install: bool = False) -> Path:
+def kernel_disk() -> Path:
     """The cached disk. Raises LabError when tools are missing or the build fails."""
     parts = [_PACKAGES, _SIZE, _UNIT, _SETUP, _guest()]
     name = hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
     target = cache_dir() / "lab" / f"kernel-{SUITE}-{name}"
-    return built_once(target, NEEDS, _build, install=install) / "disk"
+    return built_once(target, NEEDS, _build) / "disk"
 
 
 def _guest() -> str:

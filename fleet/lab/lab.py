@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shlex
@@ -12,42 +13,24 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
-from fleet.lab import arm64tree, kerneldisk
-from fleet.lab.adbserver import adb_program
-from fleet.lab.androidroot import android_root
-from fleet.lab.arm64 import can_run_arm64
 from fleet.lab.faults import FAULTS, PHONE_FAULT_NAMES, PHONE_FAULTS, SIGNALS, fault_argv
 from fleet.lab.folder import PHONES, Board, LabFolder, start_ticks
-from fleet.lab.kernel import EXEC, can_run_kernel
-from fleet.lab.namespace import can_unshare, enter, is_apart, own_env
+from fleet.lab.kernel import EXEC
+from fleet.lab.kinds import AS_ROOT, choose_boards, choose_phones
+from fleet.lab.namespace import confined, enter, is_apart, own_env
 from fleet.lab.phoneprofiles import phone_profile as known_phone
 from fleet.lab.phoneuser import MANNERS
-from fleet.lab.process import start_logged
+from fleet.lab.process import free_port, start_logged
 from fleet.lab.profiles import profile as known_profile
-from fleet.lab.rootfs import find, require, rootfs
 from fleet.model.errors import InputError, LabError
 
-KINDS = ("auto", "namespace", "user", "kernel", "arm64")
-DEFAULT_PORT = 23001
-DEFAULT_PHONE_PORT = 16001
 UP_SECONDS = 300.0
 DOWN_SECONDS = 30.0
-_AS_ROOT = "sudo fleet lab up --kind namespace"
-_HERE = "fleet lab up (boards of this machine's own kind)"
-_OWN_GROUND: dict[
-    str, tuple[Callable[[], str], dict[str, str], Callable[..., Path], Callable[[], str]]
-] = {  # why they cannot run here, packages, what they stand on, what to type instead
-    "arm64": (can_run_arm64, arm64tree.NEEDS, arm64tree.arm64_tree, lambda: _HERE),
-    "kernel": (
-        can_run_kernel, kerneldisk.NEEDS, kerneldisk.kernel_disk,
-        lambda: _HERE if os.geteuid() == 0 else "sudo fleet lab up --kernel",
-    ),
-}  # fmt: skip
 _PHONE_PATH = "PATH=/system/bin"
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -67,14 +50,13 @@ class Lab:
         count: int = 3,
         profile: str = "iq9075",
         kind: str = "auto",
-        base_port: int = DEFAULT_PORT,
-        install: bool = False,
+        base_port: int = 0,
         phones: int = 0,
         phone_profile: str = "sm8650",
         phone_kind: str = "auto",
-        phone_port: int | None = None,
+        phone_port: int = 0,
     ) -> Self:
-        """Boot `count` boards and phones; base_port 0 takes free ports. A lab that is up stays.
+        """Boot `count` boards and phones; port 0 takes free ports. A lab that is up stays.
 
         `kind` is one of KINDS; `phone_kind` phone (real adbd, root),
         phone-emulator or auto; `phone_profile` one name, or several with commas that take turns.
@@ -83,34 +65,57 @@ class Lab:
         for name in phone_profile.split(","):
             known_phone(name)
         bare = known_profile(profile).bare
-        folder = LabFolder(root)
-        lab = cls(folder)
-        if lab.alive():
-            lab._check_counts(count, phones)
-            return lab
-        folder.state_file.unlink(missing_ok=True)
-        if count:
-            kind = _kind("namespace" if bare and kind == "auto" else kind, install=install)
-        if bare and kind == "user":
-            raise LabError(f"boards of profile {profile} need root", hint="sudo fleet lab up")
-        if bare and kind != "namespace":
-            raise LabError(
-                f"boards of the kind {kind} cannot use the profile {profile}", hint=_AS_ROOT
-            )
-        if phones:
-            phone_kind = _phone_kind(phone_kind, install=install)
-        if phone_port is None:
-            phone_port = DEFAULT_PHONE_PORT if base_port else 0
-        folder.prepare()
-        boards = ("--count", count, "--profile", profile, "--kind", kind, "--port", base_port)
-        others = ("--phones", phones, "--phone-profile", phone_profile)
-        lab._boot([*boards, *others, "--phone-kind", phone_kind, "--phone-port", phone_port])
+        lab = cls(LabFolder(root))
+        lab.folder.root.mkdir(parents=True, exist_ok=True)
+        with (lab.folder.root / "lock").open("w") as lock:
+            if lab._is_up(lock):
+                lab._check_counts(count, phones)
+                return lab
+            _check_ports(base_port, count, "--port")
+            _check_ports(phone_port, phones, "--phone-port")
+            if count:
+                kind = choose_boards("namespace" if bare and kind == "auto" else kind)
+            if bare and kind == "user":
+                raise LabError(f"boards of profile {profile} need root", hint="sudo fleet lab up")
+            if bare and kind != "namespace":
+                raise LabError(
+                    f"boards of the kind {kind} cannot use the profile {profile}", hint=AS_ROOT
+                )
+            if phones:
+                phone_kind = choose_phones(phone_kind, phone_profile)
+            lab.folder.prepare()
+            boards = ("--count", count, "--profile", profile, "--kind", kind, "--port", base_port)
+            others = ("--phones", phones, "--phone-profile", phone_profile)
+            more = ("--phone-kind", phone_kind, "--phone-port", phone_port)
+            lab._boot([*boards, *others, *more], lock)
         return lab
 
-    def _boot(self, options: Sequence[object]) -> None:
+    def _is_up(self, lock: IO[str]) -> bool:
+        """Return True if the lab is up; else this process has the lock, and no lab is booting.
+
+        Raises LabError when another process boots the lab for too long.
+        """
+        end = time.monotonic() + UP_SECONDS
+        while not self.alive():
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return self.alive()
+            if time.monotonic() > end:
+                raise LabError(
+                    f"another process boots the lab in {self.folder.root}, for longer than "
+                    f"{UP_SECONDS:g} s",
+                    hint="fleet lab list (shows the boards once they are up)",
+                )
+            time.sleep(0.05)
+        return True
+
+    def _boot(self, options: Sequence[object], lock: IO[str]) -> None:
+        """Start the daemon, which holds the lock until it ends."""
+        self.folder.state_file.unlink(missing_ok=True)
         argv = [sys.executable, "-m", "fleet.lab.daemon", "--dir", str(self.folder.root)]
         log = self.folder.root / "daemon.log"
-        self._wait_until_up(start_logged([*argv, *map(str, options)], log))
+        daemon = start_logged([*argv, *map(str, options)], log, keep=(lock.fileno(),))
+        self._wait_until_up(daemon)
 
     def _check_counts(self, count: int, phones: int) -> None:
         have = (len(self.boards), len(self.phones))
@@ -201,7 +206,7 @@ class Lab:
         self._tell(do="reset", name=self.board(name).name)
 
     def reflash(self, name: str) -> None:
-        """A new host key; the lab's known_hosts keeps the old one, as a workstation would."""
+        """Give the board a new host key; known_hosts keeps the old one, as a workstation would."""
         self._tell(do="new-host-key", name=self.board(name).name)
 
     def exec(self, name: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -211,7 +216,7 @@ class Lab:
             raise LabError(
                 f"fleet cannot run programs as root on the lab board {name}, because you "
                 "started the lab without root",
-                hint=f"fleet lab down; {_AS_ROOT}",
+                hint=f"fleet lab down; {AS_ROOT}",
             )
         if not is_apart(board.pid):
             raise LabError(
@@ -220,7 +225,16 @@ class Lab:
                 "boards)",
             )
         path = _PHONE_PATH if board.kind == "phone" else _PATH
-        there = ["nsenter", "-t", str(board.pid), *enter(board.kind), "env", "-i", path]
+        there = [
+            *confined(),
+            "nsenter",
+            "-t",
+            str(board.pid),
+            *enter(board.kind),
+            "env",
+            "-i",
+            path,
+        ]
         there += [*own_env(board.kind), *argv]
         if board.kind == "kernel":
             config = str(self.folder.root / "ssh_config")
@@ -244,7 +258,7 @@ class Lab:
             raise LabError(
                 f"fleet can copy files only to lab boards of the kind namespace, but {name} is "
                 "of another kind",
-                hint=_AS_ROOT,
+                hint=AS_ROOT,
             )
         root = Path(f"/proc/{board.pid}/root{board.home}/npu")
         shutil.rmtree(root, ignore_errors=True)
@@ -270,10 +284,10 @@ class Lab:
         self._change(name, fault, heal=True)
 
     def _change(self, name: str, fault: str, *, heal: bool) -> None:
-        if fault == "new-host-key":
-            self.reflash(name)
-            return
         board = self.board(name)
+        if fault == "new-host-key" and board.kind not in PHONES:
+            self._tell(do="old-host-key" if heal else fault, name=name)
+            return
         if board.kind in PHONES and self._phone_link(name, board.kind, fault, heal=heal):
             return
         phone = board.kind in PHONES
@@ -295,9 +309,8 @@ class Lab:
         if not heal and known.needs and on_board(known.needs).returncode:
             raise LabError(
                 f"the lab board {name} cannot have the fault {fault}: {known.lacks}",
-                hint="fleet deploy (puts a release on it)"
-                if board.profile == kind
-                else f"start a lab whose boards can have this fault: fleet lab up --profile {kind}",
+                hint=known.cure.replace("NAME", name)
+                or f"start a lab whose boards can have this fault: fleet lab up --profile {kind}",
             )
         done = on_board(known.heal if heal else known.make)
         if done.returncode:
@@ -341,67 +354,7 @@ class Lab:
         self.close()
 
 
-def _phone_kind(kind: str, *, install: bool) -> str:
-    if kind not in {"auto", *PHONES}:
-        raise LabError(
-            f"'{kind}' is not a kind of lab phone", hint="use one of: auto, " + ", ".join(PHONES)
-        )
-    adb_program()
-    why = can_unshare() if kind != "phone-emulator" else "asked for"
-    if kind == "phone" and why:
-        raise LabError(
-            f"lab phones with a real adbd cannot run on this computer: {why}",
-            hint="fleet lab up --phone-kind phone-emulator",
-        )
-    if why:
-        return "phone-emulator"
-    android_root(install=install)
-    return "phone"
-
-
-def _own_ground(kind: str, *, install: bool) -> None:
-    """Make what boards of this kind stand on. Raises InputError if they cannot run here."""
-    why_not, needs, ground, instead = _OWN_GROUND[kind]
-
-    def check() -> None:
-        if why := why_not():
-            raise InputError(
-                f"lab boards of the kind {kind} cannot run on this computer: {why}", hint=instead()
-            )
-
-    check()
-    try:
-        require(needs, install=install)
-    except LabError as error:
-        raise InputError(
-            f"lab boards of the kind {kind} cannot run on this computer: {error.message}",
-            hint=error.hint,
-        ) from error
-    check()  # the version of what was installed
-    ground(install=install)
-
-
-def _kind(kind: str, *, install: bool) -> str:
-    if kind in _OWN_GROUND:
-        _own_ground(kind, install=install)
-        return kind
-    if kind not in {"auto", "namespace", "user"}:
-        raise LabError(
-            f"'{kind}' is not a kind of lab board", hint="use one of: " + ", ".join(KINDS)
-        )
-    why = can_unshare() if kind != "user" else ""
-    if kind == "namespace" and why:
-        raise LabError(
-            f"lab boards of the kind namespace cannot run on this computer: {why}",
-            hint="fleet lab up --kind user",
-        )
-    if kind == "namespace" or (kind == "auto" and not why):
-        try:
-            rootfs(install=install)
-        except LabError:
-            if kind == "namespace" or find("sshd") is None:
-                raise
-            return "user"
-        return "namespace"
-    require({"sshd": "openssh-server", "ssh-keygen": "openssh-client"}, install=install)
-    return "user"
+def _check_ports(first: int, count: int, option: str) -> None:
+    """Raise LabError if a port that was asked for is in use, before anything is built."""
+    for port in range(first, first + count if first else 0):
+        free_port(port, option)

@@ -12,6 +12,7 @@ from fleet.lab.folder import Board, LabFolder
 from fleet.lab.phoneprofiles import PhoneProfile
 from fleet.lab.process import answers, free_port, last_words
 from fleet.lab.profiles import BoardProfile, write_trees
+from fleet.lab.tools import atomic_library
 from fleet.model.errors import LabError
 
 READY_SECONDS = 20.0
@@ -50,6 +51,10 @@ class LoopbackBoard:
             if not node.exists():
                 node.touch(mode)
         (self.sysroot / "etc").mkdir(exist_ok=True)
+        if library := atomic_library():
+            place = self._dir / "home" / "fleet" / "shim"
+            place.mkdir(parents=True, exist_ok=True)
+            shutil.copy(library, place)
         shutil.copy(self._dir / "lab-board", self.sysroot / "etc" / "fleet-lab-board")
 
     def wait(self) -> None:

@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from fleet.lab.folder import Board, LabFolder
-from fleet.lab.process import last_words, start_logged
+from fleet.lab.process import last_words, port_in_use, start_logged
 from fleet.lab.profiles import profile
 from fleet.model.errors import LabError
 
@@ -30,6 +30,27 @@ def has_clocks() -> bool:
         return False
     said = subprocess.run(["unshare", "--help"], capture_output=True, check=False).stdout
     return b"--boottime" in said
+
+
+# Root of a board changes neither the clock nor the kernel of the workstation.
+_WITHHELD = (
+    "sys_time",
+    "sys_module",
+    "sys_rawio",
+    "sys_boot",
+    "sys_pacct",
+    "mac_admin",
+    "mac_override",
+)
+
+
+def confined() -> tuple[str, ...]:
+    """Return the command that starts a program without capabilities over the workstation.
+
+    It stands before `nsenter`, and after `unshare`, which sets the clock of a board.
+    """
+    bounds = ",".join(f"-{name}" for name in _WITHHELD)
+    return ("setpriv", "--bounding-set", bounds, "--inh-caps", "-all")
 
 
 def own_env(kind: str) -> tuple[str, ...]:
@@ -101,6 +122,8 @@ def can_unshare() -> str:
 class NamespaceBoard:
     """Starts, enters and ends one board."""
 
+    option = "--port"
+
     def __init__(self, board: Board, folder: LabFolder, base: Path) -> None:
         self.board = board
         self._dir = folder.board(board.name)
@@ -118,11 +141,7 @@ class NamespaceBoard:
             listener.bind(("127.0.0.1", self.board.port))
         except OSError as error:
             listener.close()
-            raise LabError(
-                f"a lab board needs port {self.board.port} of this workstation, but another "
-                "program uses the port",
-                hint="choose another port with --port",
-            ) from error
+            raise port_in_use(self.board.port, self.option) from error
         listener.listen(64)
         self.board.port = int(listener.getsockname()[1])
         self._listener = listener
@@ -134,7 +153,7 @@ class NamespaceBoard:
 
     def _begin(self, script: str, *more: str) -> None:
         kind = profile(self.board.profile)
-        argv = ["/bin/bash", "-c", script, "board", str(self._dir), str(self._base)]
+        argv = [*confined(), "/bin/bash", "-c", script, "board", str(self._dir), str(self._base)]
         argv += [self.board.name, " ".join(kind.nodes), *kind.node.split(), kind.user, *more]
         self._init = start_logged([*_UNSHARE, *boot_clock(), *argv], self._log)
 
@@ -165,7 +184,7 @@ class NamespaceBoard:
             env = own_env(self.board.kind)
             session = subprocess.Popen(
                 [
-                    *("env", *env, "nsenter"),
+                    *("env", *env, *confined(), "nsenter"),
                     "-t",
                     str(self.board.pid),
                     *enter(self.board.kind),

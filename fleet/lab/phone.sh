@@ -7,7 +7,7 @@ if [ ! -e "$D/rw/factory" ]; then
   : > "$D/rw/factory"
 fi
 cp "$D/lab-board" "$M/etc/fleet-lab-board"
-ip link set lo up; hostname "$NAME"
+chroot "$M" /system/bin/ifconfig lo up; hostname "$NAME"
 cat /proc/sys/kernel/random/uuid > "$M/run/boot_id"
 mount --bind "$M/run/boot_id" "$M/proc/sys/kernel/random/boot_id"
 echo $UPPER > "$M/run/lab-upper"

@@ -38,6 +38,7 @@ _BATTERY = """Current Battery Service state:
 class PhoneProfile:
     """A phone type. `sys` maps paths below /sys to contents, `root` paths of the factory's
     files, `nodes` are names below /dev. `source` says where the properties were recorded.
+    `python3`: the phone has one, besides what Android has.
     """
 
     name: str
@@ -45,6 +46,7 @@ class PhoneProfile:
     root: Mapping[str, bytes]
     nodes: tuple[str, ...]
     source: str
+    python3: bool = False
 
     def write(self, folder: Path) -> None:
         """Lay out `sys/` and `root/` under a folder."""
@@ -83,7 +85,7 @@ def phone_profile(name: str, serialno: str = "") -> PhoneProfile:
         # Only its name is looked at: it tells bionic from glibc.
         root["/system/bin/linker64"] = b""
         root["/vendor/lib64/libcdsprpc.so"] = fastrpc_library("libcdsprpc.so")
-    return PhoneProfile(name, _sys(row), root, _NODES, row["source"])
+    return PhoneProfile(name, _sys(row), root, _NODES, row["source"], row.get("python3", False))
 
 
 def _sys(row: Mapping[str, Any]) -> dict[str, bytes]:

@@ -15,9 +15,15 @@ _OWN_PORTS = range(24000, 32768)  # above: the ports of outgoing connections on 
 
 
 def start_logged(
-    argv: Sequence[str], log: Path, env: Mapping[str, str] | None = None
+    argv: Sequence[str],
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    keep: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a program in a session of its own; what it prints goes to `log`."""
+    """Start a program in a session of its own; what it prints goes to `log`.
+
+    It inherits the descriptors of `keep`.
+    """
     with log.open("wb") as stream:
         return subprocess.Popen(
             argv,
@@ -26,6 +32,7 @@ def start_logged(
             stderr=stream,
             env=env,
             start_new_session=True,
+            pass_fds=keep,
         )
 
 
@@ -50,10 +57,17 @@ def free_port(port: int, option: str) -> int:
                 why = error
                 continue
             return int(probe.getsockname()[1])
-    raise LabError(
-        f"a lab board needs port {port} of this workstation, but another program uses the port",
-        hint=f"choose another port with {option}",
-    ) from why
+    raise port_in_use(port, option) from why
+
+
+def port_in_use(port: int, option: str) -> LabError:
+    """Return the error for a port that was asked for with `option` and is not free."""
+    what = "phone" if option == "--phone-port" else "board"
+    return LabError(
+        f"a lab {what} needs port {port} of this workstation, but another program uses the port",
+        hint=f"choose another port with {option}, or leave {option} out: then fleet finds a free "
+        "port",
+    )
 
 
 def answers(

@@ -11,6 +11,8 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from fleet.lab.archive import BASE, BUILD_SECONDS, Archive, set_up, unpack
+from fleet.lab.host import command, find
 from fleet.model.errors import LabError
 from fleet.model.files import human_bytes
 
@@ -19,8 +21,8 @@ PACKAGES = (
     "openssh-server,sudo,python3,procps,iproute2,udev,kmod,adduser,libatomic1,acl,"
     "systemd-standalone-sysusers"
 )
-NEEDS = {"mmdebstrap": "mmdebstrap", "sshd": "openssh-server", "unshare": "util-linux"}
-BUILD_SECONDS = 900  # 18 s on a quick line; a slow mirror takes minutes
+APT = {"apt-get": "apt", "dpkg-deb": "dpkg", "tar": "tar", "setpriv": "util-linux"}
+NEEDS = {**APT, "unshare": "util-linux", "mount": "mount"}
 BUILD_MB, TREE_MB = 57, 272  # to download, and on disk
 TREE_PACKAGES = 144
 USERS = """set -e
@@ -40,38 +42,19 @@ def cache_dir() -> Path:
     return (Path(base) if base else Path("~/.cache").expanduser()) / "fleet"
 
 
-def find(program: str) -> str | None:
-    """A program, also in the folders of the administrator."""
-    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/local/sbin"
-    return shutil.which(program, path=path)
-
-
-def require(programs: dict[str, str], *, install: bool) -> None:
-    """Make sure that programs are there; as root and with leave, apt installs what is not.
-
-    Raises LabError with the packages and the command.
-    """
+def require(programs: dict[str, str]) -> None:
+    """Raise LabError with the packages and the command, if a program is not installed here."""
     lacking = sorted({package for name, package in programs.items() if find(name) is None})
-    if not lacking:
-        return
-    command = ["apt-get", "install", "-y", "--no-install-recommends", *lacking]
-    if install and os.geteuid() == 0 and find("apt-get"):
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            quiet = {"capture_output": True, "timeout": BUILD_SECONDS}
-            env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-            subprocess.run(["apt-get", "update"], check=False, env=env, **quiet)  # type: ignore[call-overload]
-            subprocess.run(command, check=False, env=env, **quiet)  # type: ignore[call-overload]
-        lacking = sorted({package for name, package in programs.items() if find(name) is None})
     if lacking:
-        raise LabError(f"not installed: {', '.join(lacking)}", hint="sudo " + " ".join(command))
+        raise LabError(f"not installed: {', '.join(lacking)}", hint=command(lacking))
 
 
-def rootfs(*, install: bool = False) -> Path:
-    """The cached tree; built under a temporary name and renamed when it is whole.
+def rootfs() -> Path:
+    """Return the cached tree; build it first if it is not there.
 
     Raises LabError when tools are missing or the build fails.
     """
-    return built_once(rootfs_path(), NEEDS, _build, install=install)
+    return built_once(rootfs_path(), NEEDS, _build)
 
 
 def rootfs_path() -> Path:
@@ -84,16 +67,18 @@ def rootfs_path() -> Path:
 def progress() -> str:
     """What the build of the tree is at; "" while none is on. Numbers only grow."""
     part = _part(rootfs_path())
+    fetching = downloads(part)
     unpacked = len(list(part.glob("var/lib/dpkg/info/*.list")))
     if unpacked >= TREE_PACKAGES:
         return f"sets up {unpacked} packages"
     if unpacked:
-        return f"unpacked {unpacked} of {TREE_PACKAGES} packages"
-    files = part.glob("var/cache/apt/archives/**/*.deb*")
-    fetched = sum(_size(file) for file in files)
+        return f"sets up {unpacked} of {TREE_PACKAGES} packages"
+    if part.is_dir():
+        return "unpacks the packages"
+    fetched = sum(_size(file) for file in fetching.glob("archives/**/*.deb*"))
     if fetched:
         return f"downloads packages, {human_bytes(fetched)}"
-    return "downloads the package lists" if part.is_dir() else ""
+    return "downloads the package lists" if fetching.is_dir() else ""
 
 
 def _size(file: Path) -> int:
@@ -107,13 +92,11 @@ def _part(target: Path) -> Path:
     return target.with_name(f"{target.name}.part")
 
 
-def built_once(
-    target: Path, needs: dict[str, str], build: Callable[[Path], None], *, install: bool
-) -> Path:
-    """`target`, built when it is not there, by one process at a time. Raises LabError."""
+def built_once(target: Path, needs: dict[str, str], build: Callable[[Path], None]) -> Path:
+    """Return `target`; build it if it is not there, in one process at a time. Raises LabError."""
     if target.is_dir():
         return target
-    require(needs, install=install)
+    require(needs)
     target.parent.mkdir(parents=True, exist_ok=True)
     with (target.parent / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -123,19 +106,27 @@ def built_once(
 
 
 def _build(target: Path) -> None:
-    hint = "check that apt-get update works; or fleet lab up --kind user (needs no Debian packages)"
+    hint = "check that apt-get update works; or fleet lab up --kind user (downloads less)"
     with building(target, "the board's userland", hint) as part:
         bootstrap(part, PACKAGES)
         run_inside(part, USERS)
 
 
 def bootstrap(target: Path, packages: str) -> None:
-    """A Debian tree with these packages (commas between). Raises subprocess.SubprocessError."""
-    argv = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}", SUITE]
-    sources = Path("/etc/apt/sources.list.d/debian.sources")
-    own = sources.is_file() and SUITE in sources.read_text("utf-8", "replace")
-    argv += [str(target), *([str(sources)] if own else [])]
-    subprocess.run(argv, check=True, capture_output=True, timeout=BUILD_SECONDS)
+    """Make a Debian tree with these packages (commas between); dpkg sets them up in the tree.
+
+    Raises subprocess.SubprocessError and OSError.
+    """
+    archive = Archive(downloads(target), [f"{SUITE} main"])
+    debs = archive.download([*BASE, *packages.split(",")])
+    unpack(debs, target)
+    set_up(debs, target)
+    archive.remove()
+
+
+def downloads(part: Path) -> Path:
+    """Return the folder for the packages of a tree; it outlives a build that was interrupted."""
+    return part.with_name(f"{part.name.removesuffix('.part')}.debs")
 
 
 @contextlib.contextmanager

@@ -6,14 +6,15 @@ facts probe reads because this sshd sets FLEET_SYSROOT.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
 from pathlib import Path
 
 from fleet.lab.loopback import LoopbackBoard
 from fleet.lab.process import start_logged
 from fleet.lab.profiles import profile
-from fleet.lab.rootfs import find
-from fleet.model.errors import LabError
+from fleet.lab.tools import sshd
 
 
 class UserBoard(LoopbackBoard):
@@ -25,9 +26,6 @@ class UserBoard(LoopbackBoard):
     def start(self) -> None:
         """Lay out the sysroot and start sshd."""
         self._lay_out(profile(self.board.profile), 0o660)
-        sshd = find("sshd")
-        if sshd is None:
-            raise LabError("sshd is not installed", hint="sudo apt-get install openssh-server")
         config = self._dir / "sshd_config"
         settings = {
             "ListenAddress": f"127.0.0.1:{self.board.port}",
@@ -47,6 +45,22 @@ class UserBoard(LoopbackBoard):
             f'"FLEET_LEASE_DIR={self._dir / "leases"}"',
         }
         config.write_text("".join(f"{key} {value}\n" for key, value in settings.items()), "utf-8")
-        if os.geteuid() == 0:
-            Path("/run/sshd").mkdir(exist_ok=True)
-        self._process = start_logged([sshd, "-D", "-e", "-f", str(config)], self._log)
+        argv = [sshd(), "-D", "-e", "-f", str(config)]
+        self._process = start_logged(argv, self._log, {**os.environ, **self._as_root()})
+
+    def _as_root(self) -> dict[str, str]:
+        """Return variables that give root's sshd its user `sshd`, if this computer has none."""
+        if os.geteuid() != 0:
+            return {}
+        Path("/run/sshd").mkdir(exist_ok=True)
+        with contextlib.suppress(KeyError):
+            pwd.getpwnam("sshd")
+            return {}
+        users = self._dir / "passwd"
+        own = "sshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\n"
+        users.write_text(Path("/etc/passwd").read_text("utf-8") + own, "utf-8")
+        return {
+            "FLEET_NSS_WRAPPER": "1",
+            "NSS_WRAPPER_PASSWD": str(users),
+            "NSS_WRAPPER_GROUP": "/etc/group",
+        }

@@ -21,8 +21,8 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from fleet.lab.arm64tree import NEEDS, arm64_tree
+from fleet.lab.host import find
 from fleet.lab.namespace import CPU
-from fleet.lab.rootfs import find
 from fleet.runtimes.select import select_files
 from tests.support_runtime import ARM, NEW, cached_runtime
 

@@ -13,7 +13,7 @@ import pytest
 from fleet.cli import demo
 from fleet.config.playbook import load_playbook
 from fleet.config.project import load
-from fleet.lab import rootfs
+from fleet.lab import rootfs, tools
 from fleet.lab.namespace import can_unshare
 from fleet.model.errors import InputError
 from fleet.runtimes.store import RuntimeStore
@@ -41,43 +41,55 @@ def test_it_writes_a_project_once_and_into_no_other_folder(
 
 
 @pytest.mark.parametrize(
-    ("built", "fetched", "said"),
+    ("boards", "fetched", "said"),
     [
-        (True, True, "no download is needed; the demo takes about half a minute"),
-        (True, False, "the demo takes about 44 s at 10 MB/s, 2 minutes at 1 MB/s"),
-        (False, False, "the demo takes about 70 s at 10 MB/s, 4 minutes at 1 MB/s"),
+        ("", True, "no download is needed; the demo takes about half a minute"),
+        ("", False, "the demo takes about 44 s at 10 MB/s, 2 minutes at 1 MB/s"),
+        ("tree", False, "the demo takes about 70 s at 10 MB/s, 4 minutes at 1 MB/s"),
+        ("userland", False, "the demo takes about 51 s at 10 MB/s, 3 minutes at 1 MB/s"),
     ],
 )
 def test_it_says_before_what_is_downloaded_and_how_long_it_takes(
-    capsys: pytest.CaptureFixture[str], built: bool, fetched: bool, said: str
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    boards: str,
+    fetched: bool,
+    said: str,
 ) -> None:
-    demo._announce(Path("fleet-demo"), built=built, fetched=fetched)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[-1] == said
-    named = [name for name in ("QAIRT 2.51.0", "Debian userland") if name in lines[-2]]
-    assert len(named) == (not built) + (not fetched)
+    monkeypatch.setenv("FLEET_CACHE", "/nowhere")
+    monkeypatch.setattr(tools, "has_board_programs", lambda: False)
+    found = {"": lambda: None, "tree": demo._tree, "userland": demo._userland}[boards]()
+    demo._announce(Path("fleet-demo"), found, fetched=fetched)
+    *_, downloads, where, last = capsys.readouterr().err.splitlines()
+    assert last == said
+    assert ("nothing is installed" in where) == bool(found or not fetched)
+    names = {
+        "QAIRT 2.51.0": not fetched,
+        "userland": boards == "tree",
+        "sshd": boards == "userland",
+    }
+    assert {name: name in downloads for name in names} == names
 
 
 def test_the_line_of_the_build_only_grows_and_names_what_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As mmdebstrap goes: lists, packages, some of them unpacked, their files removed, the rest."""
+    """Lists, packages, then they are unpacked, and dpkg sets them up one by one."""
     monkeypatch.setenv("FLEET_CACHE", str(tmp_path))
     assert rootfs.progress() == ""
     part = rootfs._part(rootfs.rootfs_path())
-    (part / "var/lib/apt/lists").mkdir(parents=True)
-    assert rootfs.progress() == "downloads the package lists"
-    archives, known = part / "var/cache/apt/archives", part / "var/lib/dpkg/info"
+    archives, known = rootfs.downloads(part) / "archives", part / "var/lib/dpkg/info"
     (archives / "partial").mkdir(parents=True)
+    assert rootfs.progress() == "downloads the package lists"
     (archives / "a_1_all.deb").write_bytes(bytes(2_000_000))
     (archives / "partial/b_1_all.deb.FAILED").write_bytes(bytes(1_000_000))
     assert rootfs.progress() == "downloads packages, 3.0 MB"
+    part.mkdir()
+    assert rootfs.progress() == "unpacks the packages"
     known.mkdir(parents=True)
     for number in range(69):
         (known / f"p{number}.list").touch()
-    assert rootfs.progress() == f"unpacked 69 of {rootfs.TREE_PACKAGES} packages"
-    (archives / "a_1_all.deb").unlink()
-    assert rootfs.progress() == f"unpacked 69 of {rootfs.TREE_PACKAGES} packages"
+    assert rootfs.progress() == f"sets up 69 of {rootfs.TREE_PACKAGES} packages"
     for number in range(rootfs.TREE_PACKAGES + 1):
         (known / f"p{number}.list").touch()
     assert rootfs.progress() == f"sets up {rootfs.TREE_PACKAGES + 1} packages"

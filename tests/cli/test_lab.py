@@ -85,7 +85,23 @@ def test_what_is_on_is_said_and_how_to_take_it_away(
     assert fleet(monkeypatch, "heal", "lab002", "no-node", "--dir", folder) == 0
     assert "lab002 no longer has the fault no-node" in capsys.readouterr().err
     assert fleet(monkeypatch, "inject", "lab002", "new-host-key", "--dir", folder) == 0
-    assert "new host key" in capsys.readouterr().err
+    assert f"fleet lab heal lab002 new-host-key --dir {folder}" in capsys.readouterr().err
+
+
+def test_a_board_that_is_off_is_listed_as_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = running(tmp_path / "lab")
+    rows = [
+        Board(name, "namespace", "iq9075", 24001, "ubuntu", "/home/ubuntu", "", pid)
+        for name, pid in (("lab001", os.getpid()), ("lab002", 0))
+    ]
+    monkeypatch.setattr(Lab, "boards", rows)
+    monkeypatch.setattr(Lab, "phones", [])
+    assert fleet(monkeypatch, "list", "--dir", str(folder)) == 0
+    found = [line.split(" | ")[:2] for line in capsys.readouterr().out.splitlines()]
+    states = {row[0].strip(): row[1].strip() for row in found if row[0].startswith("lab0")}
+    assert states == {"lab001": "up", "lab002": "down"}
 
 
 def test_names_of_elsewhere_lead_to_ours(

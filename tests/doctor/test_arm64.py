@@ -17,7 +17,7 @@ from fleet.engine.options import DeployOptions
 from fleet.lab import Lab
 from fleet.lab.arm64 import can_run_arm64
 from fleet.lab.arm64tree import QEMU
-from fleet.lab.rootfs import find
+from fleet.lab.host import find
 from fleet.model.errors import InputError
 from fleet.profiles.runs import RunStore
 from tests.support_runtime import cached_store

@@ -29,8 +29,7 @@ from fleet.engine.states import ask_state
 from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo
 from fleet.facts.gather import gather
-from fleet.lab import Lab, arm64tree, rootfs
-from fleet.lab import lab as lab_module
+from fleet.lab import Lab, arm64tree, kinds, rootfs
 from fleet.lab.kernel import can_run_kernel
 from fleet.model.command import Command
 from fleet.model.deadline import Deadline
@@ -225,8 +224,8 @@ def test_a_kernel_that_panics_on_this_cpu_is_named_before_it_boots(
 def test_a_program_that_is_not_installed_is_named_with_exit_code_2(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, program: str, package: str
 ) -> None:
-    why_not = lab_module._OWN_GROUND[kind]
-    monkeypatch.setitem(lab_module._OWN_GROUND, kind, (lambda: "", *why_not[1:]))
+    why_not = kinds._OWN_GROUND[kind]
+    monkeypatch.setitem(kinds._OWN_GROUND, kind, (lambda: "", *why_not[1:]))
     monkeypatch.setattr(rootfs, "find", lambda name: None if name == program else f"/bin/{name}")
     with pytest.raises(InputError, match=f"not installed: {package}") as error:
         Lab.up(tmp_path / "lab", count=1, kind=kind, base_port=0)

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -88,9 +89,11 @@ def test_reset_makes_it_as_new(lab: Lab) -> None:
 
 def test_power_off_and_on(lab: Lab) -> None:
     lab.power_off("lab002")
+    assert not lab.board("lab002").running
     assert ssh(lab, "lab002", "true").returncode == 255
     lab.power_cycle("lab002")
     assert said(lab, "lab002", "echo back") == "back"
+    assert lab.board("lab002").running
 
 
 @pytest.mark.parametrize(
@@ -138,7 +141,7 @@ def test_every_fault_heals(lab: Lab) -> None:
     assert said(lab, "lab002", "python3 -c 'print(1)'; : < /dev/fastrpc-cdsp") == "1"
 
 
-def test_a_reflashed_board_has_a_new_key_and_the_old_pin_stays(lab: Lab) -> None:
+def test_a_reflashed_board_has_a_new_key_until_it_heals(lab: Lab) -> None:
     pins = lab.folder.known_hosts.read_text()
     lab.fault("lab002", "new-host-key")
     try:
@@ -147,8 +150,29 @@ def test_a_reflashed_board_has_a_new_key_and_the_old_pin_stays(lab: Lab) -> None
         assert done.returncode == 255
         assert "REMOTE HOST IDENTIFICATION HAS CHANGED" in done.stderr
     finally:
-        lab.power_cycle("lab002")
+        lab.heal("lab002", "new-host-key")
     assert said(lab, "lab002", "echo fine") == "fine"
+    assert lab.folder.known_hosts.read_text() == pins
+
+
+def test_a_board_has_no_capability_over_the_workstation(lab: Lab) -> None:
+    """Looked at, never tried: the clock is the one of the workstation."""
+    names = Path("/usr/include/linux/capability.h")
+    number = 25  # CAP_SYS_TIME
+    if names.is_file():
+        assert "#define CAP_SYS_TIME         25" in names.read_text("utf-8")
+    look = "grep ^Cap /proc/self/status"
+    as_root = f"echo {lab.folder.password} | sudo -S -p '' {look}"
+    texts = {
+        "exec": lab.exec("lab001", ["sh", "-c", look]).stdout,
+        "pid 1": lab.exec("lab001", ["grep", "^Cap", "/proc/1/status"]).stdout,
+        "ssh": said(lab, "lab001", as_root),
+    }
+    for way, text in texts.items():
+        sets = {key: int(value, 16) for key, value in (row.split(":") for row in text.splitlines())}
+        assert set(sets) == {"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"}, way
+        assert not any(held >> number & 1 for held in sets.values()), way
+        assert sets["CapEff"] >> 21 & 1, f"{way}: faults mount file systems (CAP_SYS_ADMIN)"
 
 
 def test_unknown_words_are_refused_with_the_known_ones(lab: Lab, tmp_path: Path) -> None:
@@ -215,15 +239,62 @@ def test_a_stale_state_kills_nobody(tmp_path: Path) -> None:
         victim.wait()
 
 
-def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("asked", "option"),
+    [({"count": 2}, "--port"), ({"count": 0, "phones": 2}, "--phone-port")],
+)
+def test_a_port_in_use_is_named_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, int], option: str
+) -> None:
+    monkeypatch.setenv("FLEET_CACHE", str(tmp_path / "cache"))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(
-            LabError, match=f"port {port} of this workstation, but another program uses"
-        ):
-            Lab.up(tmp_path / "lab", count=1, kind="user", base_port=port)
+        key = "base_port" if option == "--port" else "phone_port"
+        with pytest.raises(LabError, match=f"port {port} of this workstation, but") as caught:
+            Lab.up(tmp_path / "lab", **asked, **{key: port - 1})  # type: ignore[arg-type]
+    assert f"choose another port with {option}," in caught.value.hint
+    assert not (tmp_path / "cache").exists()
+
+
+def test_two_labs_need_no_options_and_keep_their_ports(tmp_path: Path) -> None:
+    def ports(lab: Lab) -> list[int]:
+        return [device.port for device in (*lab.boards, *lab.phones)]
+
+    asked = {"count": 2, "phones": 1, "kind": "user", "phone_kind": "phone-emulator"}
+    with (
+        Lab.up(tmp_path / "a", **asked) as one,  # type: ignore[arg-type]
+        Lab.up(tmp_path / "b", **asked) as other,  # type: ignore[arg-type]
+    ):
+        first, server = ports(one), one.adb_server
+        assert len({*first, *ports(other)}) == 6
+    with Lab.up(tmp_path / "a", **asked) as again:  # type: ignore[arg-type]
+        assert (ports(again), again.adb_server) == (first, server)
+
+
+def test_a_lab_that_another_process_boots_is_waited_for(tmp_path: Path) -> None:
+    """As after `make demo` was killed while its lab booted, and typed again."""
+    with ThreadPoolExecutor(2) as pool:
+        labs = list(pool.map(lambda _: Lab.up(tmp_path, count=1, kind="user"), range(2)))
+    try:
+        assert labs[0].boards == labs[1].boards
+    finally:
+        for lab in labs:
+            lab.close()
+
+
+def test_a_key_that_was_half_made_is_made_again(tmp_path: Path) -> None:
+    folder = LabFolder(tmp_path)
+    (tmp_path / "id_ed25519.pub").write_text("ssh-ed25519 half")
+    (tmp_path / "id_ed25519.part").write_text("-----BEGIN")
+    folder.prepare()
+    done = subprocess.run(
+        ["ssh-keygen", "-y", "-f", folder.identity_file], capture_output=True, text=True, check=True
+    )
+    public = folder.identity_file.with_suffix(".pub").read_text().strip()
+    assert f"{done.stdout.strip()} fleet-lab" == public
+    assert folder.identity_file.stat().st_mode & 0o077 == 0
 
 
 def test_user_boards(user_lab: Lab) -> None:

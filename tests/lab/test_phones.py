@@ -103,10 +103,10 @@ def test_offline_and_back(adb: Adb) -> None:
     adb.connect("phone002")
     adb.lab.fault("phone002", "offline")
     adb.state("phone002", "offline")
+    assert not adb.lab.board("phone002").running
     adb.lab.heal("phone002", "offline")
-    adb("disconnect", adb.lab.board("phone002").serial)
-    adb.connect("phone002")
-    adb.state("phone002", "device")
+    serial = adb.lab.board("phone002").serial
+    assert f"{serial}\tdevice" in adb("devices").stdout, "nobody connects it by hand"
 
 
 def test_cut_breaks_what_runs_and_the_phone_comes_back(adb: Adb) -> None:

@@ -10,8 +10,8 @@ import pytest
 from fleet.lab import Lab
 from fleet.lab.arm64 import can_run_arm64
 from fleet.lab.arm64tree import QEMU
+from fleet.lab.host import find
 from fleet.lab.kernel import can_run_kernel
-from fleet.lab.rootfs import find
 from fleet.runtimes.store import RuntimeStore
 from fleet.selftest.ladder import HOLDS, Climbed, rungs
 from tests.lab.uml import needs_kernel_boards
