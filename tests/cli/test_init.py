@@ -16,11 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fleet.cli.init import _boards
 from fleet.config.inventory import load_inventory
 from fleet.config.scaffold.devices import from_address, read_back, safe_name, tried, unique
 from fleet.config.scaffold.files import write_all
 from fleet.config.scaffold.texts import FoundDevice, inventory_text
-from fleet.lab import Lab
+from fleet.lab import Board, Lab
+from fleet.lab.folder import LabFolder, start_ticks
 from fleet.lab.namespace import can_unshare
 from fleet.model.errors import InputError
 from fleet.runtimes.store import RuntimeStore
@@ -338,6 +340,23 @@ def test_phones_of_an_adb_server_that_runs_are_taken() -> None:
 def test_a_phone_that_is_not_ready_is_a_comment() -> None:
     text = inventory_text([FoundDevice("B2", "adb", {"serial": "B2"}, usable=False)])
     assert "    # B2:" in text
+
+
+def test_the_phones_of_a_lab_come_with_its_adb_server(tmp_path: Path) -> None:
+    folder = LabFolder(tmp_path / ".lab")
+    folder.root.mkdir()
+    phone = Board(
+        "phone001", "phone", "sm8650", 24002, "shell", "/data", "", serial="127.0.0.1:24002"
+    )
+    folder.write_state(
+        {
+            "pid": os.getpid(), "started": start_ticks(os.getpid()), "boards": [],
+            "phones": [phone], "adb_server": "127.0.0.1:24003",
+        }
+    )  # fmt: skip
+    (found,) = read_back(_boards(folder.root))
+    assert (found.name, found.transport) == ("phone001", "adb")
+    assert (found.serial, found.adb_server) == ("127.0.0.1:24002", "127.0.0.1:24003")
 
 
 def test_without_an_adb_server_there_are_no_phones() -> None:
