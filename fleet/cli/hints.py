@@ -95,7 +95,8 @@ def _whole(found: re.Match[str]) -> str:
             added += flag if values else []
         else:
             added += [word for value in values for word in (*flag, shlex.quote(value))]
-    return " ".join([found[0].replace(_PLACEHOLDER, ""), *added])
+    head, dashes, words = found[0].replace(_PLACEHOLDER, "").partition(" -- ")
+    return " ".join([head, *added]) + dashes + words  # behind the dashes nothing is an option
 
 
 def _needless(param: Any, command: Any, has: set[str]) -> bool:  # noqa: ANN401

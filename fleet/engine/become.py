@@ -15,6 +15,13 @@ CHECK_SECONDS = 30.0  # a wrong password costs some seconds of PAM's delay
 ROOT, SUDO, PASSWORD, NONE = "root", "sudo", "password", "none"
 
 
+_ADMIN = "give the commands of `fleet plan --admin` to an administrator"
+_NO_ROOT = {
+    PASSWORD: f"set `become_password: env:NAME` in the inventory, or {_ADMIN}",
+    NONE: f"use a login that is root, or {_ADMIN}",
+}
+
+
 @dataclass
 class Become:
     """How this login becomes root: root (it is), sudo, password (sudo with one), none.
@@ -46,7 +53,7 @@ class Become:
         if self.kind == ROOT:
             return command
         if self.kind == PASSWORD:
-            return Command(("sudo", "-k", "-S", "--", *command.argv))
+            return Command(("sudo", "-k", "-S", "-p", "", "--", *command.argv))
         return Command(("sudo", "-n", "--", *command.argv))
 
     def stdin(self) -> Iterator[bytes]:
@@ -62,8 +69,7 @@ class Become:
             raise BecomeError(
                 f"fleet needs root on the device: {self.describe()}",
                 step="become",
-                hint="set `become_password: env:NAME` in the inventory, or give the commands of "
-                "`fleet plan --admin` to an administrator",
+                hint=_NO_ROOT[self.kind],
             )
         harmless = self.wrap(Command(("true",)))
         result = session.run(harmless, "become", stdin=self.stdin(), seconds=CHECK_SECONDS)

@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from fleet.device.shell import AfterMark, device_script
+from fleet.engine.become import ROOT, Become
 from fleet.engine.leasing import Lease
 from fleet.engine.pool import NOT_ATTEMPTED, DeviceResult, on_every_device
+from fleet.engine.provisioning import ask_rights
 from fleet.engine.session import Beginning, Session
 from fleet.model.command import Command
-from fleet.model.errors import DeadlineError, DeviceError
+from fleet.model.errors import DeadlineError, DeviceError, InputError
 from fleet.model.events import Listener, Output
 from fleet.model.inventory import Host
 from fleet.model.masking import StreamMasker
@@ -29,12 +31,14 @@ _POWERSHELL = ("powershell.exe", "-NoLogo", "-NoProfile", "-NonInteractive", "-C
 @dataclass(frozen=True)
 class Executing:
     """What to do where: one word is a line for the device's shell, several are a program with
-    its arguments. `timeout` in seconds. With `lease` nobody else writes meanwhile.
+    its arguments. `timeout` in seconds. With `lease` nobody else writes meanwhile. With `sudo` it
+    runs as root, in the way that provisioning becomes root.
     """
 
     words: tuple[str, ...]
     timeout: float
     lease: bool = False
+    sudo: bool = False
 
     def argv(self, system: str) -> tuple[str, ...]:
         """What is started on a `posix` or `windows` device."""
@@ -49,13 +53,17 @@ class Executing:
         limit = math.ceil(self.timeout)
         argv = self.argv(session.transport.system)
         command = device_script("exec", str(limit), *argv)
+        become = _root(session) if self.sudo else Become(ROOT)
         out, err = _Stream(session, "stdout"), _Stream(session, "stderr")
         head = Beginning(AfterMark(out.take), HEAD_BYTES)
+
+        command = become.wrap(command)
 
         def run(command: Command) -> tuple[int, float]:
             done = session.run(
                 command,
                 "exec",
+                stdin=become.stdin(),
                 seconds=limit + GRACE_SECONDS,
                 mutates=self.lease,
                 on_stdout=head.take,
@@ -77,6 +85,18 @@ class Executing:
             result.details |= holders.as_dict() | {"notes": holders.notes()}
         judge(status, session.host.name, late=seconds >= limit and status in _ENDED, limit=limit)
         result.outcome, result.text = "ok", "status 0"
+
+
+def _root(session: Session) -> Become:
+    """Return how this login becomes root; raise BecomeError if it cannot, before the command."""
+    if session.transport.system == "windows":
+        raise InputError(
+            "--sudo does not work on Windows, which has no sudo that fleet can use",
+            hint="use a login that is an administrator, and leave out --sudo",
+        )
+    become, _ = ask_rights(session)
+    become.prove(session)
+    return become
 
 
 def judge(status: int, host: str, *, late: bool, limit: int) -> None:

@@ -17,6 +17,8 @@ import pytest
 
 from fleet.cli.results import show_admin
 from fleet.engine.become import Become
+from fleet.engine.executing import Executing, execute_everywhere
+from fleet.engine.pool import DeviceResult
 from fleet.engine.session import Session
 from fleet.lab.namespace import enter
 from fleet.model.command import Command
@@ -144,6 +146,38 @@ def test_with_a_live_ticket_of_sudo_the_password_is_no_input_of_the_command(bare
         assert result.text == "", "cat found nothing to read"
     finally:
         session.close()
+
+
+def executed(board: Bare, *words: str) -> DeviceResult:
+    """`fleet exec --sudo` of `words` on the board."""
+    job = Executing(words, 30.0, sudo=True)
+    (done,) = execute_everywhere(job, [board.host], board.events.append, parallel=1)
+    return done
+
+
+@pytest.mark.parametrize("profile", ["bare-evk", "bare-evk-nopasswd"])
+def test_a_command_of_exec_runs_as_root_with_the_password_of_the_inventory(
+    bare: Make, profile: str
+) -> None:
+    board = with_log(bare(profile))
+    done = executed(board, "id -u; cat; tr '\\0' ' ' < /proc/$PPID/cmdline; echo; echo bad >&2")
+    assert done.fine, done.error
+    out, err = str(done.details["stdout"]), str(done.details["stderr"])
+    assert out.splitlines()[0] == "0"
+    assert err == "bad\n", "no prompt of sudo"
+    if board.host.become_password is not None:
+        secret = board.host.become_password.get().reveal()
+        assert secret not in out + err + "".join(logged(board))
+        shown = executed(board, "sh", "-c", f"echo {secret[:4]}''{secret[4:]}")
+        assert secret not in str(shown.details), "masked where a command prints it"
+
+
+def test_exec_without_a_way_to_root_runs_nothing(bare: Make) -> None:
+    board = bare("bare-evk", become_password=None)
+    done = executed(board, "touch /tmp/ran")
+    assert done.outcome == "failed"
+    assert "become_password" in done.error.hint  # type: ignore[union-attr]
+    assert board.root("ls /tmp/ran 2>&1 || true").strip().endswith("No such file or directory")
 
 
 def test_sudo_with_a_password_and_none_given(bare: Make) -> None:
