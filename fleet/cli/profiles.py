@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -15,6 +14,7 @@ from fleet.cli.pictured import show_pictures
 from fleet.cli.profiles_store import opened
 from fleet.model.errors import InputError
 from fleet.model.record import Record
+from fleet.profiles.compare.groups import sides_of
 from fleet.profiles.pictures.lines import known, sparkline
 from fleet.profiles.store import select
 
@@ -31,7 +31,6 @@ _RUNS = {"run": "run", "name": "name", "devices": "devices", "records": "records
 _RUNS |= {"counted": "counted", "median": "median", "values": "values", "emulated": "emulated"}
 _UNITS = {"decode_tps": "tok/s", "latency_ms": "ms"}
 PICTURE = 12  # columns
-_OF_A_SIDE = re.compile(r"ab-.*-[AB]")
 _RECORDS = {
     "run_id": "run",
     "host": "device",
@@ -134,7 +133,7 @@ def show(
         pairs = zip(plain, records, strict=True)
         output.emit_json([{**data, "counts": record.counts} for data, record in pairs])
         return
-    for side, mine in _sides(records).items():
+    for side, mine in sides_of(records).items():
         counted = [record for record in mine if not record.warmup] or mine
         runs = list(dict.fromkeys(record.run_id for record in counted))
         of = f"tag:{side}" if side else selection
@@ -142,15 +141,6 @@ def show(
         show_records(title, [record.as_dict() for record in mine])
         show_pictures(mine)
     _show_around(records)
-
-
-def _sides(records: list[Record]) -> dict[str, list[Record]]:
-    """The records by the side of `fleet ab` that they were; all under "" where they are of one."""
-    found: dict[str, list[Record]] = {}
-    for record in records:
-        side = next((tag for tag in record.tags if _OF_A_SIDE.fullmatch(tag)), "")
-        found.setdefault(side, []).append(record)
-    return dict(sorted(found.items())) if len(found) > 1 else {"": records}
 
 
 def _show_around(records: list[Record]) -> None:

@@ -16,6 +16,7 @@ from fleet.model.extras import install_extra
 from fleet.profiles.files import written_whole
 
 if TYPE_CHECKING:
+    from fleet.profiles.compare.groups import RecordGroup
     from fleet.profiles.report.summary import Report
 
 GROUPS = 6
@@ -51,7 +52,7 @@ def report(
             f"a report can show at most {GROUPS} groups, but {len(selections)} were given",
             hint=f"give at most {GROUPS} selections, or make several reports",
         )
-    groups = [group_of(selection, store) for selection in selections]
+    groups = _apart([group_of(selection, store) for selection in selections])
     for group in groups:
         if not group.records:
             raise InputError(
@@ -73,10 +74,36 @@ def report(
         f"{target}: {size / 1000:,.0f} kB, {many(found.boards, 'board')}, "
         f"{many(len(found.records), 'run')}, {counted:,} count"
     )
-    if len(selections) == 2:
+    if len(selections) == 2 and len(groups) == 2:
         output.say(completed(f"next: fleet profiles compare {shlex.join(selections)}"))
     else:
         output.say(f"next: open {shlex.quote(str(target))} in a browser")
+
+
+def _apart(groups: list[RecordGroup]) -> list[RecordGroup]:
+    """Make each side of `fleet ab` a group; leave them out if the report has no room for them.
+
+    Raises InputError if nothing but sides of `fleet ab` was selected, and too many of them.
+    """
+    from fleet.profiles.compare.groups import apart, group, sides_of  # noqa: PLC0415 - numpy
+
+    split = [side for whole in groups for side in apart(whole)]
+    if len(split) <= GROUPS:
+        return split
+    rest = [group(one.label, sides_of(one.records).get("", [])) for one in groups]
+    rest = [one for one in rest if one.records]
+    if not rest:
+        raise InputError(
+            f"a report can show at most {GROUPS} groups, but the runs of `fleet ab` in "
+            f"'{groups[0].label}' are {len(split)}: each side is a group",
+            hint="fleet profiles list (shows the tag of each side), then select at most "
+            f"{GROUPS} of them",
+        )
+    output.note(
+        "the report leaves out the runs of `fleet ab`, whose sides are never pooled; select them "
+        "by their tag (tag:ab-ID)"
+    )
+    return rest
 
 
 def _write(target: Path, text: str) -> int:

@@ -47,15 +47,17 @@ def error(*args: object) -> FleetError:
     return done.exception
 
 
-def test_the_runs_of_one_ab_are_one_row_that_can_be_shown(home: Path) -> None:
+def test_each_side_of_one_ab_is_a_row_that_can_be_shown(home: Path) -> None:
     for run, rate in (("warm", 1), ("000.0a", 10), ("000.0b", 20), ("001.0a", 10), ("001.0b", 20)):
         tags, made = (f"ab-{RUN}", f"ab-{RUN}-{run[-1:].upper()}"), Metrics(decode_tps=rate)
         warm = run == "warm"
         tags = tags if not warm else (f"ab-{RUN}", f"ab-{RUN}-A")
         put(home / "runs", record(run_id=f"{RUN}-{run}", tags=tags, metrics=made, warmup=warm))
-    rows = profiles("list", "--limit", "3").stdout.splitlines()
-    (mine,) = [row for row in rows if f"tag:ab-{RUN}" in row]
-    assert "| 5 " in mine, mine
+    rows = profiles("list", "--limit", "4").stdout.splitlines()
+    mine = [row for row in rows if f"tag:ab-{RUN}" in row]
+    assert [("| 10 tok/s" in row, "| 20 tok/s" in row) for row in sorted(mine)] == [
+        (True, False), (False, True)
+    ], "A and B are never pooled"  # fmt: skip
     assert any("20261102-100000-bbbbbb" in row for row in rows), "it hides no other"
     shown = profiles("show", f"tag:ab-{RUN}").stdout
     a, b = (shown.index(f"tag:ab-{RUN}-{side}: 2 runs") for side in "AB")
@@ -91,21 +93,25 @@ def test_list_shows_medians_and_a_picture(home: Path) -> None:
     assert "▁█▅" in shown or "_#=" in shown
 
 
-def test_the_runs_of_an_ab_are_one_row_and_not_the_last(home: Path) -> None:
+def test_each_side_of_an_ab_is_a_row_and_not_the_last(home: Path) -> None:
     ab = "20261104-100000-dddddd"
-    for place, run in enumerate(("-warm", "-000.0a", "-000.0b", "-001.0a", "-001.1b")):
+    speeds = {"-warm": 1.0, "-000.0a": 10.0, "-000.0b": 20.0, "-001.0a": 12.0, "-001.1b": 24.0}
+    for place, (run, speed) in enumerate(speeds.items()):
+        warm = run == "-warm"
         made = record(
-            run_id=ab + run, name="two", started=f"2026-11-04T10:0{place}:00Z",
-            tags=(f"ab-{ab}", f"ab-{ab}-{run[-1].upper()}"), warmup=run == "-warm",
+            run_id=ab + run, name="two", started=f"2026-11-04T10:0{place}:00Z", warmup=warm,
+            tags=(f"ab-{ab}", f"ab-{ab}-{'A' if warm else run[-1].upper()}"),
+            metrics=Metrics(decode_tps=speed),
         )  # fmt: skip
         put(home / "runs", made)
     rows = plain("list")
-    assert [(row["run"], row["records"], row["counted"]) for row in rows[:2]] == [
-        (f"tag:ab-{ab}", 5, 4), ("20261102-100000-bbbbbb", 1, 1)
+    assert [(row["run"], row["records"], row["counted"]) for row in rows[:3]] == [
+        (f"tag:ab-{ab}-B", 2, 2), (f"tag:ab-{ab}-A", 3, 2), ("20261102-100000-bbbbbb", 1, 1)
     ]  # fmt: skip
-    assert rows[0]["median"] == 10.0
-    assert len(plain("list", "--all")) == len(rows) + 4
-    assert len(plain("show", rows[0]["run"])) == 5, "the name of the row is a selection"
+    assert [row["median"] for row in rows[:2]] == [22.0, 11.0], "each side has its own"
+    assert len(plain("list", "--all")) == len(rows) + 3
+    assert len(plain("show", rows[1]["run"])) == 3, "the name of the row is a selection"
+    assert len(plain("show", f"tag:ab-{ab}")) == 5
     assert plain("show", "last")[0]["run_id"] == "20261102-100000-bbbbbb"
     assert "no stored run matches" in error("show", "prev").message
     alone = error("compare", "prev", "last")

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -14,6 +15,7 @@ import pytest
 from fleet.cli import pictured
 from fleet.cli.main import main
 from fleet.model.extras import install_extra
+from fleet.model.record import Record
 from fleet.profiles.compare.groups import by_run
 from fleet.profiles.pictures.lines import Bar
 from fleet.profiles.runs import RunStore
@@ -49,6 +51,36 @@ def test_two_groups_become_one_file(
     assert "next: fleet profiles compare" in said
     assert "contain emulated runs" in target.read_text("utf-8")
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_the_sides_of_an_ab_are_groups_or_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def of(number: int) -> list[Record]:
+        name = f"ab-20261104-10000{number}-dddddd"
+        return [
+            replace(one, tags=(name, f"{name}-{side}"), run_id=f"{name[3:]}-000.0{side.lower()}")
+            for side, level in (("A", 10), ("B", 20))
+            for one in repeats(noisy(level, 6, number))
+        ]
+
+    one = str(save(tmp_path / "one.jsonl", of(0)))
+    target = tmp_path / "r.html"
+    assert fleet(monkeypatch, "report", one, "-o", str(target), "--json") == 0
+    name = "tag:ab-20261104-100000-dddddd"
+    groups = json.loads(capsys.readouterr().out)["groups"]
+    assert [(group["selection"], group["counted"]) for group in groups] == [
+        (f"{name}-A", 6), (f"{name}-B", 6)
+    ]  # fmt: skip
+    several = [record for number in range(4) for record in of(number)]
+    mixed = str(save(tmp_path / "mixed.jsonl", [*several, *repeats(noisy(9, 7, 2))]))
+    assert fleet(monkeypatch, "report", mixed, "-o", str(target), "--json") == 0
+    done = capsys.readouterr()
+    assert json.loads(done.out)["groups"] == [{"selection": mixed, "runs": 7, "counted": 7}]
+    assert "leaves out the runs of `fleet ab`" in done.err
+    only = str(save(tmp_path / "only.jsonl", several))
+    assert fleet(monkeypatch, "report", only, "-o", str(target)) == 2
+    assert "are 8: each side is a group" in " ".join(capsys.readouterr().err.split())
 
 
 def test_json_says_what_is_in_it(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,8 @@ from operator import attrgetter
 
 from fleet.model.record import Record
 from fleet.profiles.compare.metrics import KNOWN, value
+
+_OF_A_SIDE = re.compile(r"ab-.*-[AB]")
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,23 @@ def group(label: str, records: Iterable[Record]) -> RecordGroup:
     """Records as a group: without warm-ups, oldest first."""
     found = [record for record in records if not record.warmup]
     return RecordGroup(label, tuple(sorted(found, key=attrgetter("started", "run_id", "repeat"))))
+
+
+def sides_of(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """Group records by the side of `fleet ab` that measured them, as its tag; "" for the others."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        side = next((tag for tag in record.tags if _OF_A_SIDE.fullmatch(tag)), "")
+        found.setdefault(side, []).append(record)
+    return dict(sorted(found.items()))
+
+
+def apart(whole: RecordGroup) -> list[RecordGroup]:
+    """Split a group into the sides of `fleet ab` in it: A and B are never pooled."""
+    sides = sides_of(whole.records)
+    if len(sides) < 2:
+        return [whole]
+    return [group(f"tag:{side}" if side else whole.label, mine) for side, mine in sides.items()]
 
 
 def runs_of(records: Iterable[Record], *, by_boot: bool = False) -> list[list[Record | None]]:

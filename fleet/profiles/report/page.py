@@ -31,8 +31,8 @@ _DARK_RULES = (
 
 
 _LACKS = (
-    '<p class="quiet">To draw heat, operations and history, install the extra `report`: pip '
-    'install "npu-fleet[report]"</p>'
+    '<p class="quiet">Charts of heat, operations and history need the extra `report`; '
+    "<code>fleet profiles report</code> prints the command that installs it.</p>"
 )
 
 

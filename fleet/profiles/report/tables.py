@@ -9,7 +9,7 @@ from fleet.model.record import Record
 from fleet.profiles.compare.groups import build
 from fleet.profiles.compare.metrics import Metric
 from fleet.profiles.compare.seen import system
-from fleet.profiles.compare.verdict import MetricRow
+from fleet.profiles.compare.verdict import MetricRow, Verdict
 from fleet.profiles.compare.writing import COLUMNS, HEADS, cells, finding
 from fleet.profiles.report import words
 from fleet.profiles.report.parts import mark
@@ -116,12 +116,21 @@ def plain(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str) -> 
 def verdicts(report: Report) -> str:
     """The rows of `profiles compare`, for each further group against the first, and what differs.
 
-    Intervals are drawn on one scale, whose ends are named.
+    Intervals are drawn on one scale, whose ends are named. Where no row is comparable there is no
+    table, only why.
     """
     rows = [(made, comparison) for comparison in report.comparisons for made in comparison.rows]
     if not rows:
         return ""
-    ends = [end for made, _ in rows for end in (made.difference.low, made.difference.high)]
+    caption = f"Against {clean(report.groups[0].label)}"
+    listed = _differs(report)
+    if all(made.verdict is Verdict.INCOMPARABLE for made, _ in rows):
+        return (
+            f'<h2 id="verdicts">{escape(caption)}</h2><p>The groups are not comparable, so no '
+            f"differences are shown. These conditions differ:</p>{listed}"
+        )
+    judged = [made.difference for made, _ in rows if made.verdict is not Verdict.INCOMPARABLE]
+    ends = [end for change in judged for end in (change.low, change.high)]
     reach = max((abs(end) for end in ends if end is not None), default=0.0) or 0.01
     found = []
     for made, comparison in rows:
@@ -129,22 +138,25 @@ def verdicts(report: Report) -> str:
         found.append((row[0], clean(comparison.b.label), *row[1:6], _drawn(made, reach), *row[6:]))
     drawn = f"-{reach:.1%} to +{reach:.1%}"
     heads = (COLUMNS[0], "group", *COLUMNS[1:6], drawn, *COLUMNS[6:])
-    caption = f"Against {clean(report.groups[0].label)}"
-    differs = [
+    return f'<h2 id="verdicts">{escape(caption)}</h2>{plain(heads, found, caption)}{listed}'
+
+
+def _differs(report: Report) -> str:
+    """The conditions that differ between the first group and each other, as a list."""
+    texts = [
         f"{HEADS[item.weight]}: {clean(finding(item))}"
         for comparison in report.comparisons
         for item in comparison.findings
     ]
-    listed = "".join(f"<li>{escape(text)}</li>" for text in dict.fromkeys(differs))
-    return (
-        f'<h2 id="verdicts">{escape(caption)}</h2>{plain(heads, found, caption)}'
-        f'<ul class="quiet">{listed}</ul>'
-    )
+    items = "".join(f"<li>{escape(text)}</li>" for text in dict.fromkeys(texts))
+    return f'<ul class="quiet">{items}</ul>'
 
 
 def _drawn(row: MetricRow, reach: float) -> Markup:
     """The change and its interval about 0."""
     change = row.difference
+    if row.verdict is Verdict.INCOMPARABLE:
+        return Markup("-")
     if change.mid is None or change.low is None or change.high is None:
         return Markup("-")
     low, mid, high = (

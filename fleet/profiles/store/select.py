@@ -17,9 +17,25 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?)?Z?")
 _RUN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.*-]{0,99}")
 _LAST = re.compile(r"prev|last~([1-9]\d{0,3})")
 _ID = "????????-??????-??????"
-# Runs of `fleet ab`: one side of a pair, or a warm-up. Together they are one thing that was asked.
-OF_AB = f"(run_id GLOB '{_ID}-[0-9][0-9][0-9].*[ab]' OR run_id GLOB '{_ID}-warm')"
-FOLDED = f"CASE WHEN {OF_AB} THEN 'tag:ab-' || substr(run_id, 1, {len(_ID)}) ELSE run_id END"
+# Runs of `fleet ab`: one side of a pair, or a warm-up.
+_WARM, _PAIR = f"run_id GLOB '{_ID}-warm'", f"run_id GLOB '{_ID}-[0-9][0-9][0-9].*[ab]'"
+OF_AB = f"({_PAIR} OR {_WARM})"
+_TAG = f"'tag:ab-' || substr(run_id, 1, {len(_ID)})"
+
+
+def folded(table: str) -> str:
+    """Return the SQL of the row that a run is listed in: each side of one `fleet ab` is one row.
+
+    The sides are never pooled: their median would be a number that nothing measured. A warm-up
+    says its side in its tags alone. `table`: the alias of the record table.
+    """
+    return (
+        f"CASE WHEN {_PAIR} THEN {_TAG} || '-' || upper(substr(run_id, -1)) WHEN {_WARM} THEN "  # noqa: S608 - our own
+        f"coalesce((SELECT 'tag:' || t.name FROM tag t WHERE t.record = {table}.id AND "
+        f"t.name GLOB 'ab-*-[AB]' LIMIT 1), {_TAG}) ELSE run_id END"
+    )
+
+
 _BACK = (
     f"r.run_id = (SELECT run_id FROM record WHERE NOT {OF_AB} AND name = "  # noqa: S608 - our own
     f"(SELECT name FROM record WHERE NOT {OF_AB} ORDER BY at DESC, id DESC LIMIT 1) "

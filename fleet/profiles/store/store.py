@@ -16,7 +16,8 @@ from fleet.profiles.latency import MIDDLES
 from fleet.profiles.store import database, marking, rows, taking
 from fleet.profiles.store.raw import RawFiles
 from fleet.profiles.store.rows import RecordRow, RunRow
-from fleet.profiles.store.select import FOLDED, Query
+from fleet.profiles.store.select import Query
+from fleet.profiles.store.select import folded as by_side
 
 FILE = "profiles.db"
 SUFFIXES = (".db", ".sqlite", ".sqlite3")
@@ -108,19 +109,19 @@ class ProfileStore:
     ) -> list[RunRow]:
         """Runs that have records of the query, newest first; only those records are counted.
 
-        `folded`: the runs of one `fleet ab` are one row, named by their tag.
+        `folded`: the runs of each side of one `fleet ab` are one row, named by their tag.
         """
-        run = FOLDED if folded else "run_id"
+        run, of_values = (by_side("r"), by_side("s")) if folded else ("run_id", "run_id")
         sql = (
             f"SELECT {run}, group_concat(DISTINCT r.name), count(DISTINCT r.host), count(*), "  # noqa: S608 - our own names
             "sum(r.counts), sum(r.emulated IS 1), sum(r.emulated IS 0), max(r.started), "
-            f"json_group_array(DISTINCT r.run_id) FROM record r {{where}} GROUP BY {run} "
+            f"json_group_array(DISTINCT r.run_id) FROM record r {{where}} GROUP BY 1 "
             "ORDER BY max(r.at) DESC, 1 LIMIT ?"
         )
         found = list(self._all(query, sql, _limit(limit)))
         numbers: dict[str, list[tuple[float | None, str | None, float]]] = {}
         ids = json.dumps([run_id for *_, run_ids in found for run_id in json.loads(run_ids)])
-        for name, *measured in self._all(query, _NUMBERS.replace("run", run, 1), ids):
+        for name, *measured in self._all(query, _NUMBERS.replace("run", of_values, 1), ids):
             numbers.setdefault(name, []).append((*measured,))
         return [rows.measured(rows.run_row(cells[:-1]), numbers.get(cells[0], []))
                 for cells in found]  # fmt: skip

@@ -83,6 +83,20 @@ def test_medians_and_intervals_are_of_the_runs_that_count() -> None:
     ]  # fmt: skip
 
 
+def test_where_nothing_is_comparable_no_interval_is_drawn() -> None:
+    a, b = separate(noisy(10, 8, 1)), newer(separate(noisy(12, 8, 2)))
+    drawn = tables.verdicts(gather([group("a", a), group("b", b)]))
+    assert "<svg" in drawn
+    lab = [replace(one, emulated=True) for one in b]
+    refused = tables.verdicts(gather([group("a", a), group("b", lab)]))
+    assert "<svg" not in refused
+    assert "<table" not in refused
+    assert "The groups are not comparable" in refused
+    assert "emulated" in refused, "why"
+    third = tables.verdicts(gather([group("a", a), group("b", b), group("c", lab)]))
+    assert third.count("<svg") == drawn.count("<svg"), "only the group that is comparable"
+
+
 def test_units_that_differ_are_no_column() -> None:
     found = of(record(0, metrics=other("x", 1, "us")), record(1, metrics=other("x", 1, "cycles")))
     assert found.metrics == ()
