@@ -46,7 +46,7 @@ OWNERS = {
     "rich": {"cli"},
     "yaml": {"config", "data", "bundles", "lab", "runtimes"},
     "pydantic": {"config", "model", "runners"},
-    "pysequoia": {"config", "lab"},
+    "pysequoia": set(),  # an extra, loaded by name
     "distributed": {"engine"},
     "numpy": {"profiles"},
     "pyarrow": {"profiles"},

@@ -21,41 +21,40 @@ from fleet.model.deadline import parse_duration
 from fleet.model.errors import InputError
 from fleet.model.inventory import Host, Inventory
 
+_Command = Annotated[
+    list[str],
+    typer.Argument(help="A shell command in quotes, or -- and then a program with its arguments."),
+]
+_Timeout = Annotated[str, typer.Option(help="Stop the command after this time: 90s, 5m.")]
+_Sudo = Annotated[
+    bool,
+    typer.Option(
+        "--sudo",
+        help="Run the command as root. If sudo asks for a password, fleet uses "
+        "`become_password` of the inventory.",
+    ),
+]
+_Canary = Annotated[
+    str | None,
+    typer.Option(help="Run on these devices first: a number, a share like 5%, or name patterns."),
+]
+_Waves = Annotated[
+    str | None,
+    typer.Option(
+        help="Run in waves: share of all devices that is done after each wave, like 5%,25%,100%."
+    ),
+]
+
 
 def exec_(
-    command: Annotated[
-        list[str],
-        typer.Argument(
-            help="A shell command in quotes, or -- and then a program with its arguments."
-        ),
-    ],
+    command: _Command,
     inventory: opt.Inventory,
     limit: opt.Limit = None,
-    timeout: Annotated[
-        str, typer.Option(help="Stop the command after this time: 90s, 5m.")
-    ] = "60s",
-    sudo: Annotated[
-        bool,
-        typer.Option(
-            "--sudo",
-            help="Run the command as root. If sudo asks for a password, fleet uses "
-            "`become_password` of the inventory.",
-        ),
-    ] = False,
+    timeout: _Timeout = "60s",
+    sudo: _Sudo = False,
     lease: opt.Lease = False,
-    canary: Annotated[
-        str | None,
-        typer.Option(
-            help="Run on these devices first: a number, a share like 5%, or name patterns."
-        ),
-    ] = None,
-    waves: Annotated[
-        str | None,
-        typer.Option(
-            help="Run in waves: share of all devices that is done after each wave, like "
-            "5%,25%,100%."
-        ),
-    ] = None,
+    canary: _Canary = None,
+    waves: _Waves = None,
     max_failed: rollout.MaxFailed = None,
     parallel: opt.Parallel = None,
     accept_new: opt.AcceptNew = False,
@@ -63,8 +62,9 @@ def exec_(
 ) -> None:
     """Run a command on devices. Each line of its output begins with the device name.
 
-    If the inventory has several devices, select them with -l, or all of them with -l all. Takes no
-    lease and says who holds a board.
+    With several devices in the inventory, select some with -l, or all of them with -l all.
+
+    Takes no lease and says who holds a board.
 
     Example: fleet exec 'uname -a' -i inventories/lab.yaml --limit lab001
     """

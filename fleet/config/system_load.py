@@ -9,6 +9,7 @@ from fleet.config.problems import Problems
 from fleet.config.system_file import LOGIN, FileBody, RepositoryBody, SystemBody
 from fleet.config.yamlpos import Document, Keys
 from fleet.model.errors import Position, reason
+from fleet.model.extras import loaded
 from fleet.model.files import FileRef, file_ref
 from fleet.model.system import (
     LOADER_CONF,
@@ -108,8 +109,7 @@ class _Loader:
 
     def _key(self, data: bytes, wanted: str, at: Position) -> bytes:
         """The one certificate with that fingerprint, in ASCII armour."""
-        import pysequoia  # noqa: PLC0415 - for playbooks with repositories only
-
+        pysequoia = loaded("pysequoia", "openpgp", "the key of a package repository")
         try:
             certs = pysequoia.Cert.split_bytes(data)
         except Exception as error:  # noqa: BLE001 - the library raises bare exceptions

@@ -11,11 +11,9 @@ import subprocess
 from importlib.resources import files
 from pathlib import Path
 
-import pysequoia
-
 from fleet.lab import packages as lab_packages
 from fleet.lab.archive import BUILD_SECONDS
-from fleet.lab.debs import write_repository
+from fleet.lab.debs import openpgp, write_repository
 from fleet.lab.rootfs import building, built_once, rootfs, run_inside
 
 REPOSITORY = "/srv/lab-apt"
@@ -65,7 +63,7 @@ def _build(base: Path, target: Path) -> None:
 
 def _fill(tree: Path) -> None:
     common = [lab_packages.repack(tree, name) for name in _REMOVED]
-    key = pysequoia.Tsk.generate("fleet lab, emulated <lab@localhost>")
+    key = openpgp().Tsk.generate("fleet lab, emulated <lab@localhost>")
     for place, debs in lab_packages.REPOSITORIES.items():
         write_repository(tree / REPOSITORY.lstrip("/") / place, [*debs(), *common], key)
     certificate = str(key.extract_certificate())

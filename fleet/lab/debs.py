@@ -14,8 +14,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-import pysequoia
+from fleet.model.extras import loaded
 
 _AR = "{:<16}{:<12}{:<6}{:<6}{:<8}{:<10}`\n"
 
@@ -94,7 +95,12 @@ def _tar(members: Mapping[str, bytes | str], modes: Mapping[str, int]) -> bytes:
     return buffer.getvalue()
 
 
-def write_repository(folder: Path, debs: list[Deb], key: pysequoia.Tsk) -> None:
+def openpgp() -> Any:  # noqa: ANN401 - a module
+    """Return the module that makes keys and signatures. Raises InputError without it."""
+    return loaded("pysequoia", "openpgp", "a bare board of the lab")
+
+
+def write_repository(folder: Path, debs: list[Deb], key: Any) -> None:  # noqa: ANN401 - of pysequoia
     """A flat repository (`deb file:FOLDER ./`) with Packages, InRelease and the public key."""
     folder.mkdir(parents=True, exist_ok=True)
     stanzas = []
@@ -114,5 +120,6 @@ def write_repository(folder: Path, debs: list[Deb], key: pysequoia.Tsk) -> None:
         f"Date: {stamp}\n"
         f"Architectures: amd64\nSHA256:\n {digest} {len(packages)} Packages\n"
     )
+    pysequoia = openpgp()
     signed = pysequoia.sign(key.signer(), release.encode(), mode=pysequoia.SignatureMode.CLEAR)
     (folder / "InRelease").write_bytes(signed)

@@ -6,6 +6,7 @@ distribution came from is in its direct_url.json (PEP 610).
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import shlex
@@ -13,6 +14,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+from fleet.model.errors import InputError
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
@@ -23,6 +26,17 @@ NAME = "npu-fleet"
 def install_extra(extra: str) -> str:
     """The command, ready to paste."""
     return shlex.join([*_installer(), *source(extra)])
+
+
+def loaded(module: str, extra: str, what: str) -> Any:  # noqa: ANN401 - a module
+    """Import the module of an extra for `what`. Raises InputError that names the command."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise InputError(
+            f"{what} needs the Python package {module}, which is not installed",
+            hint=install_extra(extra),
+        ) from error
 
 
 def source(extra: str, distribution: Distribution | None = None) -> list[str]:

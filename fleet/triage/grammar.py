@@ -10,9 +10,8 @@ import re
 from collections.abc import Callable
 from functools import cache
 
-import re2
-
 from fleet.model.slots import SLOTS
+from fleet.triage.patterns import compiled
 
 # What a log says of the device beside its failure; what the chip itself says comes first.
 BESIDE = (
@@ -25,7 +24,7 @@ _IN_PATTERN = re.compile(r"\{(" + "|".join(SLOTS) + r")\}")
 
 
 def expanded(pattern: str) -> str:
-    """The pattern with each slot as a named group of RE2."""
+    """The pattern with each slot as a named group."""
     return _IN_PATTERN.sub(lambda slot: f"(?P<{slot[1]}>{SLOTS[slot[1]]})", pattern)
 
 
@@ -49,8 +48,4 @@ def beside(text: str) -> dict[str, str]:
     return found
 
 
-@cache
-def _compiled(pattern: str) -> re2._Regexp:
-    options = re2.Options()
-    options.case_sensitive = False
-    return re2.compile(pattern, options)
+_compiled = cache(compiled)

@@ -1,24 +1,13 @@
-"""All patterns at once over each line: RE2, so no pattern and no log can make it slow."""
+"""Numbered patterns over each line of a log, those first whose words the log contains."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
 
-import re2
-
 from fleet.model.errors import InputError
 from fleet.triage.literals import literals
-
-_MEMORY = 256 << 20  # of the automaton; it grows with the lines that are seen
-
-
-def _options() -> re2.Options:
-    options = re2.Options()
-    options.case_sensitive = False
-    options.log_errors = False
-    options.max_mem = _MEMORY
-    return options
+from fleet.triage.patterns import PatternError, PatternSet, compiled
 
 
 class Matcher:
@@ -31,7 +20,7 @@ class Matcher:
         names: Sequence[str] = (),
         words: Sequence[Sequence[str]] | None = None,
     ) -> None:
-        """Raises InputError for a pattern that RE2 does not know; `names` say where it stands.
+        """Raises InputError for a pattern that is none; `names` say where it stands.
 
         `words` are the literals of each pattern: those of an index that was checked before.
         """
@@ -39,7 +28,7 @@ class Matcher:
         if words is None:
             _check(patterns, names)
         self.words = words if words is not None else [literals(pattern) for pattern in patterns]
-        self._sets: dict[tuple[int, ...], re2.Set] = {}
+        self._sets: dict[tuple[int, ...], PatternSet] = {}
 
     def over(self, text: str) -> Matched:
         """The patterns that can be found in lines of `text`."""
@@ -59,16 +48,15 @@ class Matcher:
         """Numbers of the patterns that occur in `text`."""
         return self.over(text).match(text)
 
-    def compiled(self, numbers: tuple[int, ...]) -> re2.Set:
+    def compiled(self, numbers: tuple[int, ...]) -> PatternSet:
         """These patterns as one automaton."""
         if numbers not in self._sets:
             if len(self._sets) > 64:
                 self._sets.clear()
-            made = re2.Set.SearchSet(_options())
-            for number in numbers:
-                made.Add(self.patterns[number])
-            made.Compile()
-            self._sets[numbers] = made
+            self._sets[numbers] = PatternSet(
+                [self.patterns[number] for number in numbers],
+                [self.words[number] for number in numbers],
+            )
         return self._sets[numbers]
 
 
@@ -84,15 +72,15 @@ class Matched:
         """Numbers of the patterns that occur in a line of the text."""
         if not self.numbers:
             return []
-        found = self._matcher.compiled(self.numbers).Match(line.encode("utf-8", "replace"))
-        return [self.numbers[index] for index in found or ()]
+        found = self._matcher.compiled(self.numbers).match(line)
+        return [self.numbers[index] for index in found]
 
 
 def _check(patterns: Sequence[str], names: Sequence[str]) -> None:
     for index, pattern in enumerate(patterns):
         try:
-            re2.compile(pattern, _options())
-        except re2.error as error:
+            compiled(pattern)
+        except PatternError as error:
             place = names[index] if names else "a pattern"
             raise InputError(
                 f"{place}: '{pattern}' is not a valid RE2 regular expression",

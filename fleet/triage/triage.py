@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fleet.model.diagnosis import HEALTHY, PROBLEM, UNRECOGNISED, Diagnosis, Ranked
 from fleet.triage.asking import affirmed, answered, questions
+from fleet.triage.bounded import bounded
 from fleet.triage.calibration import calibrated
 from fleet.triage.context import in_context
 from fleet.triage.families import guesses
@@ -25,6 +26,7 @@ _WHOSE = (
 )
 
 
+@bounded
 def triage(
     text: str,
     target: str = "log",
@@ -39,7 +41,8 @@ def triage(
     `platform` (linux, android, windows) is taken from the log where it is not given. `answers`
     are those to questions of the diagnosis before, by their ids: yes, no, or pasted output.
     `of_device`, a platform, and a yes to a guess say that the log is of a Qualcomm device, or of
-    the way to one; without them the words of the log decide. Never raises for what is in the log.
+    the way to one; without them the words of the log decide. Never raises for what is in the log,
+    except DeadlineError where google-re2 is not installed.
     """
     known = knowledge(causes)
     given = of_device or bool(platform) or affirmed(answers or {})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from fleet.model.diagnosis import Evidence
+from fleet.triage.bounded import bounded
 from fleet.triage.grammar import captured, has_slots
-from fleet.triage.knowledge import Known
+from fleet.triage.knowledge import Known, knowledge
 from fleet.triage.ranking import Witness
 from fleet.triage.reading import LogReading
 from fleet.triage.text import Line
@@ -14,8 +15,16 @@ _OPPOSED = 0.15  # of the weight, where a line proves the opposite
 
 
 def witnesses(lines: list[Line], known: Known, source: str = "log") -> list[Witness]:
-    """What the lines say for each cause, in the order of the lines."""
-    return heard(LogReading(lines, known), source)
+    """What the lines say for each cause, in the order of the lines.
+
+    Raises DeadlineError where google-re2 is not installed and the patterns take too long.
+    """
+    return _read(lines, source, None if known is knowledge() else known) if lines else []
+
+
+@bounded
+def _read(lines: list[Line], source: str, known: Known | None) -> list[Witness]:
+    return heard(LogReading(lines, known or knowledge()), source)
 
 
 def heard(reading: LogReading, source: str = "log") -> list[Witness]:

@@ -1,0 +1,83 @@
+"""Regular expressions over log lines: RE2 if it is installed, else Python's `re`.
+
+RE2 takes linear time for any pattern and any text. Python's `re` does not, so without RE2 a log is
+read in a child process with a deadline (`fleet.triage.bounded`). Case is ignored; `\\w`, `\\d` and
+`\\b` mean ASCII, as in RE2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+try:
+    import re2
+except ImportError:  # no wheel for musl, or the extra is not installed
+    re2 = None
+
+_ERRORS: tuple[type[Exception], ...] = (re.error, *(() if re2 is None else (re2.error,)))
+LINEAR = re2 is not None  # time
+_MEMORY = 256 << 20  # of the automaton; it grows with the lines that are seen
+
+
+class PatternError(ValueError):
+    """A text that is no regular expression."""
+
+
+def compiled(pattern: str) -> Any:  # noqa: ANN401 - re2's object has no public type
+    """Return an object with `search`. Raises PatternError."""
+    try:
+        if re2 is None:
+            return re.compile(_named_once(pattern), re.IGNORECASE | re.ASCII)
+        return re2.compile(pattern, _options())
+    except _ERRORS as error:
+        raise PatternError(str(error)) from error
+
+
+class PatternSet:
+    """Several patterns that are searched for in one pass."""
+
+    def __init__(self, patterns: Sequence[str], words: Sequence[Sequence[str]]) -> None:
+        """`words` are the literals of each pattern: without one of them it cannot match."""
+        if re2 is not None:
+            self._set = re2.Set.SearchSet(_options())
+            for pattern in patterns:
+                self._set.Add(pattern)
+            self._set.Compile()
+            return
+        self._alone = [
+            (number, [word.lower() for word in literals], compiled(pattern).search)
+            for number, (pattern, literals) in enumerate(zip(patterns, words, strict=True))
+        ]
+
+    def match(self, line: str) -> list[int]:
+        """Return the places of the patterns that occur in a line."""
+        if re2 is not None:
+            return sorted(self._set.Match(line.encode("utf-8", "replace")) or ())
+        low = line.lower()
+        return [
+            number
+            for number, literals, search in self._alone
+            if (not literals or any(word in low for word in literals)) and search(line)
+        ]
+
+
+def _named_once(pattern: str) -> str:
+    """Return the pattern with only the first group of each name named, as RE2 takes it."""
+    seen: set[str] = set()
+
+    def name(found: re.Match[str]) -> str:
+        again = found[0] in seen
+        seen.add(found[0])
+        return "(" if again else found[0]
+
+    return re.sub(r"\(\?P<\w+>", name, pattern)
+
+
+def _options() -> Any:  # noqa: ANN401
+    options = re2.Options()
+    options.case_sensitive = False
+    options.log_errors = False
+    options.max_mem = _MEMORY
+    return options
