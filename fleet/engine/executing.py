@@ -12,7 +12,6 @@ from fleet.device.shell import AfterMark, device_script
 from fleet.engine.become import ROOT, Become
 from fleet.engine.leasing import Lease
 from fleet.engine.pool import NOT_ATTEMPTED, DeviceResult, on_every_device
-from fleet.engine.provisioning import ask_rights
 from fleet.engine.session import Beginning, Session
 from fleet.model.command import Command
 from fleet.model.errors import DeadlineError, DeviceError, InputError
@@ -94,6 +93,8 @@ def _root(session: Session) -> Become:
             "--sudo does not work on Windows, which has no sudo that fleet can use",
             hint="use a login that is an administrator, and leave out --sudo",
         )
+    from fleet.engine.provisioning import ask_rights  # noqa: PLC0415 - with --sudo only
+
     become, _ = ask_rights(session)
     become.prove(session)
     return become
