@@ -208,9 +208,20 @@ def _faults(walk: _Walk) -> Iterator[Fault]:
             # A folder above: what is to be trusted is the one that the file is in.
             below = [own for own in walk.own if own.is_relative_to(place)]
             folder = min(below, key=lambda own: len(own.parts), default=place)
+            folder = _project(folder, place)
         why = _why(place, about, owners, above=place not in walk.own)
         if why:
             yield Fault(place, why, folder, unknown=_without_owners(about))
+
+
+def _project(folder: Path, top: Path) -> Path:
+    """Return the root of the project or checkout that the folder is in, at most `top`."""
+    for above in (folder, *folder.parents):
+        if any((above / mark).exists() for mark in (".git", "fleet.yaml")):
+            return above
+        if above == top:
+            break
+    return folder
 
 
 def _why(place: Path, about: os.stat_result, owners: set[int], *, above: bool) -> str:

@@ -109,6 +109,16 @@ def test_a_folder_is_refused_trusted_listed_and_refused_again(shared: Path) -> N
     assert "is not in the list" in str(again.exception)
 
 
+def test_of_a_checkout_the_whole_is_to_be_trusted(shared: Path) -> None:
+    (shared / "inventories").mkdir()
+    (shared / "inventories/inv.yaml").write_text("all: {hosts: {a: {host: 127.0.0.1}}}\n")
+    for mark, folder in (("", shared / "inventories"), (".git", shared)):
+        (shared / mark).mkdir(exist_ok=True)
+        fault = trusted.fault_of(shared / "inventories/inv.yaml")
+        assert fault is not None
+        assert (fault.place, fault.folder) == (shared, folder)
+
+
 def test_a_link_is_trusted_by_where_it_leads(shared: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(shared)
     assert trusted.trust(tmp_path / "link") == shared
