@@ -22,7 +22,7 @@ from fleet.cli.markup import escape, plain
 from fleet.model.errors import FleetError
 from fleet.model.masking import masked_data, revealed
 from fleet.model.secret import Secret
-from fleet.model.text import harmless
+from fleet.model.text import harmless, harmless_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -121,6 +121,8 @@ def _echo(value: object, indent: int | None = None, *, plain: bool = False) -> N
         from fleet.config.scaffold.texts import as_yaml  # noqa: PLC0415 - for `-o yaml` only
 
         text = "---\n" * (indent is None) + as_yaml(json.loads(text))
+    else:
+        text = harmless_json(text)
     typer.echo(text)
 
 

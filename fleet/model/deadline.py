@@ -20,11 +20,12 @@ def awake_clock() -> float:
 class Deadline:
     """Monotonic deadline. `Deadline(30)` ends in 30 seconds."""
 
-    __slots__ = ("_end", "seconds")
+    __slots__ = ("_began", "_end", "seconds")
 
     def __init__(self, seconds: float) -> None:
         self.seconds = min(seconds, LONGEST_SECONDS)  # waiting for longer raises OverflowError
-        self._end = time.monotonic() + self.seconds
+        self._began = time.monotonic()
+        self._end = self._began + self.seconds
 
     @property
     def remaining(self) -> float:
@@ -39,10 +40,16 @@ class Deadline:
     def touch(self) -> None:
         """Bytes moved. A plain deadline does not care; see Stall."""
 
+    @property
+    def waited(self) -> str:
+        """The seconds that were waited for, for a message: at most those that were allowed."""
+        spent = min(self.seconds, time.monotonic() - self._began)
+        return f"{round(spent, 1 if spent < 10 else None):g}"
+
     def check(self, doing: str) -> None:
         """Raise DeadlineError naming what was being done, when no time is left."""
         if self.expired:
-            raise DeadlineError(f"{doing} did not end within {self.seconds:g} s")
+            raise DeadlineError(f"{doing} did not end within {self.waited} s")
 
 
 class Stall(Deadline):
@@ -55,7 +62,8 @@ class Stall(Deadline):
 
     def touch(self) -> None:
         """Bytes moved: the full time is left again."""
-        self._end = time.monotonic() + self.seconds
+        self._began = time.monotonic()
+        self._end = self._began + self.seconds
 
 
 def parse_duration(text: str | float) -> float:

@@ -12,7 +12,10 @@ _ESCAPES = re.compile(
     r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]|\x1b\][^\x07\x1b\n]{0,2000}(?:\x07|\x1b\\)?"
     r"|\x1b[PX^_][^\x1b\n]{0,2000}(?:\x1b\\)?|\x1b[ -/]{0,8}[0-~]|\x9b[0-?]{0,64}[@-~]"
 )
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
+# Bidirectional controls (UAX #9), line and paragraph separators, and what has no width.
+_UNSEEN = r"\u061c\u200b-\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff"
+_CONTROLS = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_UNSEEN}]")
+_NOT_IN_JSON = re.compile(rf"[\x7f-\x9f\ud800-\udfff{_UNSEEN}]")
 
 
 def harmless(text: str) -> str:
@@ -20,6 +23,14 @@ def harmless(text: str) -> str:
     secret.
     """
     return masked(_CONTROLS.sub("", _ESCAPES.sub("", masked(text))))  # it may hold controls
+
+
+def harmless_json(text: str) -> str:
+    r"""Return a JSON document with the same value, whose unseen characters are escapes: `\u202e`.
+
+    They stand inside of strings only, so an escape means the same character.
+    """
+    return _NOT_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def visible(text: str) -> str:

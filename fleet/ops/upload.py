@@ -14,6 +14,7 @@ from fleet.model.masking import masked
 from fleet.model.plan import Blob
 
 _STEPS = {"staged": "stage", "switched": "switch", "pruned": "prune"}
+_OWN_INODES = 40
 _NO_SPACE = ("No space left on device", "Disk quota exceeded", "File too large")
 
 
@@ -130,6 +131,19 @@ class Receipt:
 
     def _full(self, blobs: Sequence[Blob], facts: Facts, host: str) -> DiskFullError:
         need = sum(blob.left for blob in blobs)
+        disk = facts.disk
+        fits = disk.available_bytes is not None and need < disk.available_bytes
+        # A file is a blob and a link; folders and files of fleet's own come to it.
+        if fits and disk.inodes is not None and disk.inodes <= 2 * len(blobs) + _OWN_INODES:
+            return DiskFullError(
+                f"{facts.base_dir} on the device: no inodes are left: {self.failed.strip()}; "
+                f"fleet needed room for {len(blobs)} files, but only {disk.inodes} inodes were "
+                "free",
+                device=host,
+                hint=f"delete files under {disk.mount or facts.base_dir} (df -i shows the inodes), "
+                "or set base_dir in the inventory to another file system; then run the command "
+                "again, which resumes the transfer",
+            )
         return DiskFullError(
             f"{facts.base_dir} on the device: {self.failed.strip()}; fleet needed "
             f"{human_bytes(need)}, but only {human_bytes(facts.disk.available_bytes)} were "

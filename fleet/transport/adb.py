@@ -239,7 +239,7 @@ class AdbTransport:
                 decoder.take(chunk)
             elif deadline.expired:
                 raise DeadlineError(
-                    f"the program '{what}' on the phone did not end within {deadline.seconds:g} s"
+                    f"the program '{what}' on the phone did not end within {deadline.waited} s"
                 )
 
     @contextlib.contextmanager

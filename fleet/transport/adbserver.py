@@ -228,7 +228,7 @@ def translated(server: AdbServer, deadline: Deadline, phone: str = "") -> Iterat
         who = f"the phone {phone}" if phone else f"the adb server at {server}"
         cure = "check cable or Wi-Fi of the phone: adb devices -l" if phone else "adb start-server"
         raise DeadlineError(
-            f"{who} did not answer within {deadline.seconds:g} s", hint=cure
+            f"{who} did not answer within {deadline.waited} s", hint=cure
         ) from error
     except (RefusedError, OSError, EOFError, ValueError) as error:
         text = " ".join(reason(error).split())

@@ -133,7 +133,7 @@ class Exchange:
         if self.deadline.expired:
             raise DeadlineError(
                 f"the program '{self._what}' on the device did not end within "
-                f"{self.deadline.seconds:g} s"
+                f"{self.deadline.waited} s"
             )
 
 

@@ -122,7 +122,7 @@ def _wait(process: subprocess.Popen[bytes], what: str, deadline: Deadline) -> in
                 continue
             end(process)
             raise DeadlineError(
-                f"the program '{what}' did not end within {deadline.seconds:g} s"
+                f"the program '{what}' did not end within {deadline.waited} s"
             ) from None
 
 

@@ -129,6 +129,8 @@ def test_no_inode_left(server: Sshd, tmp_path: Path, mounted: Mount, count: int)
     with pytest.raises(FleetError) as caught:
         deploy(host, new)
     assert "No space left on device" in caught.value.message
+    assert "inodes were free" in caught.value.message
+    assert "df -i" in caught.value.hint
     assert live(base, old, new) is old
     remount(place, "nr_inodes=4000")
     deploy(host, new)
