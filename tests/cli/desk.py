@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from fleet.model.inventory import Host
+from tests import warm
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,11 +30,8 @@ class Desk:
         self.inventory.write_text("\n".join(lines) + "\n")
 
     def fleet(self, who: str, *args: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "fleet", args[0], "-i", str(self.inventory), *args[1:]],
-            capture_output=True, text=True, check=False, timeout=120, cwd=ROOT,
-            env={**os.environ, "FLEET_OWNER": who, "NO_COLOR": "1"},
-        )  # fmt: skip
+        env = {**os.environ, "FLEET_OWNER": who, "NO_COLOR": "1"}
+        return warm.fleet(args[0], "-i", self.inventory, *args[1:], cwd=ROOT, env=env)
 
     def json(self, who: str, *args: str) -> list[dict[str, Any]]:
         done = self.fleet(who, args[0], "--json", *args[1:])

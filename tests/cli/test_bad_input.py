@@ -10,7 +10,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare
+from tests import warm
 from tests.transport.sshd import free_port, make_key
 
 ROOT = Path(__file__).parents[2]
@@ -44,15 +44,7 @@ class Cli:
         self.env = {**os.environ, "FLEET_HOME": str(home), "HOME": str(folder), "NO_COLOR": "1"}
 
     def __call__(self, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "fleet", *argv],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=240,
-            env={**self.env, **env},
-            cwd=self.folder,
-        )
+        return warm.fleet(*argv, env={**self.env, **env}, cwd=self.folder)
 
     def inventory(self, text: str = "", **changes: str) -> str:
         values = {

@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +26,7 @@ from fleet.lab.namespace import can_unshare
 from fleet.model.errors import InputError
 from fleet.runtimes.store import RuntimeStore
 from fleet.transport.seen import adb_devices, config_hosts
+from tests import warm
 
 from .test_bad_input import ROOT
 
@@ -34,15 +34,8 @@ TINY = ROOT / "assets" / "tiny-genie"
 
 
 def fleet(folder: Path, *argv: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fleet", *argv],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-        cwd=folder,
-        env={**os.environ, "HOME": str(folder), "NO_COLOR": "1", **env},
-    )
+    own = {"HOME": str(folder), "NO_COLOR": "1"}
+    return warm.fleet(*argv, cwd=folder, env={**os.environ, **own, **env})
 
 
 @pytest.fixture(params=[pytest.param("user", marks=pytest.mark.slow), "namespace"])

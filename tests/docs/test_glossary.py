@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -38,9 +39,10 @@ PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 KEPT = {"sealed", "spare", "pace"}
 
 
-def modules() -> Iterator[tuple[Path, ast.Module]]:
-    for path in sorted((ROOT / "fleet").rglob("*.py")):
-        yield path, ast.parse(path.read_text("utf-8"))
+@cache
+def modules() -> tuple[tuple[Path, ast.Module], ...]:
+    paths = sorted((ROOT / "fleet").rglob("*.py"))
+    return tuple((path, ast.parse(path.read_text("utf-8"))) for path in paths)
 
 
 def names_in(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:

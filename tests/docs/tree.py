@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import typer.main
@@ -12,9 +13,10 @@ from fleet.cli.main import app
 Command = Any  # typer brings its own click
 
 
-def commands() -> Iterator[tuple[str, Command]]:
+@cache
+def commands() -> tuple[tuple[str, Command], ...]:
     """(`runtime fetch`, command) for every leaf."""
-    yield from _walk("", typer.main.get_command(app))
+    return tuple(_walk("", typer.main.get_command(app)))
 
 
 def _walk(path: str, command: Command) -> Iterator[tuple[str, Command]]:

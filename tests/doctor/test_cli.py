@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from jsonschema import Draft202012Validator
 
 from fleet.config.schema import schema
 from fleet.doctor.bundle import redacted
+from tests import warm
 from tests.transport.sshd import free_port
 
 from .conftest import Ward
@@ -29,15 +29,8 @@ PARTS = ("facts", "probe", "nodes", "udevadm", "packages", "remoteproc", "firmwa
 
 
 def fleet(*argv: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fleet", "doctor", *argv],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        cwd=ROOT,
-        env={**os.environ, "NO_COLOR": "1", **env},
+    return warm.fleet(
+        "doctor", *argv, stdin=stdin, cwd=ROOT, env={**os.environ, "NO_COLOR": "1", **env}
     )
 
 

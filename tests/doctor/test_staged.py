@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.model.diagnosis import HEALTHY, PROBLEM, UNCHECKED
 from fleet.model.errors import HealthError
+from tests import warm
 from tests.support_runtime import cached_store
 
 from .conftest import BUNDLE, PLAYBOOK, ROOT, Ward, ids
@@ -92,12 +92,5 @@ def test_nothing_deployed_is_not_checked_and_names_the_next_command(
 
 
 def fleet(*argv: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fleet", *argv],
-        cwd=cwd,
-        env={**os.environ, "NO_COLOR": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    env = {**os.environ, "NO_COLOR": "1", "PYTHONPATH": str(ROOT)}
+    return warm.fleet(*argv, cwd=cwd, env=env, timeout=300)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -14,6 +12,7 @@ import pytest
 
 from fleet.engine.pushing import Push
 from fleet.model.errors import InputError
+from tests import warm
 from tests.ops.hostile import Tree, read, tree, with_folders
 from tests.provision.conftest import Bare, bare, labs
 
@@ -104,14 +103,8 @@ def test_no_folder_can_break_a_release_of_others_where_the_login_is_root(
     )
 
     def push(source: Path, name: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "fleet", "push", source, "--name", name, "-i", inventory],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-            env={**os.environ, "FLEET_HOME": str(tmp_path / "home"), "NO_COLOR": "1"},
-        )
+        env = {**os.environ, "FLEET_HOME": str(tmp_path / "home"), "NO_COLOR": "1"}
+        done = warm.fleet("push", source, "--name", name, "-i", inventory, env=env)
         assert done.returncode == 0, done.stdout + done.stderr
         return board.root(f"find / -xdev -path '*/current/{name}' 2>/dev/null").strip()
 

@@ -16,6 +16,7 @@ from fleet.lab import Lab
 from fleet.lab.debian import LIB
 from fleet.lab.faults import FAULTS, SET_UP_FAULTS
 from fleet.model.errors import LabError
+from tests import warm
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +44,7 @@ def facts(lab: Lab, name: str = "lab001") -> dict[str, Any]:
         f"all:\n  hosts:\n    {name}:\n      ssh_config: {root}/ssh_config\n"
         f"      known_hosts: {root}/known_hosts\n"
     )
-    argv = [sys.executable, "-m", "fleet", "facts", "-i", str(inventory), "--json"]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    done = warm.fleet("facts", "-i", inventory, "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout)[0]["facts"]
     return found

@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests import warm
 
 from .conftest import PLAYBOOK, ROOT, Bare
 
@@ -64,15 +64,7 @@ def test_the_password_is_shown_and_kept_nowhere(
     env = {**os.environ, "FLEET_HOME": str(home), "NO_COLOR": "1"}
     forms = (CANARY, repr(CANARY)[1:-1], json.dumps(CANARY)[1:-1], *encoded())
     for words in (["provision"], ["provision", "--json"], ["deploy"], ["deploy", "--json"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "fleet", *words, str(playbook), "-i", str(inventory)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=240,
-            env=env,
-            cwd=tmp_path,
-        )
+        done = warm.fleet(*words, playbook, "-i", inventory, env=env, cwd=tmp_path)
         said = done.stdout + done.stderr
         assert done.returncode == 1, said
         assert "***" in said, "what the board said is shown, without the password"

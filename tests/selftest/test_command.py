@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from fleet.engine.states import facts_of
 from fleet.lab import Lab
 from fleet.model.facts import Facts
 from fleet.selftest.ladder import UNDECIDED, Climbed, RungResult, rungs
+from tests import warm
 from tests.transport.sshd import free_port
 
 from .conftest import BOARD, Hill
@@ -28,15 +28,7 @@ ROOT = Path(__file__).parents[2]
 def fleet(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "NO_COLOR": "1", "FLEET_HOME": str(folder / "home")}
     env["PYTHONPATH"] = str(ROOT)
-    return subprocess.run(
-        [sys.executable, "-m", "fleet", *argv],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=180,
-        cwd=folder,
-        env=env,
-    )
+    return warm.fleet(*argv, cwd=folder, env=env)
 
 
 def facts(lab: Lab) -> Facts:

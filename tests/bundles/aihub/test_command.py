@@ -9,14 +9,14 @@ import time
 from pathlib import Path
 
 from fleet.model.deadline import Deadline
+from tests import warm
 from tests.standins.aihub import SECRETS, AiHub
 
 from .conftest import CONTEXT
 
 
 def call(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-m", "fleet", "bundle", "pull", *args]
-    return subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=False, timeout=120)
+    return warm.fleet("bundle", "pull", *args, cwd=cwd)
 
 
 def appeared(folder: Path, name: str) -> Path:
