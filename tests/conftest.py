@@ -48,10 +48,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not any(map(item.get_closest_marker, LONGER))]
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a case for a shell that this machine has not."""
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    """Skip a case for a shell, or a fixture for a program, that this machine has not."""
     for shell in sorted(shells_of(item)):
         needs.tool(shell)
+    with needs.programs():
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Skip a test that starts a program that this machine has not."""
+    with needs.programs():
+        yield
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -5,17 +5,21 @@ The closing summary of a run (`tests/conftest.py`) counts the skipped tests by t
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import re
 import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from fleet.model.errors import LabError
 
 PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin:/usr/sbin:/sbin"))
 BUILD_SECONDS = 60.0
@@ -48,6 +52,30 @@ def _compiler() -> str:
             argv, input=source, capture_output=True, check=False, timeout=BUILD_SECONDS
         )
     return str(found) if tried and tried.returncode == 0 else ""
+
+
+def library(name: str, package: str) -> None:
+    """Skip the test if the loader of this machine does not find a shared library."""
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        pytest.skip(f"no {name} on this machine: apt-get install {package}")
+
+
+@contextlib.contextmanager
+def programs() -> Iterator[None]:
+    """Skip a test in which a program could not be started because this machine has not got it."""
+    try:
+        yield
+    except LabError as error:
+        if "not installed" not in error.message:
+            raise
+        pytest.skip(f"{error.message} (apt-get install)")
+    except FileNotFoundError as error:
+        name = error.filename
+        if not isinstance(name, str) or os.sep in name or shutil.which(name):
+            raise
+        pytest.skip(f"no {name} on this machine: apt-get install {name}")
 
 
 def summary(reasons: Iterable[str]) -> list[str]:

@@ -15,6 +15,7 @@ from fleet.model.errors import RuntimeStoreError
 from fleet.model.runtime import Runtime
 from fleet.runtimes.lock import file_lock
 from fleet.runtimes.store import RuntimeStore
+from tests import needs
 
 X86 = "x86_64-linux-clang"
 ARM = "aarch64-oe-linux-gcc11.2"
@@ -39,6 +40,8 @@ def cached_runtime(version: str = NEW, target: str = X86) -> Runtime:
 
     Without network and cache the test is skipped; FLEET_REQUIRE_QAIRT=1 makes that a failure.
     """
+    if target == X86:
+        needs.library("libatomic.so.1", "libatomic1")  # the libraries of QAIRT want it
     store = cached_store()
     with file_lock(cache_root() / "fetch.lock", _FETCH_SECONDS):
         try:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from fleet.lab.rootfs import require
+from fleet.model.errors import LabError
 from tests import needs
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +33,23 @@ def test_a_compiler_without_a_c_library_skips(
     with pytest.raises(pytest.skip.Exception, match="gcc libc6-dev"):
         needs.compiler()
     needs._compiler.cache_clear()
+
+
+def test_a_program_that_a_test_starts_skips_it() -> None:
+    for name, call in {
+        "nosuch": lambda: subprocess.run(["nosuch"], check=False),
+        "openssh": lambda: require({"nosuch": "openssh"}, install=False),
+    }.items():
+        with pytest.raises(pytest.skip.Exception, match=name), needs.programs():
+            call()
+    for error in (FileNotFoundError(2, "No such file", "/no/such"), LabError("it is down")):
+        with pytest.raises(type(error)), needs.programs():
+            raise error
+
+
+def test_a_library_that_is_nowhere_skips() -> None:
+    with pytest.raises(pytest.skip.Exception, match="apt-get install libnosuch1"):
+        needs.library("libnosuch.so.1", "libnosuch1")
 
 
 def test_the_summary_counts_by_reason() -> None:
