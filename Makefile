@@ -32,11 +32,11 @@ test: $(STAMP)-dev
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/shellcheck -S warning $(SHELLS)
-	@$(BIN)/pytest -q -n $(WORKERS) -m "not slow and not gate and not programs"
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not slow and not gate and not programs"
 
 test-gate: $(STAMP)-dev
 	@sh tests/setup.sh gate
-	@$(BIN)/pytest -q -n $(WORKERS) -m "gate and not slow" $(IN)
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "gate and not slow" $(IN)
 
 test-slow: $(STAMP)-dev
 	@sh tests/setup.sh slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,10 +37,11 @@ def test_a_compiler_without_a_c_library_skips(
 
 
 def test_a_program_that_a_test_starts_skips_it() -> None:
-    for name, call in {
+    calls: dict[str, Callable[[], object]] = {
         "nosuch": lambda: subprocess.run(["nosuch"], check=False),
         "openssh": lambda: require({"nosuch": "openssh"}, install=False),
-    }.items():
+    }
+    for name, call in calls.items():
         with pytest.raises(pytest.skip.Exception, match=name), needs.programs():
             call()
     for error in (FileNotFoundError(2, "No such file", "/no/such"), LabError("it is down")):

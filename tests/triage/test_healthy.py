@@ -165,11 +165,15 @@ def test_other_words_have_no_cause(name: str) -> None:
     assert found.notes
 
 
-@pytest.mark.parametrize("line", INNOCENT)
-def test_an_innocent_line_has_no_cause(line: str) -> None:
+def test_an_innocent_line_has_no_cause() -> None:
     """Lines of builds, kernels, package managers and healthy runs that use the same words."""
-    found = triage(line)
-    assert found.causes == (), [(one.cause.id, one.confidence) for one in found.causes]
+    assert len(INNOCENT) >= 200
+    blamed = {
+        line: [(one.cause.id, one.confidence) for one in found.causes]
+        for line in INNOCENT
+        if (found := triage(line)).causes
+    }
+    assert blamed == {}
 
 
 def test_there_are_enough_of_them() -> None:
