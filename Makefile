@@ -1,6 +1,7 @@
 # make demo   a real deploy, run and profile on three lab boards
 # make bench  fleet beside its peers; BENCH="--scale 0.05 --rounds 2" for a quick look
 # make changelog  the section that changelog.d/ gives; VERSION=X.Y.Z writes it into CHANGELOG.md
+# make coverage  the tests of make test with lines and branches counted; red below the floor
 # make docs   the pages as a site with search, in site/
 # make test   format, lint (shellcheck too), types and the tests that a newcomer waits for
 # make test-programs  the runners' real programs, fetched
@@ -21,7 +22,7 @@ LOCKED := .ci/requirements
 SHELLS = $(shell find fleet tests .ci .devcontainer -name '*.sh')
 WORKING := sh .ci/working.sh
 
-.PHONY: demo docs changelog test test-gate test-slow test-programs test-contract check bench clean
+.PHONY: demo docs changelog test coverage test-gate test-slow test-programs test-contract check bench clean
 
 demo: $(STAMP)
 	@$(BIN)/fleet demo
@@ -33,6 +34,12 @@ test: $(STAMP)-dev
 	@$(BIN)/mypy
 	@$(BIN)/shellcheck -S warning $(SHELLS)
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not slow and not gate and not programs"
+
+# A run of its own: counting costs time. The floor is in pyproject.toml.
+coverage: $(STAMP)-dev
+	@sh tests/setup.sh
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --cov --cov-report=term \
+	  -m "not slow and not gate and not programs"
 
 test-gate: $(STAMP)-dev
 	@sh tests/setup.sh gate
