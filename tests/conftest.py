@@ -22,6 +22,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("fleet")
+os.umask(0o022)  # no verdict depends on that of the user; what fleet keeps is private anyway
 hinting.listen()
 os.environ.pop("COLUMNS", None)  # tables obey it, in pipes too
 # This clone, as in the Makefile: root runs it in CI, and another user may own it.
