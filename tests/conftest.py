@@ -54,14 +54,14 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
     """Skip a case for a shell, or a fixture for a program, that this machine has not."""
     for shell in sorted(shells_of(item)):
         needs.tool(shell)
-    with needs.programs():
+    with needs.missing_programs():
         yield
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Iterator[None]:
     """Skip a test that starts a program that this machine has not."""
-    with needs.programs():
+    with needs.missing_programs():
         yield
 
 

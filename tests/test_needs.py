@@ -36,16 +36,22 @@ def test_a_compiler_without_a_c_library_skips(
     needs._compiler.cache_clear()
 
 
-def test_a_program_that_a_test_starts_skips_it() -> None:
+def test_a_program_that_a_test_starts_skips_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(needs.LAB_PACKAGES, "openssh", "nosuch")
     calls: dict[str, Callable[[], object]] = {
         "nosuch": lambda: subprocess.run(["nosuch"], check=False),
         "openssh": lambda: require({"nosuch": "openssh"}, install=False),
     }
     for name, call in calls.items():
-        with pytest.raises(pytest.skip.Exception, match=name), needs.programs():
+        with pytest.raises(pytest.skip.Exception, match=name), needs.missing_programs():
             call()
-    for error in (FileNotFoundError(2, "No such file", "/no/such"), LabError("it is down")):
-        with pytest.raises(type(error)), needs.programs():
+    monkeypatch.setitem(needs.LAB_PACKAGES, "openssh", "sh")
+    for error in (
+        FileNotFoundError(2, "No such file", "/no/such"),
+        LabError("it is down"),
+        LabError("not installed: openssh"),
+    ):
+        with pytest.raises(type(error)), needs.missing_programs():
             raise error
 
 
