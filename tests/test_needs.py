@@ -40,7 +40,7 @@ def test_a_program_that_a_test_starts_skips_it(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(needs.LAB_PACKAGES, "openssh", "nosuch")
     calls: dict[str, Callable[[], object]] = {
         "nosuch": lambda: subprocess.run(["nosuch"], check=False),
-        "openssh": lambda: require({"nosuch": "openssh"}, install=False),
+        "openssh": lambda: require({"nosuch": "openssh"}),
     }
     for name, call in calls.items():
         with pytest.raises(pytest.skip.Exception, match=name), needs.missing_programs():

@@ -46,7 +46,10 @@ def debian_tree(suite: str, package: str) -> Path:
 def program(name: str) -> Path:
     """The busybox or toybox of that name."""
     if name == "toybox-trixie":
-        return android_root() / "system" / "bin" / "toybox"
+        try:
+            return android_root() / "system" / "bin" / "toybox"
+        except LabError as error:
+            pytest.skip(f"no toybox of Debian trixie here: {error}")
     if name.startswith("/"):
         return Path(name)
     kind, _, suite = name.partition("-")
