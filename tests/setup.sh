@@ -12,6 +12,7 @@ done
 ldconfig -p 2>/dev/null | grep -q libatomic.so.1 || need="$need libatomic1"
 if [ "${1:-}" = slow ]; then
   command -v qemu-system-x86_64 >/dev/null 2>&1 || need="$need qemu-system-x86 ipxe-qemu seabios"
+  command -v mmdebstrap >/dev/null 2>&1 || need="$need mmdebstrap"
 fi
 if [ -n "${1:-}" ]; then
   command -v qemu-aarch64-static >/dev/null 2>&1 || need="$need qemu-user-static"

@@ -23,7 +23,7 @@ from fleet.model.errors import LabError, reason
 MOST_BYTES, MOST_MEMBERS = 64 << 20, 500  # of all that is in it
 _NODE = re.compile(r"/dev/(fastrpc-[a-z0-9-]{1,30}|adsprpc-smd|dma_heap/[a-z0-9,_]{1,30})")
 _KIND = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}")
-_ODD = re.compile(r"[^\w .,()/+:@-]")
+_ODD = re.compile(r"[^\w .,()/+:@~-]")  # a version of Debian may have a ~
 _MOST = 100  # zones, properties, words of a list
 _PROPERTY = re.compile(r"^\[(ro\.[\w.]{1,80})\]: \[([^\]\n]{0,200})\]$", re.MULTILINE)
 _FASTRPC = re.compile(r"fastrpc|cdsprpc|hexagonrpc")

@@ -54,7 +54,7 @@ def climbed(facts: Facts = FACTS) -> Climbed:
     ]
     parts = {
         "facts": json.dumps(facts.as_dict()),
-        "packages": "qcom-fastrpc1 1.0.0-8 installed\nlibtirpc3 1.3 installed\n",
+        "packages": "qcom-fastrpc1 1.0.0-8~bpo13+1 installed\nlibtirpc3 1.3 installed\n",
         "getprop": "[ro.soc.model]: [SM8650]\n[ro.serialno]: [SN12345678]\n",
         "rules": f"# of {SECRETS[0]}\n",
     }
@@ -131,7 +131,7 @@ def test_an_archive_becomes_a_lab_board(tmp_path: Path) -> None:
     assert board.sys["class/thermal/thermal_zone0/temp"] == b"41300\n"
     assert b"Ubuntu 24.04.1 LTS" in board.root["/usr/lib/os-release"]
     assert "reboot" not in text
-    assert "qcom-fastrpc1 1.0.0-8" in lacking
+    assert "qcom-fastrpc1 1.0.0-8~bpo13+1" in lacking
     assert "tirpc" not in lacking
     assert "A12 fleet.bundles.rules_device:fastrpc_node" in lacking
 
