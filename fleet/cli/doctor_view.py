@@ -181,7 +181,8 @@ def _layers(checks: Iterable[Check]) -> None:
     rows = sorted(checks, key=lambda check: LAYERS.index(check.layer))
     for check in rows:
         text = _short(check.text)
-        _line(f"  {_mark(check.status)} {check.layer:8} {check.id:10} {escape(text)}")
+        named = "" if check.id == check.layer else check.id
+        _line(f"  {_mark(check.status)} {check.layer:8} {named:10} {escape(text)}")
 
 
 def _causes(diagnosis: Diagnosis, *, offers: bool) -> None:

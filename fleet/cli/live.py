@@ -132,7 +132,7 @@ class _Lines:
                     sent += " sent"
                 mark = ", emulated" if event.emulated else ""
                 # Why it is refused comes with the results, with the cure.
-                why = "" if event.outcome == "refused" else f" ({event.text})"
+                why = f" ({event.text})" if event.text and event.outcome != "refused" else ""
                 return (
                     f"{event.outcome}{why} in {event.seconds:.1f} s, "
                     f"{event.round_trips} round trips, {sent}{mark}"

@@ -64,7 +64,9 @@ def needed(name: str) -> Path:
     if path is None:
         project = current()
         where = f"{project.file} names none" if project else "there is no fleet.yaml"
-        cure = f"add `{name}: FILE` to it" if project else f"fleet init (writes an {name} and more)"
+        cure = (
+            f"add `{name}: FILE` to it" if project else f"fleet init (writes the {name} and more)"
+        )
         raise InputError(
             f"no {name} is given, {VARIABLES[name]} is not set, and {where}",
             hint=f"{cure}; or give one: {HOW[name]}",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,17 @@ ASSETS = Path(__file__).parents[2] / "assets" / "tiny-genie"
 def rewrite(folder: Path, **changes: object) -> None:
     shards = tuple(path.name for path in sorted(folder.glob("*.bin")))
     (folder / "genie_config.json").write_text(json.dumps(genie_config(shards, **changes)))
+
+
+def test_a_list_of_sums_may_list_itself(tmp_path: Path) -> None:
+    """`sha256sum * > SHA256SUMS` lists the file that the shell has just made, as empty."""
+    folder = tmp_path / "bundle"
+    shutil.copytree(ASSETS, folder)
+    with (folder / "SHA256SUMS").open("a") as sums:
+        sums.write(f"{hashlib.sha256(b'').hexdigest()}  SHA256SUMS\n")
+    assert inspect_bundle(folder).wrong_hashes == ()
+    (folder / "tool-versions.yaml").write_text("x: 1\n")
+    assert [one.name for one in inspect_bundle(folder).wrong_hashes] == ["tool-versions.yaml"]
 
 
 def test_our_own_bundle() -> None:

@@ -68,6 +68,11 @@ def test_a_refusal_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines(monkeypatch, show_output=False, story=story)[0].startswith("evk: refused in 1.3 s")
 
 
+def test_no_empty_parentheses_stand_behind_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    story: list[Event] = [replace(DONE, outcome="ok", text="")]
+    assert lines(monkeypatch, show_output=False, story=story)[0].startswith("evk: ok in 1.3 s")
+
+
 def test_output_of_a_runner_comes_in_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = lines(monkeypatch, show_output=True)
     assert shown[3:5] == ["evk stdout: hello world", "evk stdout: second"]

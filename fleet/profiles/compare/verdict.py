@@ -68,7 +68,8 @@ class MetricRow:
         """The verdict with its reason, for people."""
         if self.verdict is Verdict.DIFFERS:
             return f"{self.verdict} ({self.why})"
-        return f"{self.verdict}: {self.why}" if self.why else str(self.verdict)
+        why = self.why.removeprefix(f"{self.verdict}: ")
+        return f"{self.verdict}: {why}" if why else str(self.verdict)
 
     def needed(self, limit: float) -> str:
         """What would judge the change against a limit (a share of A): runs a side, minutes.

@@ -70,7 +70,9 @@ def narrow(comparison: Comparison) -> tuple[list[tuple[str, ...]], list[str]]:
             a, b = number(row.difference.mid_a), number(row.difference.mid_b)
         if row.why and row.verdict is not Verdict.SAME:
             word = str(row.verdict)
-            why.setdefault(f"{word}: {row.why}", []).append(f"{board} {metric}")
+            why.setdefault(f"{word}: {row.why.removeprefix(f'{word}: ')}", []).append(
+                f"{board} {metric}"
+            )
         found.append((board, metric, a, b, *others, word, emulated))
     below = []
     if len(shared) == 1:

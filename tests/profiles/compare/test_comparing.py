@@ -164,6 +164,7 @@ def test_a_single_published_value_says_where_it_lies_and_no_more() -> None:
     assert row.verdict is Verdict.FEW
     assert row.difference.mid == pytest.approx(-0.053, abs=0.02)
     assert row.why == "too few runs: 1, but an interval needs 5"
+    assert row.said == row.why, "the verdict stands there once"
 
 
 def test_a_published_figure_is_held_against_the_interval_of_b() -> None:
