@@ -53,12 +53,14 @@ def can_run_kernel() -> str:
 
 
 def _too_old_for_cpu(program: str) -> str:
-    """Return why this user-mode Linux panics on this CPU, "" if it does not."""
+    """Return why this user-mode Linux does not start on this CPU, "" if it does."""
     if not re.search(r"\bamx_tile\b", _CPU.read_text("utf-8", "replace")):
         return ""
     done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
     version = re.match(r"(\d+)\.(\d+)\S*", done.stdout.strip())
-    if version is None or tuple(map(int, version.groups())) >= FIRST_WITH_AMX:
+    if version is None:
+        return f"user-mode Linux cannot start: {(done.stderr.strip() or program).splitlines()[-1]}"
+    if tuple(map(int, version.groups())) >= FIRST_WITH_AMX:
         return ""
     first = ".".join(map(str, FIRST_WITH_AMX))
     return (

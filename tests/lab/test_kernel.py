@@ -196,6 +196,15 @@ def uml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str],
     return made
 
 
+def test_a_kernel_that_does_not_start_here_is_named(
+    uml: Callable[[str, str], None], tmp_path: Path
+) -> None:
+    """That of Debian unstable wants a newer C library than Debian 12 has."""
+    uml("", AMX)
+    (tmp_path / "linux.uml").write_text("#!/bin/sh\necho 'GLIBC_2.38 not found' >&2; exit 1\n")
+    assert can_run_kernel() == "user-mode Linux cannot start: GLIBC_2.38 not found"
+
+
 @pytest.mark.parametrize(
     ("version", "flags", "why"),
     [
