@@ -50,9 +50,25 @@ def hosts_of(
             f"the inventory {inventory} contains no devices",
             hint=f"add devices to the file, then: fleet config list {inventory}",
         )
+    _refuse_twins(hosts, inventory)
     if any(host.transport == "ssh" for host in hosts):
         import_early()
     return hosts
+
+
+def _refuse_twins(hosts: Sequence[Host], inventory: Path) -> None:
+    """Raise InputError where two names are one phone: it would be worked on twice at once."""
+    seen: dict[tuple[str, str], str] = {}
+    for host in hosts:
+        if host.transport != "adb" or not host.serial:
+            continue
+        other = seen.setdefault((host.serial, host.adb_server or ""), host.name)
+        if other != host.name:
+            raise InputError(
+                f"{other} and {host.name} are one device: both have the serial number "
+                f"{host.serial} in {inventory}",
+                hint=f"remove one of the two names, or select one: --limit {other}",
+            )
 
 
 def only_host(inventory: Path, limit: list[str] | None, what: str) -> Host:

@@ -64,11 +64,14 @@ PlaybookOption = Annotated[
     Path | None, typer.Option(help="With --fix: the playbook to deploy again.")
 ]
 YesOption = Annotated[
-    bool, typer.Option("--yes", "-y", help="With --fix: apply the steps without asking.")
+    bool,
+    typer.Option(
+        "--yes", "-y", help="Do not ask before --fix applies its steps or --bundle writes its file."
+    ),
 ]
 BundleOption = Annotated[
     Path | None,
-    typer.Option(help="Also write all findings, without secrets, to this .tar.gz file."),
+    typer.Option(help="Also write all findings, in known words only, to this .tar.gz file."),
 ]
 AnswerOption = Annotated[
     list[str] | None,
@@ -123,13 +126,8 @@ def doctor(
     if explain_code is not None:
         return _explain(explain_code, as_json=as_json)
     if log and inventory is None:
-        logs = _logs(log, platform, given(answer), as_json=as_json, bundle=bundle)
-        return _end(logs, strict=strict)
-    if answer:
-        raise InputError(
-            "--answer works only with --log, and without -i",
-            hint="give the log with --log FILE, and leave out -i",
-        )
+        return _end(_logs(log, platform, given(answer), as_json, bundle, yes), strict=strict)
+    _no_answers(answer)
     from fleet.cli import common, doctor_devices  # noqa: PLC0415 - most of a deploy
     from fleet.doctor.examine import Round  # noqa: PLC0415
 
@@ -139,8 +137,17 @@ def doctor(
     many, limit = parallel or common.DEFAULT_PARALLEL, [*(host or ()), *(limit or ())]
     how = Round(names, tuple(folder or ()), verify, session, accept_new, many, beside, bool(bundle))
     asked = doctor_devices.FixRequest(playbook, dry_run, yes, as_json) if fix else None
-    found = doctor_devices.look(inventory or Path(), limit, how, asked, bundle, as_json, verbose)
-    return _end(found, strict=strict)
+    look = partial(doctor_devices.look, inventory or Path(), limit, how, asked)
+    return _end(look(bundle, as_json, verbose, yes), strict=strict)
+
+
+def _no_answers(answer: list[str] | None) -> None:
+    """Raise InputError for answers without a log."""
+    if answer:
+        raise InputError(
+            "--answer works only with --log, and without -i",
+            hint="give the log with --log FILE, and leave out -i",
+        )
 
 
 def _one_of(
@@ -168,9 +175,9 @@ def _logs(
     names: Sequence[str],
     platform: str,
     answers: dict[str, str],
-    *,
     as_json: bool,
     bundle: Path | None,
+    yes: bool,
 ) -> list[Diagnosis]:
     if platform and platform not in _PLATFORMS:
         raise InputError(
@@ -180,7 +187,7 @@ def _logs(
     for name in names:
         look = partial(_triage, _text(name), name, platform)
         found.append(asked(look, answers, quiet=as_json or name == "-"))
-    report(found, as_json=as_json, bundle=bundle, log=True)
+    report(found, as_json=as_json, bundle=bundle, log=True, yes=yes)
     return found
 
 

@@ -43,6 +43,7 @@ def look(
     bundle: Path | None,
     as_json: bool,
     whole: bool = False,
+    yes: bool = False,
 ) -> list[Diagnosis]:
     """Examine, report and, where it is asked for, cure; the diagnoses as they are after it."""
     hosts = hosts_of(inventory, limit)
@@ -52,7 +53,16 @@ def look(
         if diagnosis.verdict == UNCHECKED and diagnosis.error is None:
             diagnosis.notes += (f"next: {_next(inventory, diagnosis.target, how)}",)
     shown = not (as_json and asked)
-    report(found, as_json=as_json, shown=shown, bundle=bundle, whole=whole, offers=asked is None)
+    offers = asked is None
+    report(
+        found,
+        as_json=as_json,
+        shown=shown,
+        bundle=bundle,
+        whole=whole,
+        offers=offers,
+        yes=yes,
+    )
     hints = dict.fromkeys(str(device.error["hint"]) for device in found if device.error)
     for hint in hints:
         if hint.startswith("fleet lab up"):

@@ -291,14 +291,16 @@ def report(
     shown: bool = True,
     whole: bool = False,
     offers: bool = True,
+    yes: bool = False,
 ) -> None:
-    """Show or print them; `bundle` is written, too."""
+    """Show or print them; `bundle` is written, too, after a question unless `yes`."""
     if as_json and shown:
         output.emit_json({"schema": 1, "targets": [diagnosis.as_dict() for diagnosis in found]})
     elif shown:
         show(found, log=log, whole=whole, offers=offers)
     if bundle is not None:
-        from fleet.doctor.bundle import pack  # noqa: PLC0415 - tar and json
+        from fleet.cli.archives import send_out  # noqa: PLC0415 - tar and json
+        from fleet.doctor.bundle import doctor_members  # noqa: PLC0415
 
-        pack(found, bundle)
-        output.note(f"wrote {bundle}; review its contents before you share it")
+        hint = "name another file: --bundle FILE"
+        send_out(bundle, doctor_members(found), hint=hint, yes=yes, as_json=as_json)

@@ -11,11 +11,13 @@ import typer
 
 from fleet.cli import options as opt
 from fleet.cli import output
+from fleet.cli.archives import send_out
 from fleet.cli.common import end_devices, hosts_of
 from fleet.cli.live import listening
 from fleet.cli.results import show_errors
+from fleet.doctor.bundle import contents
 from fleet.runtimes.store import RuntimeStore
-from fleet.selftest.archive import board_line, counted, pack_selftest
+from fleet.selftest.archive import board_line, counted, selftest_members
 from fleet.selftest.climb import Selftest, SelftestOptions
 from fleet.selftest.ladder import FELL, HOLDS, UNDECIDED, Climbed
 
@@ -32,6 +34,11 @@ OutputOption = Annotated[
     typer.Option("--output", help="Archive to write; default: selftest-CHIP-DAY.tar.gz."),
 ]
 
+YesOption = Annotated[
+    bool, typer.Option("--yes", "-y", help="Do not ask before the archive is written.")
+]
+_HINT = "name another file: --output FILE"
+
 
 def selftest(
     inventory: opt.Inventory,
@@ -40,6 +47,7 @@ def selftest(
     archive: OutputOption = None,
     parallel: opt.Parallel = None,
     accept_new: opt.AcceptNew = False,
+    yes: YesOption = False,
     as_json: opt.Json = False,
 ) -> None:
     """Test whether a device behaves as fleet assumes. Needs no model, no root, three minutes.
@@ -57,21 +65,33 @@ def selftest(
         results = test.run()
     found = [test.climbed[host.name] for host in hosts if host.name in test.climbed]
     path = archive or _default(found)
-    if found:
-        pack_selftest(found, path)
+    members = selftest_members(found)
     if as_json:
-        devices = [climbed.as_dict() for climbed in found]
-        errors = [result.error.as_dict() for result in results if result.error is not None]
+        if found:
+            send_out(path, members, hint=_HINT, yes=yes, as_json=True)
         output.emit_json(
-            {"schema": 1, "devices": devices, "errors": errors, "archive": path if found else None}
+            {
+                "schema": 1,
+                "devices": [climbed.as_dict() for climbed in found],
+                "errors": [one.error.as_dict() for one in results if one.error is not None],
+                "archive": path if found else None,
+                "contents": _listed(members),
+            }
         )
     else:
         for climbed in found:
             _show(climbed)
-        if found:
-            output.note(f"wrote {path}; read its files, then send it: docs/selftest.md says where")
+        if found and send_out(path, members, hint=_HINT, yes=yes, as_json=False):
+            output.note("docs/selftest.md says where to send it")
         show_errors(results)
     end_devices(results)
+
+
+def _listed(members: dict[str, str]) -> list[dict[str, object]]:
+    return [
+        {"file": name, "bytes": int(size), "about": about}
+        for name, size, about in contents(members)
+    ]
 
 
 def _default(found: list[Climbed]) -> Path:

@@ -23,6 +23,11 @@ def load(name: str) -> dict[str, Any]:
     return table
 
 
+def shipped_text(name: str) -> str:
+    """The text of a file beside the tables."""
+    return (_FOLDER / name).read_text("utf-8")
+
+
 def shipped(part: str) -> Path:
     """A file or folder that comes with fleet, like `assets/tiny-genie`: of the wheel, else of the
     clone.

@@ -10,7 +10,7 @@ from functools import cache
 from fleet.device.texts import shell_text, text_of
 from fleet.doctor.checks import every
 from fleet.doctor.link import link_check
-from fleet.doctor.parts import raw_parts, secrets_of
+from fleet.doctor.parts import own_words, raw_parts
 from fleet.doctor.seen import Seen, seen
 from fleet.doctor.session import Opened, open_session
 from fleet.doctor.subject import subjects
@@ -259,7 +259,7 @@ def _of_found(target: str, found: _Found) -> Diagnosis:
         emulated=facts.emulated,
         notes=_notes(found, ranked),
         parts=found.parts,
-        secrets=secrets_of(facts),
+        secrets=own_words(facts),
     )
 
 

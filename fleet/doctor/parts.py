@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from fleet.device.shell import device_script
+from fleet.doctor.redaction import known_words, shape
 from fleet.doctor.seen import Seen
 from fleet.engine.session import Session
 from fleet.model.errors import FleetError, TransportError
@@ -14,14 +15,28 @@ _SECONDS = 90.0
 _HEAD = "== "
 
 
-def secrets_of(facts: Facts) -> tuple[str, ...]:
-    """Words that tell this very device. A host name that is the chip's or the system's is none."""
+def own_words(facts: Facts) -> tuple[tuple[str, str], ...]:
+    """(kind, word) of what tells this very device or its user.
+
+    A host name that is also the chip's or the system's tells nobody; a login that is also a word
+    of logs, such as `ubuntu`, is of the kind `login`, which is replaced only where it is one.
+    """
     public = f"{facts.os_id} {facts.os_name} {facts.soc} localhost".lower()
-    serial = facts.android.serialno if facts.android else None
-    words = (facts.machine_id, facts.serial_number, serial)
-    name = facts.hostname or ""
-    own = (*words, name if name.lower() not in public else "")
-    return tuple(word for word in own if word and len(word) > 3)
+    android = facts.android
+    ids = (facts.machine_id, facts.serial_number, facts.boot_id, android and android.serialno)
+    found = [("id", word) for word in ids if word and len(word) > 3]
+    host, user = facts.hostname or "", facts.user.name or ""
+    if len(host) > 1 and host.lower() not in public:
+        found.append(("host", host))
+    if user:
+        known = user.lower() in public or shape(user) in known_words()
+        found.append(("login" if known else "user", user))
+    found += [
+        ("group", name)
+        for name in {*facts.user.groups_db, *facts.user.groups_live}
+        if name != user and shape(name) not in known_words()
+    ]
+    return tuple(found)
 
 
 def raw_parts(session: Session, seen: Seen) -> dict[str, str]:

@@ -51,6 +51,7 @@ FREE_SECONDS = 10.0
 RACES = 5  # tries when several want the board in the same instant
 ENDED_SECONDS = TTL_SECONDS + 5.0  # a transfer that a killed process left holds no longer
 LOOK_SECONDS = 0.5
+_TAKEN: dict[str, str] = {}  # the token of each lease of this process → the name of its device
 
 
 def held_error(host: str, holder: LeaseHolder, step: str = "lease") -> LeaseHeldError:
@@ -60,6 +61,15 @@ def held_error(host: str, holder: LeaseHolder, step: str = "lease") -> LeaseHeld
         step=step,
         hint=f"wait, or ask {holder.owner}; fleet who {host} (shows who uses the board), fleet "
         f"unreserve {host} --force (ends that use)",
+    )
+
+
+def _twice_error(host: str, other: str) -> LeaseHeldError:
+    """The error for a board on which this very process works under another name."""
+    return LeaseHeldError(
+        f"{host} and {other} are one device, and fleet already works on it as {other}",
+        step="lease",
+        hint=f"remove one of the two names from the inventory, or leave {host} out with --limit",
     )
 
 
@@ -133,6 +143,7 @@ class Lease:
                 said = self._session.transport.run(command, Deadline(FREE_SECONDS)).text
                 given_back = parse_lease(said, self._session.host.name).freed
         if self._claim is not None:
+            _TAKEN.pop(self._claim.token, None)
             self._claim.close(given_back=given_back)
 
     @property
@@ -289,6 +300,8 @@ class Lease:
                         hint="run the command again",
                     )
                 time.sleep(LOOK_SECONDS * (1 - races / RACES))
+            elif (other := _TAKEN.get(holder.token, host)) != host:
+                raise _twice_error(host, other)
             elif holder.kind == RESERVE or not has_ended(holder.token):
                 raise held_error(host, holder)
             elif holder.busy:
@@ -306,6 +319,7 @@ class Lease:
             forget(dead.partition(":")[2])
         self._good = began
         self._ticket = Ticket(answer.place, generation, claim.token, self._ttl)
+        _TAKEN[claim.token] = host
         self._guards.clear()
         if not self._thread.is_alive():
             self._thread.start()

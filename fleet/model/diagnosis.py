@@ -147,7 +147,8 @@ class Diagnosis:
 
     `questions` come in the order in which they should be asked. Of a log that is not recognised
     `understood` are numbers and names in words, `suspects` the lines that look like the failure.
-    `parts` are raw texts by name for `--bundle`, without the words of `secrets`.
+    `parts` are raw texts by name for `--bundle`; `secrets` are (kind, word) that tell the device
+    or its user, which no archive has.
     """
 
     target: str
@@ -163,7 +164,7 @@ class Diagnosis:
     seconds: float = 0.0
     round_trips: int = 0
     parts: dict[str, str] = field(default_factory=dict)
-    secrets: tuple[str, ...] = ()
+    secrets: tuple[tuple[str, str], ...] = ()
 
     @property
     def partly(self) -> bool:

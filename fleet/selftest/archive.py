@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from fleet.doctor.bundle import hidden, redacted, write_archive
-from fleet.doctor.parts import secrets_of
+from fleet.doctor.contents import kept
+from fleet.doctor.parts import own_words
+from fleet.doctor.redaction import Redactor
 from fleet.model.version import VERSION
 from fleet.selftest.ladder import FELL, HOLDS, UNDECIDED, Climbed, RungResult, assumptions
 
@@ -19,34 +18,34 @@ models to boards and phones with a Qualcomm NPU. Each question, a rung, *holds*,
 is *not decided* for the reason given; one that stands on a fallen rung is not decided either. What
 fleet takes for true rests on one rung each. `raw/` has what the device said of itself, `rungs/`
 what was said on each rung: of a check fleet's words (`#`), the command that shows the same (`$`),
-and in short what was seen; elsewhere the words of the device's own programs. `<user>`, `device-1`
-and the like stand for names.
+and in short what was seen; elsewhere the words of the device's own programs. `<word-1>`,
+`<user-1>`, `device-1` and the like stand for what was replaced: the same text by the same one.
 """
 _TELLING = re.compile(r"(?<!ti)rpc|dsp|qairt|libqnn")  # of the packages
 
 
-def pack_selftest(found: Sequence[Climbed], path: Path) -> None:
-    """Write the archive. Raises InputError when it cannot be written."""
-    names = [climbed.host for climbed in found]
-    members = {}
-    for number, climbed in enumerate(found, 1):
-        for name, text in _members(climbed):
-            own = hidden(redacted(text, names), secrets_of(climbed.facts))
-            members[f"selftest/device-{number}/{name}"] = own
-    write_archive(path, members, hint="name another file: --output FILE")
+def selftest_members(found: Sequence[Climbed]) -> dict[str, str]:
+    """The files of the archive by name, as a stranger may see them."""
+    own = {pair for climbed in found for pair in own_words(climbed.facts)}
+    redactor = Redactor([climbed.host for climbed in found], sorted(own))
+    return {
+        f"selftest/device-{number}/{name}": text
+        for number, climbed in enumerate(found, 1)
+        for name, text in _members(climbed, redactor)
+    }
 
 
-def _members(climbed: Climbed) -> Iterator[tuple[str, str]]:
-    yield "summary.md", "\n".join(_summary(climbed)) + "\n"
+def _members(climbed: Climbed, redactor: Redactor) -> Iterator[tuple[str, str]]:
+    yield "summary.md", redactor.text("\n".join(_summary(climbed)) + "\n")
     said = climbed.as_dict()
     for rung in said["rungs"]:
         del rung["cure"]  # a command for this workstation, with its paths
-    yield "selftest.json", json.dumps(said, indent=1, ensure_ascii=False)
-    for name, text in climbed.parts.items():
+    yield "selftest.json", redactor.json(said)
+    for name, text in kept(climbed.parts, redactor).items():
         yield f"raw/{name}.{'json' if name == 'facts' else 'txt'}", text
     for step in climbed.steps:
         if step.words.strip():
-            yield _member(climbed, step), step.words
+            yield _member(climbed, step), redactor.text(step.words)
 
 
 def _member(climbed: Climbed, step: RungResult) -> str:

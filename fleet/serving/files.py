@@ -21,7 +21,7 @@ from fleet.runners.genai import PACKAGE
 
 MAX_INFER_BYTES = 32 << 20  # of a body with tensors, and of one tensor of an answer
 _JSON_ESCAPES = 6  # bytes of one character of ASCII as \u0041
-_SERVER = ("answers", "api", "genai", "genie", "openapi", "ort", "server", "wire", "work")
+_SERVER = ("answers", "api", "genai", "genie", "openapi", "ort", "peers", "server", "wire", "work")
 _RUNNERS = ("fleet_genie", "fleet_ort")
 _SCRIPTS = ("serve_launch", "serve_supervise")
 _KINDS = {"genie": ("genie",), "ort": ("ort",), "genai": ("ort",)}

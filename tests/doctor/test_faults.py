@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from fleet.config.schema import schema
-from fleet.doctor.examine import Round, diagnose
+from fleet.doctor.bundle import doctor_members
+from fleet.doctor.examine import Round, _of_checks, diagnose
 from fleet.engine.session import Session
 from fleet.lab.debian import LIB
-from fleet.model.diagnosis import ADVICE, HEALTHY, PROBLEM, UNCHECKED
+from fleet.model.diagnosis import ADVICE, BAD, HEALTHY, PROBLEM, UNCHECKED, Check
+from fleet.triage.knowledge import knowledge
+from fleet.triage.ranking import rank
 
 from .conftest import Ward, ids
 
@@ -70,6 +75,19 @@ def test_a_fault_is_named(ward: Ward, fault: str) -> None:
     session = next(one for one in found.checks if one.id == "session")
     assert session.status == "unknown"
     CHECK.validate({"schema": 1, "targets": [json.loads(json.dumps(found.as_dict()))]})
+    archived = json.loads(doctor_members([found])["fleet-doctor/device-1.json"])
+    assert archived["causes"][0]["id"] == cause
+    assert of_archive(archived)[0] == cause, "what is replaced is not what the cause needs"
+
+
+def of_archive(archived: dict[str, Any]) -> list[str]:
+    """The causes that the checks of an archive lead to, without the ones that it names itself."""
+    fields = [field.name for field in dataclasses.fields(Check)]
+    checks = [Check(**{name: row[name] for name in fields}) for row in archived["checks"]]
+    known = {key: word for check in checks for key, word in check.facts.items()}
+    heard = _of_checks(checks, failing=any(check.status == BAD for check in checks))
+    possible = [one for one in heard if one.fact or not one.cause.is_refuted(known)]
+    return [one.cause.id for one in rank(possible, "linux", known=knowledge().causes)]
 
 
 def test_a_board_at_95_degrees_with_half_its_clocks_is_not_simply_healthy(ward: Ward) -> None:

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +188,19 @@ def test_another_writer_is_told_who_and_why(place: Place) -> None:
         second.ask(script("true"), "reading goes on")
         place.add(first, "three")
     assert place.lines() == ["one", "three"]
+
+
+def test_two_names_of_one_board_in_a_run_are_told_so(place: Place) -> None:
+    """Not to wait for their own run."""
+    with place.session() as one, place.session() as two, Lease(one, "deploy", "run-1") as first:
+        two.host = replace(two.host, name="twin")
+        first.take()
+        with Lease(two, "deploy", "run-1") as second, pytest.raises(LeaseHeldError) as caught:
+            second.take()
+    assert f"twin and {one.host.name} are one device" in str(caught.value)
+    assert "inventory" in caught.value.hint
+    with place.session() as again, Lease(again, "deploy", "run-2") as third:
+        third.take()
 
 
 def test_a_broken_holder_stops_before_its_next_step(place: Place) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from fleet.cli import output
 from fleet.device.shell import framed, odd_answer
-from fleet.doctor.bundle import redacted
+from fleet.doctor.redaction import Redactor
 from fleet.engine.rollout.journal import Journal
 from fleet.model import masking
 from fleet.model.errors import DeviceError, InputError, Position
@@ -134,7 +134,7 @@ def said(text: str, source: random.Random, folder: Path) -> Iterator[str]:
     yield from (str(error), error.hint, repr(error), json.dumps(error.as_dict()))
     yield from (repr(Output("b", "stdout", text)), repr(RunDone("b", {"problems": [text]})))
     yield from (harmless(text), json.dumps(masked_data({"a": [{"text": text}]})))
-    yield redacted(harmless(text))
+    yield Redactor().text(harmless(text))
     raw, at, stream = text.encode(), 0, StreamMasker()
     found = b""
     while at < len(raw):

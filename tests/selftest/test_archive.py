@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fleet.doctor.bundle import write_archive
 from fleet.lab.phoneprofiles import phone_profile
 from fleet.lab.profiles import profile
 from fleet.lab.recorded import MOST_BYTES, MOST_MEMBERS, recorded
 from fleet.model.errors import LabError
 from fleet.model.facts import Android, DeviceNode, Facts, Soc, ThermalZone
-from fleet.selftest.archive import pack_selftest
+from fleet.selftest.archive import selftest_members
 from fleet.selftest.ladder import FELL, HOLDS, UNDECIDED, Climbed, RungResult, rungs
 
 FACTS = Facts(
@@ -63,7 +64,7 @@ def climbed(facts: Facts = FACTS) -> Climbed:
 
 def packed(folder: Path, *found: Climbed) -> Path:
     path = folder / "selftest.tar.gz"
-    pack_selftest(found, path)
+    write_archive(path, selftest_members(found), hint="")
     return path
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
+import os
 import selectors
 import signal
 import socket
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from selectors import SelectorKey
 
@@ -22,6 +23,7 @@ from jsonschema import Draft202012Validator
 
 from fleet.device import server
 from fleet.device.server import wire
+from fleet.device.server.peers import Peers
 from fleet.serving.files import service_files
 
 from .conftest import ROOT, TOKEN, Echo, config, echo
@@ -383,3 +385,44 @@ def test_a_taken_port_is_said(tmp_path: Path) -> None:
         )
     assert second.returncode == 12
     assert f"port {one.port}" in second.stderr
+
+
+_FLOOD = """
+import os, socket, sys
+"".encode("idna")  # it is looked up where the other user may not read
+os.setgid(65534); os.setuid(65534)
+links = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(300)]
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.root
+def test_another_user_who_opens_connections_without_end_keeps_nobody_out(shared: Echo) -> None:
+    """The owner's connection is the oldest, and its first byte comes after 300 of a stranger."""
+    request = f"GET /health HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+    with (
+        socket.create_connection(("127.0.0.1", shared.port), 10) as link,
+        subprocess.Popen(
+            [sys.executable, "-c", _FLOOD, str(shared.port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as flood,
+    ):
+        assert flood.stdout is not None
+        assert flood.stdout.readline() == b"open\n"
+        assert shared.health().status_code == 200, "a new connection is let in"
+        link.sendall(f"{request}Connection: close\r\n\r\n".encode())
+        assert link.recv(100).startswith(b"HTTP/1.1 200 ")
+        flood.communicate(b"")
+
+
+def test_where_a_connection_comes_from() -> None:
+    with closing(Peers()) as peers, socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as link:
+            peer, own = link.getsockname(), link.getpeername()
+            assert peers.origin(peer, own) == f"uid {os.getuid()}"
+            assert peers.origin(("10.0.0.7", 5), own) == "address 10.0.0.7"
+            assert peers.origin(None, own) == "unknown"
+        assert peers.origin((own[0], 1), own) == "unknown", "nobody is there"

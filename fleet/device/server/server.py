@@ -14,17 +14,19 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from typing import Any, Dict, Optional, Set, Tuple
 
 from fleet.device.server.answers import Answers
 from fleet.device.server.api import Reader
 from fleet.device.server.openapi import document
+from fleet.device.server.peers import Peers
 from fleet.device.server.wire import HEADER_BYTES, Head, HttpError, read_body, read_head, send_json
 from fleet.device.server.work import BackendError, Full, Job, Worker
 
 BAD, NO_SESSION, NO_PORT, BROKEN = 10, 11, 12, 70
 CONNECTIONS = 512  # that have shown the token
-STRANGERS = 128  # beside them: that have not; the oldest goes when one more comes
+STRANGERS = 128  # beside them: that have not; then the oldest of whoever has most of them goes
 ABORT_SECONDS = 20.0  # from a signal to abort until the session counts as hung
 LOG_BYTES = 4 << 20
 _TOKEN_CHARS = 16
@@ -41,7 +43,8 @@ class Server:
         self.stopping = False
         self.status = 0
         self._known: "Set[asyncio.StreamWriter]" = set()
-        self._strangers: "Dict[asyncio.StreamWriter, None]" = {}
+        self._strangers: "Dict[asyncio.StreamWriter, str]" = {}  # with their origin
+        self._peers = Peers()
         self._token: "Tuple[Any, bytes]" = (None, b"")
         self._over = asyncio.Event()
         self._document = document(config, backend.kind)
@@ -101,11 +104,10 @@ class Server:
 
     async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """All requests of one connection."""
-        self._strangers[writer] = None
+        ends = (writer.get_extra_info(name) for name in ("peername", "sockname"))
+        self._strangers[writer] = self._peers.origin(*ends)
         if len(self._strangers) > STRANGERS:
-            oldest = next(iter(self._strangers))
-            del self._strangers[oldest]
-            oldest.transport.abort()
+            self._close_a_stranger()
         first = True
         try:
             while await self._request(reader, writer, first=first):
@@ -116,6 +118,17 @@ class Server:
             self._strangers.pop(writer, None)
             self._known.discard(writer)
             writer.close()
+
+    def _close_a_stranger(self) -> None:
+        """Close the oldest connection of the origin that has most of them.
+
+        Another user of the board who opens them without end closes only connections of their own.
+        """
+        counts = Counter(self._strangers.values())
+        most = max(counts, key=lambda origin: counts[origin])
+        oldest = next(one for one, origin in self._strangers.items() if origin == most)
+        del self._strangers[oldest]
+        oldest.transport.abort()
 
     def _known_now(self, writer: asyncio.StreamWriter) -> None:
         """This connection has shown the token. Raises HttpError 503 when too many have."""
@@ -193,6 +206,7 @@ class Server:
         await self._over.wait()
         watch.cancel()
         server.close()
+        self._peers.close()
         return self.status
 
     def stop(self) -> None:
