@@ -1,9 +1,11 @@
-"""`fleet ab`, as it is typed, on a lab board: B slowed by 15 % in one half of the trials.
+"""`fleet ab`, as it is typed, on a lab board: what it answers, with which exit code.
 
-The programs are stand-ins that say a rate of 10, or 8.5, with a noise of 1 %; all else is what
-ships. mawk clamps seeds of 2^31 and more to one value, so the seed is a remainder.
+B is slowed by 15 %, equal, or fails in 15, 30 and 45 % of its runs; a budget that measures nothing,
+a gate in the wrong direction, and a side that is edited before `--resume`. The programs are
+stand-ins that say a rate of 10, or 8.5, with a noise of 1 %; all else is what ships. mawk clamps
+seeds of 2^31 and more to one value, so the seed is a remainder.
 
-Run: python -m benchmarks.ab_boards --trials 20
+Run: python -m benchmarks.ab_boards --trials 20 --kinds slower,equal
 """
 
 from __future__ import annotations
@@ -15,12 +17,16 @@ import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from fleet.lab import Lab
 
 PROGRAM = """#!/bin/sh
-awk -v seed="$(($(od -An -N4 -tu4 /dev/urandom) % 2147483647))" -v rate={rate} 'BEGIN {{
+case $* in *"-n 4"*) fails={fails};; *) fails=0;; esac  # never the health probe
+seed=$(($(od -An -N4 -tu4 /dev/urandom) % 2147483647))
+awk -v seed=$seed -v rate={rate} -v fails=$fails 'BEGIN {{
   srand(seed); noise = 0
+  if (rand() < fails) exit 1
   for (n = 0; n < 12; n++) noise += rand()
   print "[{{\\"devices\\": \\"HTP0\\", \\"backends\\": \\"HTP\\", \\"n_prompt\\": 0,"
   printf " \\"n_gen\\": 4, \\"avg_ts\\": %f}}]\\n", rate * (1 + 0.01 * (noise - 6))
@@ -34,48 +40,80 @@ run: {program: llama-bench, max_tokens: 4, sample: off}
 """
 
 
-def playbook(folder: Path, rate: float) -> Path:
-    """A playbook of its own, whose program says such a rate."""
+def playbook(folder: Path, rate: float, fails: float = 0) -> Path:
+    """Write a playbook of its own, whose program says such a rate and fails so often."""
     (folder / "bundle").mkdir(parents=True)
     (folder / "bundle" / "model.gguf").write_text("GGUF")
-    (folder / "llama-bench").write_text(PROGRAM.format(rate=rate, name=folder.name))
+    program = PROGRAM.format(rate=rate, fails=fails, name=folder.name)
+    (folder / "llama-bench").write_text(program)
     (folder / "playbook.yaml").write_text(PLAYBOOK)
     return folder / "playbook.yaml"
 
 
-def answer(lab: Lab, folder: Path, b: Path) -> tuple[str, int]:
-    """What one `fleet ab` says, and after how many pairs."""
-    argv = [sys.executable, "-m", "fleet", "ab", str(folder / "a" / "playbook.yaml"), str(b)]
-    argv += ["-i", str(lab.inventory), "--gate", "decode_tps<-5%", "--offline", "--json"]
+def fleet_ab(folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    """Return the exit code of one `fleet ab`, and its last line of JSON."""
+    argv = [sys.executable, "-m", "fleet", "ab", *words, "--offline", "--json"]
     done = subprocess.run(
         [*argv, "--output", str(folder / "runs")], capture_output=True, text=True, check=False
     )
-    try:
-        (row,) = json.loads(done.stdout.splitlines()[-1])["rows"]
-    except (ValueError, KeyError):
-        raise SystemExit(done.stdout[-1000:] + done.stderr[-2000:]) from None
-    return row["decision"]["answer"], row["decision"]["pairs"]
+    lines = done.stdout.splitlines()
+    return done.returncode, json.loads(lines[-1]) if lines else {}
+
+
+def words_of(folder: Path, lab: Lab, b: Path, gate: str = "decode_tps<-5%") -> list[str]:
+    """Return the arguments that compare A with this B."""
+    return [str(folder / "a" / "playbook.yaml"), str(b), "-i", str(lab.inventory), "--gate", gate]
+
+
+def measured(folder: Path, lab: Lab, kind: str) -> str:
+    """Return what one comparison of this kind ends with."""
+    b = folder / kind / "playbook.yaml"
+    if kind == "wrong-direction":
+        code, _ = fleet_ab(folder, *words_of(folder, lab, b, "decode_tps>+5%"))
+        return f"exit code {code}"
+    if kind == "no-pairs":
+        code, said = fleet_ab(folder, *words_of(folder, lab, b), "--budget", "1ms")
+        return f"exit code {code}, {said['rows'][0]['decision']['pairs']} pairs"
+    if kind == "edited":
+        code, said = fleet_ab(folder, *words_of(folder, lab, b), "--budget", "1ms")
+        fleet_ab(folder, "--resume", said["ab"], "--budget", "8s")
+        with b.with_name("llama-bench").open("a") as program:
+            program.write("# edited\n")
+        code, said = fleet_ab(folder, "--resume", said["ab"])
+        return f"exit code {code} after an edit"
+    code, said = fleet_ab(folder, *words_of(folder, lab, b))
+    rows = [row["decision"]["answer"] for row in said["rows"]]
+    failed = [f"B fails {one['b']} of {one['b_runs']}, {one['answer']}" for one in said["failures"]]
+    return ", ".join([f"exit code {code}", *rows, *failed])
+
+
+KINDS = {
+    "slower": (8.5, 0), "equal": (10, 0), "no-pairs": (10, 0), "wrong-direction": (10, 0),
+    "edited": (10, 0), "fails-15": (10, 0.15), "fails-30": (10, 0.30), "fails-45": (10, 0.45),
+}  # fmt: skip
 
 
 def main() -> None:
     """Print how often each answer came."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=20)
-    trials = parser.parse_args().trials
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    given = parser.parse_args()
+    kinds = given.kinds.split(",")
+    ends: dict[str, Counter[str]] = {kind: Counter() for kind in kinds}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         playbook(folder / "a", 10)
-        sides = {"slower by 15 %": 8.5, "equal": 10}
-        said = {what: Counter[str]() for what in sides}
-        paths = {what: playbook(folder / what[:5], rate) for what, rate in sides.items()}
+        for kind in kinds:
+            playbook(folder / kind, *KINDS[kind])
         with Lab.up(folder / "lab", count=1, base_port=0) as lab:
-            for trial in range(trials):
-                for what, path in paths.items():
-                    word, pairs = answer(lab, folder, path)
-                    said[what][word] += 1
-                    print(f"{trial + 1} {what}: {word} after {pairs} pairs", flush=True)
-    for what, counts in said.items():
-        print(f"{what}: {dict(counts)}")
+            for trial in range(given.trials):
+                for kind in kinds:
+                    end = measured(folder, lab, kind)
+                    ends[kind][end] += 1
+                    print(f"{trial + 1} {kind}: {end}", flush=True)
+    for kind, counts in ends.items():
+        print(f"{kind}: {dict(counts)}")
 
 
 if __name__ == "__main__":

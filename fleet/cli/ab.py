@@ -92,7 +92,7 @@ def ab(
     store = RunStore(output_dir)
     if resume is not None:
         journal = AbJournal.reopen(store, resume)
-        ab_gates.refuse_others(journal, gate or [])
+        ab_gates.refuse_others(journal, gate or [], limit)
     elif a is None or b is None or inventory is None:
         raise InputError(
             "`fleet ab` needs two playbooks, bundles or releases to compare (A and B), and an "

@@ -93,8 +93,17 @@ def _earlier(playbooks: list[Path]) -> list[Record]:
         return store.records(query, _EARLIER)
 
 
-def refuse_others(journal: AbJournal, texts: list[str]) -> None:
-    """Raise InputError where `--resume` has other gates than the comparison began with."""
+def refuse_others(journal: AbJournal, texts: list[str], limit: Sequence[str] | None = None) -> None:
+    """Raise InputError where `--resume` has other gates than the comparison began with, or a
+    choice of devices: it decided with all of them how long fleet measures.
+    """
+    if limit:
+        journal.close()
+        raise InputError(
+            f"the comparison {journal.run_id} has the devices {', '.join(journal.asked.hosts)}; "
+            "they cannot be changed",
+            hint=f"fleet ab --resume {journal.run_id} (continues with all of them)",
+        )
     held = dict(journal.asked.limits)
     if not texts or limits_of(texts) == held:
         return

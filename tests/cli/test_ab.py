@@ -112,6 +112,8 @@ def test_another_gate_than_that_of_the_comparison_is_refused(
     said = capsys.readouterr().err
     assert "has --gate 'decode_tps<-5%', not --gate 'ttft_ms>+9%'" in said
     assert "fleet ab --resume ab1 (continues with" in said
+    assert fleet(monkeypatch, "--resume", "ab1", "--output", root, "-l", "evk-01") == 2
+    assert "ab1 has the devices evk-01; they cannot be changed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("change", "word"), [(0.2, "fine (B faster)"), (0.0, "fine"), (-0.2, "")])
@@ -233,8 +235,14 @@ def test_no_hint_proposes_a_gate_that_passes_every_loss(tmp_path: Path) -> None:
               {"wall": -0.05})  # fmt: skip
     with pytest.raises(FleetError, match="measured decode_tps 0"):
         check("B", side, record(metrics=metrics(0.0)), {"decode_tps": -0.05})
+    pair = Pair(0, record(metrics=metrics(10.0)), record(metrics=metrics(None)))
     with pytest.raises(FleetError, match=r"no run of B .* has the metric 'decode_tps'"):
-        check_first({"decode_tps": -0.03}, side, record(metrics=metrics(None)))
+        check_first({"decode_tps": -0.03}, side, pair)
+    runs = [
+        record(metrics=metrics(10.0, others={"wall": Measure(3, unit)})) for unit in ("ms", "s")
+    ]
+    with pytest.raises(FleetError, match="A measures wall in ms, but B in s"):
+        check_first({"wall": 0.05}, side, Pair(0, *runs))
 
 
 def test_who_stops_it_or_loses_the_board_reads_how_to_continue(

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
+from fleet.engine.ab.journal import Pair
 from fleet.engine.ab.sides import AbSide
 from fleet.engine.measuring.validity import cure_of, lasting, words_of
-from fleet.model.errors import DeviceError
+from fleet.model.errors import DeviceError, InputError
 from fleet.model.record import Record
 from fleet.profiles.compare import metrics as known
 from fleet.profiles.compare.gates import parse, refuse_wrong_way
@@ -38,9 +39,19 @@ def check(side: str, made: AbSide, record: Record, limits: Mapping[str, float]) 
         check_positive(side, record, name)
 
 
-def check_first(limits: Mapping[str, float], made: AbSide, record: Record) -> None:
-    """Raise InputError if a run of B is missing the metric that fleet chose by A's first run."""
+def check_first(limits: Mapping[str, float], made: AbSide, pair: Pair) -> None:
+    """Raise InputError if the first run of B is missing the metric that A has, or measures it in
+    another unit.
+    """
+    record = pair.b
     for name, share in limits.items():
+        units = [known.units([side], name) for side in (pair.a, pair.b)]
+        if all(units) and units[0] != units[1]:
+            words = [", ".join(unit) or "no unit" for unit in units]
+            raise InputError(
+                f"A measures {name} in {words[0]}, but B in {words[1]}, so they cannot be compared",
+                hint="let both programs print the same unit",
+            )
         if not math.isfinite(known.value(record, name)):
             option = partial(_gate, [record], share)
             raise known.lacking(name, [record], f"run of B ({made.shown})", option)

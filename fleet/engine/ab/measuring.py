@@ -41,6 +41,7 @@ from fleet.profiles.compare.sequential import (
     answer,
     over_boards,
     settled,
+    useful_looks,
 )
 from fleet.profiles.compare.writing import finding
 from fleet.profiles.stats.parts import between
@@ -165,9 +166,8 @@ def _pairs(board: _Board, budget: Deadline | None) -> bool:
         if budget is not None and (budget.expired or budget.remaining < (spent or [0])[-1]):
             return False
         began = time.monotonic()
-        one = _try(
-            board, progress(len(board.pairs), spent, budget, board.journal.asked.design.looks)
-        )
+        looks = useful_looks(board.journal.asked.family, board.journal.asked.design)
+        one = _try(board, progress(len(board.pairs), spent, budget, looks))
         only_b = one.a is not None and one.a.counts  # `failed` decides about those
         bad = 0 if one.pair or only_b else bad + 1
         if bad == MOST_BAD:
@@ -192,8 +192,9 @@ def _try(board: _Board, word: str) -> Try:
     for side in board.journal.order(host, number):
         both[side] = board.run(side, run_ids[side], word)
     one = Try(number, both["A"], both["B"])
-    if one.pair and not pairs and not board.journal.asked.limits:
-        check_first(_limits(one.pair.a), board.sides["B"][0], one.pair.b)
+    if one.pair and not pairs:
+        limits = board.journal.asked.limits or _limits(one.pair.a)
+        check_first(limits, board.sides["B"][0], one.pair)
     board.tries.append(one)
     return one
 

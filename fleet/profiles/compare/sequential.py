@@ -167,6 +167,11 @@ def answers(values: Floats, limit: float, family: int, design: Design = USUAL) -
     return found
 
 
+def useful_looks(family: int, design: Design) -> tuple[int, ...]:
+    """Return the looks at which so large a family can have an answer."""
+    return tuple(look for look in design.looks if _share(look, family, design) > 0)
+
+
 def over_boards(boards: ArrayLike, limit: float, gates: int, design: Design) -> Decision:
     """Return the one answer for all boards together, at the first look that makes one.
 

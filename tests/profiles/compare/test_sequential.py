@@ -7,15 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.ab import FAMILIES, Cell, Family, cell, pairs_of
+from benchmarks import ab_heat
+from benchmarks.ab import FAMILIES, Cell, Family, cell, pairs_of, with_failures
 from fleet.profiles.compare.sequential import (
     LOOKS,
     Answer,
     Decision,
     answers,
     decide,
+    design_of,
     drawn,
     settled,
+    useful_looks,
 )
 from fleet.profiles.stats import ranks
 
@@ -161,6 +164,28 @@ def test_boards_with_an_answer_pass_their_chance_on(
     assert ends[word is Answer.WORSE] == pytest.approx(end, abs=1e-5)
     early = replace(alone, pairs=24)
     assert settled([(values, limit, early)], 1) == [early], "a look is to come"
+
+
+def test_heat_of_b_is_seen_in_sustained_turns_only() -> None:
+    """B alone makes the chip 10 % slower; the time constant is ten runs, the gate 5 %."""
+    for minutes, answer in ((0.0, Answer.FINE), (5.0, Answer.WORSE)):
+        design = design_of(1, sustained=bool(minutes))
+        found = answers(ab_heat.pairs_of(40, 10, minutes), -0.05, 1, design)
+        assert sum(one.answer is answer for one in found) >= 36
+
+
+@pytest.mark.parametrize(("a", "b"), [(0.0, 0.15), (0.0, 0.45), (0.0, 1.0)])
+def test_no_comparison_is_fine_in_which_only_b_failed(a: float, b: float) -> None:
+    rng = np.random.default_rng(9)
+    ends = [with_failures(rng, a, b) for _ in range(12)]
+    assert not any(one.answer is Answer.FINE and one.b for one in ends)
+    assert any(one.answer is Answer.WORSE for one in ends)
+
+
+def test_looks_that_cannot_answer_are_not_announced() -> None:
+    assert useful_looks(2, design_of(1)) == LOOKS
+    assert useful_looks(3, design_of(1)) == LOOKS[1:]
+    assert useful_looks(1, design_of(1, sustained=True)) == (6, 10, 16, 24)
 
 
 def test_boards_are_judged_as_if_each_were_alone() -> None:
