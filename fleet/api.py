@@ -15,7 +15,7 @@ from fleet.engine.options import DeployOptions
 from fleet.engine.rollout.inputs import inputs_of
 from fleet.model.diagnosis import Diagnosis
 from fleet.model.errors import FleetError, InputError
-from fleet.model.events import Event, Listener
+from fleet.model.events import CallerListener, Event, Listener
 from fleet.model.inventory import Host
 from fleet.triage.triage import triage
 
@@ -43,9 +43,11 @@ def load(
 ) -> Operation:
     """A playbook on the hosts of an inventory: `.plan()`, `.provision()`, `.deploy()`, `.run()`.
 
-    `limit` are patterns as of `--limit`; `listener` gets every event, from several threads.
-    Raises InputError for a file that is wrong; errors of devices are in their results.
+    `limit` are patterns as of `--limit`; `listener` gets every event, from several threads. The
+    first error that it raises is logged (logger `fleet`); no device fails by it. Raises InputError
+    for a file that is wrong; errors of devices are in their results.
     """
+    listener = CallerListener(listener)
     hosts = select(load_inventory(Path(inventory)), list(limit))
     lock = options is not None and options.lock is not None  # whose file is not known here
     inputs = None if lock else inputs_of(Path(playbook), Path(inventory), list(limit))
@@ -64,7 +66,7 @@ def diagnose(
     Raises InputError for a file that is wrong; a device that is not reached has a diagnosis.
     """
     hosts = select(load_inventory(Path(inventory)), list(limit))
-    return examine(hosts, listener, how or Round())
+    return examine(hosts, CallerListener(listener), how or Round())
 
 
 def diagnose_log(text: str, *, platform: str = "") -> Diagnosis:

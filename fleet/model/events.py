@@ -5,6 +5,7 @@ What may be a device's own words has no revealed secret in it, whoever listens.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -186,3 +187,27 @@ class RunDone(Event):
 
 
 Listener = Callable[[Event], None]
+
+
+class CallerListener:
+    """A listener from outside of fleet: its first error is logged, and none stops the work."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._reported = threading.Lock()  # taken with the first error, and kept
+
+    def __call__(self, event: Event) -> None:
+        """Hand the event on."""
+        try:
+            self._listener(event)
+        except Exception:
+            import logging  # noqa: PLC0415 - for this alone
+
+            if self._reported.acquire(blocking=False):
+                logging.getLogger("fleet").exception(
+                    "the listener %r, which the caller of fleet gave, raised an error at a %s of "
+                    "%s; the work goes on, and further errors of the listener are not reported",
+                    self._listener,
+                    type(event).__name__,
+                    event.host or "the run",
+                )
