@@ -128,11 +128,7 @@ class Fetching:
                 raise self._absent(done.status, failed(done, "get", session.host.name))
             return listing, holders_in(head.text, session.host.name)
 
-        for _ in range(TRIES - 1):
-            with contextlib.suppress(ConnectionLostError):
-                return ask()
-            session.reopen()
-        return ask()
+        return session.reading(ask)
 
     def _absent(self, status: int, error: DeviceError) -> DeviceError:
         if status != 44:

@@ -52,9 +52,10 @@ def plan_device(session: Session, builder: ReleaseBuilder, *, verify: bool = Fal
     target = builder.target_for(session.host, facts)
     parts = builder.parts(target, facts.soc.hexagon_arch, builder.python_of(facts))
     manifest = builder.manifest(parts)
-    seen = Survey(session, facts, manifest, builder.playbook.keep).look(verify=verify)
+    survey = Survey(session, facts, manifest, builder.playbook.keep)
+    seen = session.reading(lambda: survey.look(verify=verify))
     state, actions = seen.state, seen.actions
-    system = system_snapshot(session, builder.playbook.system, facts)
+    system = session.reading(lambda: system_snapshot(session, builder.playbook.system, facts))
     sends = [action for action in actions if isinstance(action, SendBlobs)]
     findings = preflight(
         builder.bundle,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from fleet.device.shell import failed
 from fleet.engine.transfer.context import TransferContext
@@ -29,6 +29,7 @@ from fleet.transport.opening import Opening
 if TYPE_CHECKING:
     from fleet.engine.leasing import Lease
 
+T = TypeVar("T")
 CONTROL_SECONDS = 60.0  # a control script takes below 1 s; slow flash under load takes more
 IDENTITY_SECONDS = 5.0
 _BOOT_ID = Command(("cat", "/proc/sys/kernel/random/boot_id"), call=Call("boot_id"))
@@ -110,6 +111,17 @@ class Session:
             )
             self.open()
             self._notice_reboot()
+
+    def reading(self, work: Callable[[], T]) -> T:
+        """Do work that only reads the device; where the connection breaks, once more over a new
+        one. Work that writes has rules of its own: see Upload.
+        """
+        try:
+            return work()
+        except ConnectionLostError as error:
+            self.warn(f"{error.message}; fleet connects again")
+            self.reopen()
+            return work()
 
     def _notice_reboot(self) -> None:
         """Say so when the device runs with another boot id; a lease goes on after it."""

@@ -131,7 +131,7 @@ def facts_of(session: Session, *, short: bool = False) -> Facts:
 
     `short`: what bringing files needs, no more.
     """
-    facts = gathered(session, short=short)
+    facts = session.reading(lambda: gathered(session, short=short))
     if facts.windows is None:
         check_base(facts.base_dir)
     check_identity(session.host, facts)

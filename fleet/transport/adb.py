@@ -91,7 +91,8 @@ class AdbTransport:
     def open(self, deadline: Deadline) -> None:
         """Find the phone, check that it is ready and answers, and learn its serial number.
 
-        A target HOST:PORT that the server does not have, or that is dead, is connected.
+        A target HOST:PORT that the server does not have, or that is dead, is connected. A phone
+        that was there a moment ago is waited for.
         """
         if self._seen is not None:
             return
@@ -101,12 +102,14 @@ class AdbTransport:
                 try:
                     self._find(deadline)
                 except (UnreachableError, ConnectionLostError, DeadlineError):
-                    if not is_target(self._wanted) or deadline.expired:
+                    target = is_target(self._wanted)
+                    if not (target or self._again) or deadline.expired:
                         raise
-                    if patience.expired and self._tried:
+                    if patience.expired and (self._tried or not target):
                         raise
                     self._tried = True
-                    self._server.hang_up(self._wanted, deadline)
+                    if target:
+                        self._server.hang_up(self._wanted, deadline)
                     pause.wait(0.1)
                 else:
                     return

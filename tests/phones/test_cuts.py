@@ -11,6 +11,7 @@ import pytest
 
 from fleet.engine.leasing import Lease
 from fleet.engine.session import Session
+from fleet.engine.states import facts_of
 from fleet.engine.transfer import upload as uploading
 from fleet.engine.transfer.context import TransferContext, TransferOptions
 from fleet.engine.transfer.upload import Upload
@@ -155,3 +156,20 @@ def test_what_is_said_to_be_sent_to_a_phone_that_went_for_good(
     assert "adb devices" in failure.hint
     assert session.payload_bytes <= cable.sent
     assert cable.sent - session.payload_bytes < AHEAD // 8 + (4 << 20)
+
+
+@pytest.mark.parametrize("at", [1, 200])
+def test_a_link_that_breaks_before_the_first_byte_is_connected_again(phone: Desk, at: int) -> None:
+    """As adbd that ends while fleet asks what the phone is."""
+    with Chaos(phone.lab.phones[0].port, [Fault(), Fault()]) as cable:
+        host = replace(phone.hosts[0], serial=f"127.0.0.1:{cable.port}", connect_timeout=20.0)
+        session = Session(host, phone.events.append)
+        try:
+            session.open()
+            cable.cut_back_after(at)
+            facts = facts_of(session)
+        finally:
+            session.close()
+    assert cable.cuts == 1
+    assert facts.base_dir
+    assert [event.text for event in phone.events if isinstance(event, Warned)]
