@@ -21,7 +21,7 @@ from fleet.config.inventory import (
     ssh_configs,
 )
 from fleet.config.powers import Power, powers
-from fleet.config.trusted import Fault, fault_of
+from fleet.config.trusted import Distrust, fault_of
 from fleet.model.errors import InputError
 from fleet.model.inventory import Host
 
@@ -120,11 +120,11 @@ def _powers(reading: InventoryReading) -> list[Power]:
     return powers(reading.inventory.hosts) if reading.inventory else []
 
 
-def _doubt(fault: Fault | None) -> str | None:
+def _doubt(fault: Distrust | None) -> str | None:
     return None if fault is None else str(fault)
 
 
-def _warn_of(path: Path, fault: Fault | None) -> None:
+def _warn_of(path: Path, fault: Distrust | None) -> None:
     if fault is not None and fault.unknown:
         output.note(f"warning: {path} is on a Windows drive, which keeps no owners")
     elif fault is not None:

@@ -90,8 +90,8 @@ def _apart(groups: list[RecordGroup]) -> list[RecordGroup]:
     split = [side for whole in groups for side in apart(whole)]
     if len(split) <= GROUPS:
         return split
-    rest = [group(one.label, sides_of(one.records).get("", [])) for one in groups]
-    rest = [one for one in rest if one.records]
+    rest = [group(part.label, sides_of(part.records).get("", [])) for part in groups]
+    rest = [part for part in rest if part.records]
     if not rest:
         raise InputError(
             f"a report can show at most {GROUPS} groups, but the runs of `fleet ab` in "

@@ -73,7 +73,9 @@ def selftest(
             {
                 "schema": 1,
                 "devices": [climbed.as_dict() for climbed in found],
-                "errors": [one.error.as_dict() for one in results if one.error is not None],
+                "errors": [
+                    result.error.as_dict() for result in results if result.error is not None
+                ],
                 "archive": path if found else None,
                 "contents": _listed(members),
             }

@@ -33,7 +33,7 @@ _WINDOWS = ("drvfs", "9p", "virtiofs")  # by which WSL mounts a Windows drive
 
 
 @dataclass(frozen=True)
-class Fault:
+class Distrust:
     """A part of a path that another user can change, and the folder that would have to be trusted.
 
     `unknown`: the part is on a drive that keeps no owners.
@@ -69,7 +69,7 @@ def require(path: Path, error: type[InputError] = InputError) -> str:
     )
 
 
-def fault_of(path: Path) -> Fault | None:
+def fault_of(path: Path) -> Distrust | None:
     """Return the first part of the path that others can change and that is not trusted."""
     walk = _Walk(path)
     faults = list(_faults(walk))
@@ -200,7 +200,7 @@ class _Walk:
         todo += reversed(target.parts[1:] if target.is_absolute() else target.parts)
 
 
-def _faults(walk: _Walk) -> Iterator[Fault]:
+def _faults(walk: _Walk) -> Iterator[Distrust]:
     owners = _owners()
     for place, about in walk.seen.items():
         folder = place if stat.S_ISDIR(about.st_mode) else place.parent
@@ -211,7 +211,7 @@ def _faults(walk: _Walk) -> Iterator[Fault]:
             folder = _project(folder, place)
         why = _why(place, about, owners, above=place not in walk.own)
         if why:
-            yield Fault(place, why, folder, unknown=_without_owners(about))
+            yield Distrust(place, why, folder, unknown=_without_owners(about))
 
 
 def _project(folder: Path, top: Path) -> Path:

@@ -16,7 +16,7 @@ RATE = r"(?=[0-9.]*[1-9])([0-9]+(?:\.[0-9]+)?) ?([kMG]?)(B|bit)(?:/s|ps)?"
 
 
 @dataclass(frozen=True)
-class Setting:
+class TuneSetting:
     """The values of one name, as a pattern, and how to write one. `bare`: the name alone is yes."""
 
     pattern: str
@@ -24,21 +24,21 @@ class Setting:
     bare: bool = False
 
 
-def _of(words: tuple[str, ...]) -> Setting:
-    return Setting("|".join(words), f"use one of: {', '.join(words)}")
+def _of(words: tuple[str, ...]) -> TuneSetting:
+    return TuneSetting("|".join(words), f"use one of: {', '.join(words)}")
 
 
-_YES_NO = Setting("|".join(SWITCH), "use yes or no; the name alone means yes", bare=True)
-SETTINGS: Mapping[str, Setting] = {
+_YES_NO = TuneSetting("|".join(SWITCH), "use yes or no; the name alone means yes", bare=True)
+SETTINGS: Mapping[str, TuneSetting] = {
     "carrier": _of(CARRIERS),
-    "bandwidth": Setting(RATE, "write it like 50MB/s or 100Mbit/s"),
-    "per-hub": Setting("[1-9][0-9]*", "write a whole number of at least 1, like per-hub=2"),
+    "bandwidth": TuneSetting(RATE, "write it like 50MB/s or 100Mbit/s"),
+    "per-hub": TuneSetting("[1-9][0-9]*", "write a whole number of at least 1, like per-hub=2"),
     "compress": _of(COMPRESS),
     "whole": _YES_NO,
     "relay": _YES_NO,
 }
 PATTERN = "|".join(
-    f"{name}(?:=(?:{one.pattern})){'?' * one.bare}" for name, one in SETTINGS.items()
+    f"{name}(?:=(?:{setting.pattern})){'?' * setting.bare}" for name, setting in SETTINGS.items()
 )
 
 

@@ -53,7 +53,7 @@ _IDENTITY = {  # of the probe, and of facts: a kind of placeholder
 
 
 @dataclass(frozen=True)
-class Part:
+class ArchivePart:
     """What a part may contain, in words for the user, and the filter that makes it so."""
 
     about: str
@@ -125,7 +125,7 @@ def of_facts(value: Any, redactor: Redactor, key: str = "") -> Any:  # noqa: ANN
             own = str(value.get("name") or "")
             place = redactor.place("user", own)
             value = {
-                key: [place if one == own else one for one in item]
+                key: [place if text == own else text for text in item]
                 if isinstance(item, list)
                 else item
                 for key, item in {**value, "name": place or None}.items()
@@ -142,34 +142,34 @@ def _keyed(keys: set[str], sep: str) -> Callable[[str, Redactor], str]:
     return _lines(lambda line: line.partition(sep)[0].strip() in keys)
 
 
-PARTS: dict[str, Part] = {
-    "facts": Part("facts without names, ids and home folders", _facts),
-    "probe": Part("the probe's answer, the same left out", _probe),
-    "uname": Part("kernel and machine", _uname),
-    "os-release": Part("name and version of the system", _keyed(_OS, "=")),
-    "cmdline": Part("listed kernel parameters", _cmdline),
-    "kernel-config": Part(
+PARTS: dict[str, ArchivePart] = {
+    "facts": ArchivePart("facts without names, ids and home folders", _facts),
+    "probe": ArchivePart("the probe's answer, the same left out", _probe),
+    "uname": ArchivePart("kernel and machine", _uname),
+    "os-release": ArchivePart("name and version of the system", _keyed(_OS, "=")),
+    "cmdline": ArchivePart("listed kernel parameters", _cmdline),
+    "kernel-config": ArchivePart(
         "kernel options as y, m, n", _lines(lambda x: bool(_CONFIG.fullmatch(x)))
     ),
-    "soc0": Part("chip, without serial numbers", _keyed(_SOC0, ":")),
-    "device-tree": Part("compatible and model"),
-    "nodes": Part("device nodes, mode, group"),
-    "udevadm": Part(
+    "soc0": ArchivePart("chip, without serial numbers", _keyed(_SOC0, ":")),
+    "device-tree": ArchivePart("compatible and model"),
+    "nodes": ArchivePart("device nodes, mode, group"),
+    "udevadm": ArchivePart(
         "paths, numbers and tags of the nodes",
         _lines(lambda x: x[:2] == "E:" and x[2:].partition("=")[0].strip() in _DEVICE),
     ),
-    "rules": Part("udev rules without comments", _rules),
-    "packages": Part("packages and versions"),
-    "policy": Part("what apt offers of FastRPC"),
-    "libraries": Part("names and sizes of libraries"),
-    "remoteproc": Part("DSPs, state, firmware file"),
-    "firmware": Part("firmware files, sizes, versions"),
-    "shells": Part("files of the DSP"),
-    "units": Part("state of cdsprpcd"),
-    "thermal": Part("sensors"),
-    "mounts": Part("file systems and options", _mounts),
-    "selinux": Part("mode and context"),
-    "getprop": Part(
+    "rules": ArchivePart("udev rules without comments", _rules),
+    "packages": ArchivePart("packages and versions"),
+    "policy": ArchivePart("what apt offers of FastRPC"),
+    "libraries": ArchivePart("names and sizes of libraries"),
+    "remoteproc": ArchivePart("DSPs, state, firmware file"),
+    "firmware": ArchivePart("firmware files, sizes, versions"),
+    "shells": ArchivePart("files of the DSP"),
+    "units": ArchivePart("state of cdsprpcd"),
+    "thermal": ArchivePart("sensors"),
+    "mounts": ArchivePart("file systems and options", _mounts),
+    "selinux": ArchivePart("mode and context"),
+    "getprop": ArchivePart(
         "listed properties",
         _lines(
             lambda x: (
@@ -178,9 +178,9 @@ PARTS: dict[str, Part] = {
             )
         ),
     ),
-    "tools": Part("versions of tools"),
-    "log": Part("lines of the log on FastRPC and DSPs"),
-    "parts": Part("why the device gave no texts"),
+    "tools": ArchivePart("versions of tools"),
+    "log": ArchivePart("lines of the log on FastRPC and DSPs"),
+    "parts": ArchivePart("why the device gave no texts"),
 }
 
 

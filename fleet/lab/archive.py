@@ -118,7 +118,10 @@ class Archive:
         }
         kept = [line for line in kept if not line.startswith("Acquire::Languages")]
         kept += [f'{key} "{value}";' for key, value in settings.items()]
-        own = [f'APT::Architectures {{ "{self._arch}"; }};', *(f"{one};" for one in self._options)]
+        own = [
+            f'APT::Architectures {{ "{self._arch}"; }};',
+            *(f"{option};" for option in self._options),
+        ]
         return "\n".join([*kept, *own]) + "\n"
 
     def _apt(self, *words: str, cwd: Path | None = None) -> None:

@@ -126,7 +126,7 @@ class Server:
         """
         counts = Counter(self._strangers.values())
         most = max(counts, key=lambda origin: counts[origin])
-        oldest = next(one for one, origin in self._strangers.items() if origin == most)
+        oldest = next(link for link, origin in self._strangers.items() if origin == most)
         del self._strangers[oldest]
         oldest.transport.abort()
 
