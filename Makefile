@@ -27,12 +27,8 @@ WORKING := sh .ci/working.sh
 demo: $(STAMP)
 	@$(BIN)/fleet demo
 
-test: $(STAMP)-dev
+test: check
 	@sh tests/setup.sh
-	@$(BIN)/ruff format --check .
-	@$(BIN)/ruff check .
-	@$(BIN)/mypy
-	@$(BIN)/shellcheck -S warning $(SHELLS)
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not slow and not gate and not programs"
 
 # A run of its own: counting costs time. The floor is in pyproject.toml.
@@ -60,9 +56,11 @@ test-contract: $(STAMP)-dev
 	@$(BIN)/pytest -q tests/contract
 	@$(BIN)/python -m tests.contract.today
 
+# Each line that fails prints the command that mends it; mypy and shellcheck name the line instead.
+CURE = || { echo "to mend this, type: $(1)" >&2; exit 1; }
 check: $(STAMP)-dev
-	@$(BIN)/ruff format --check .
-	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check . $(call CURE,$(BIN)/ruff format .)
+	@$(BIN)/ruff check . $(call CURE,$(BIN)/ruff check --fix .)
 	@$(BIN)/mypy
 	@$(BIN)/shellcheck -S warning $(SHELLS)
 

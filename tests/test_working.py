@@ -45,3 +45,25 @@ def test_elsewhere_it_is_quiet_and_a_failure_is_told_in_full(code: int, more: st
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr == f"installing\n{more}"
+
+
+@pytest.mark.parametrize(
+    ("fails", "cure"),
+    [("ruff format", "ruff format ."), ("ruff check", "ruff check --fix ."), ("", "")],
+)
+def test_make_check_prints_the_command_that_mends(tmp_path: Path, fails: str, cure: str) -> None:
+    """The tools are stand-ins: the Makefile is what is tested."""
+    (tmp_path / "bin").mkdir()
+    for name in ("python", "ruff", "mypy", "shellcheck"):
+        program = tmp_path / "bin" / name
+        program.write_text(f'#!/bin/sh\n[ "{name} $1" != "{fails}" ]\n')
+        program.chmod(0o755)
+    for stamp in (".installed", ".installed-dev"):
+        (tmp_path / stamp).touch()
+    done = subprocess.run(
+        ["make", "check", f"VENV={tmp_path}"],
+        cwd=PROGRAM.parents[1], capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert bool(done.returncode) == bool(fails)
+    lines = [line for line in done.stderr.splitlines() if line.startswith("to mend this")]
+    assert lines == ([f"to mend this, type: {tmp_path}/bin/{cure}"] if fails else [])

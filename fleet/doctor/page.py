@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fleet.model.cause import LAYERS, Cause, Fix
+from fleet.model.errors import FleetError
 from fleet.model.slots import filled
 from fleet.triage.knowledge import knowledge
 
@@ -102,4 +103,8 @@ def _or(words: tuple[str, ...]) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(page(knowledge().causes.values()), "utf-8")
+    try:
+        text = page(knowledge().causes.values())
+    except FleetError as error:
+        sys.exit(f"error: {error}\n  try: {error.hint}")
+    Path(sys.argv[1]).write_text(text, "utf-8")

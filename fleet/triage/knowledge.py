@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.model.cause import Cause, Signature
-from fleet.model.errors import InputError
+from fleet.model.errors import FleetError, InputError
 from fleet.triage import index
 from fleet.triage.grammar import expanded
 from fleet.triage.matcher import Matcher
@@ -185,4 +186,7 @@ def _matchers(known: Known) -> list[Matcher]:
 
 
 if __name__ == "__main__":
-    write_index()
+    try:
+        write_index()
+    except FleetError as error:
+        sys.exit(f"error: {error}\n  try: {error.hint}")

@@ -79,10 +79,12 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert (path.parent / target).exists(), f"{path.name}: {target}"
 
 
-def test_the_number_of_causes_is_the_one_of_the_files() -> None:
+def test_there_are_as_many_causes_as_the_page_claims() -> None:
+    """A round number, so that a new cause does not touch README."""
     text = (ROOT / "README.md").read_text("utf-8")
-    said = re.findall(r"\[(\d+) causes as data\]", text)
-    assert said == [str(len(list((ROOT / "fleet" / "data" / "causes").glob("*.yaml"))))]
+    (claimed,) = re.findall(r"\[over (\d+)00 causes as data\]", text)
+    there = len(list((ROOT / "fleet" / "data" / "causes").glob("*.yaml")))
+    assert there // 100 == int(claimed)
 
 
 def test_no_page_measures_with_the_chat_of_llama_cpp() -> None:

@@ -14,11 +14,11 @@ from fleet.config.playbook import DEFAULT_RUNNERS, load_playbook
 from fleet.engine.release_builder import runner_of
 from fleet.model.errors import PlaybookError
 from fleet.runners import registry
+from fleet.runners.options import OwnProgram
 from fleet.runners.registry import OWN, names, runner
 
 ROOT = Path(__file__).parents[2]
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yaml"))
-NEEDS_PROGRAM = {"mllm", "executorch", "llama.cpp", "exec"}
 ADVERTISED = re.compile(r"`runner: ([a-z0-9._-]+)`")
 
 
@@ -32,7 +32,7 @@ def written(folder: Path, data: dict[str, Any]) -> Path:
 
 def naming(name: str, kind: str) -> dict[str, Any]:
     run: dict[str, Any] = {"runner": name, "prompt": "hello"}
-    if name in NEEDS_PROGRAM:
+    if name in OWN and isinstance(OWN[name], OwnProgram):
         run["program"] = "program"
     if name == "qnn-net-run":
         run["options"] = {"inputs": [["a.raw"]]}
