@@ -55,11 +55,13 @@ def fleet(
         far.close()
         near.sendall(json.dumps(request).encode() + b"\n")
         answers = near.makefile("r")
-        pid = int(answers.readline())
+        pid = 0
         try:
+            pid = int(answers.readline())
             status = int(answers.readline())
         except TimeoutError as error:
-            os.kill(pid, signal.SIGKILL)
+            if pid:
+                os.kill(pid, signal.SIGKILL)
             raise subprocess.TimeoutExpired(words, timeout) from error
         texts = []
         for one in said[1:]:
@@ -120,9 +122,10 @@ def _keep(files: list[int]) -> None:
     link = socket.socket(fileno=files[0])
     request = json.loads(link.makefile("r").readline())
     if pid := os.fork():
-        link.sendall(f"{pid}\n".encode())
-        _, status = os.waitpid(pid, 0)
-        link.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        with contextlib.suppress(BrokenPipeError):  # nobody waits any more
+            link.sendall(f"{pid}\n".encode())
+            _, status = os.waitpid(pid, 0)
+            link.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
         os._exit(0)
     link.close()
     for number, file in enumerate(files[1:]):
@@ -132,6 +135,7 @@ def _keep(files: list[int]) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
+    sys.modules["__main__"].__package__ = "fleet"  # usage lines begin `python -m fleet`
     sys.argv[:] = [str(ROOT / "fleet" / "__main__.py"), *request["argv"]]
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         given = getattr(sys, name)
