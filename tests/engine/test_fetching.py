@@ -160,7 +160,11 @@ def test_a_file_that_changes_under_the_reader_costs_its_followers_nothing(
         (there / f"r{number}").write_text(f"result {number}")
     (there / "a.log").write_bytes(bytes(100_000))
     real = shutil.which("dd")
-    done = hostile("dd", f'#!/bin/sh\n{mishap} {there}/a.log\nexec {real} "$@"\n')
+    done = hostile(
+        "dd",
+        f"#!/bin/sh\ncase $(readlink /proc/$$/fd/0) in *a.log) {mishap} {there}/a.log ;; esac\n"
+        f'exec {real} "$@"\n',
+    )
     got = {one.name: one.read_bytes() for one in (tmp_path / "got" / "there").iterdir()}
     for number in range(10):
         assert got.pop(f"r{number}") == b"result %d" % number
