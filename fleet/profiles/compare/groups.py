@@ -12,7 +12,7 @@ from functools import cached_property
 from operator import attrgetter
 
 from fleet.model.record import Record
-from fleet.profiles.compare.metrics import KNOWN, value
+from fleet.profiles.compare.metrics import FIELDS, value
 
 _OF_A_SIDE = re.compile(r"ab-.*-[AB]")
 
@@ -96,7 +96,7 @@ def runs_of(records: Iterable[Record], *, by_boot: bool = False) -> list[list[Re
 
 def values_of(runs: Iterable[Sequence[Record | None]], name: str) -> list[list[float]]:
     """The values of one metric in the places of `runs_of`, nan where there is none."""
-    if name in KNOWN:
+    if name in FIELDS:
         read, nan = attrgetter(name), math.nan
         found = [[None if r is None else read(r.metrics) for r in run] for run in runs]
         return [[nan if number is None else number for number in run] for run in found]

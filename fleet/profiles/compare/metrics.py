@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from fleet.model.errors import InputError
-from fleet.model.record import Record
+from fleet.model.record import Metrics, Record
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ KNOWN = {
         Metric("generated_tokens", "", 0, "gen tokens"),
     )
 }
+# A number of these names is a field of Metrics; of all other names it stands under `others`.
+FIELDS = frozenset(Metrics.__dataclass_fields__) - {"others", "source"}
 # What a comparison asks by itself; decode_ms says the same as decode_tps, tokens are conditions.
 USUAL = ("init_ms", "ttft_ms", "prompt_tps", "decode_tps")
 _TIMES = {
@@ -77,7 +79,7 @@ def better_way(name: str, records: Sequence[Record] = ()) -> int:
 
 def value(record: Record, name: str) -> float:
     """The number of a record that counts, nan where it has none."""
-    if name in KNOWN:
+    if name in FIELDS:
         found = getattr(record.metrics, name)
         return math.nan if found is None else float(found)
     measure = record.metrics.others.get(name)
@@ -86,22 +88,23 @@ def value(record: Record, name: str) -> float:
 
 def units(records: Sequence[Record], name: str) -> set[str]:
     """The units in which records give a metric; more than one cannot be compared."""
-    if name in KNOWN:
+    if name in FIELDS:
         return {KNOWN[name].unit}
     return {r.metrics.others[name].unit for r in records if name in r.metrics.others}
 
 
 def present(records: Sequence[Record]) -> list[str]:
     """The metrics that a comparison of these records asks for by itself, in a steady order."""
-    usual = [n for n in USUAL if any(getattr(r.metrics, n) is not None for r in records)]
+    usual = [n for n in USUAL if any(math.isfinite(value(r, n)) for r in records)]
     others = {name for r in records if r.counts for name in r.metrics.others}
-    return usual + sorted(others)
+    return usual + sorted(others - set(usual))
 
 
 def every(records: Sequence[Record]) -> list[str]:
     """The names of all metrics of these records, in a steady order."""
     mine = [name for name in KNOWN if any(math.isfinite(value(r, name)) for r in records)]
-    return mine + sorted({name for r in records for name in r.metrics.others})
+    others = {name for r in records for name in r.metrics.others}
+    return mine + sorted(others - set(mine))
 
 
 def lacking(
