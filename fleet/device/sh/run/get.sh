@@ -86,7 +86,7 @@ while IFS= read -r line; do
   rest=${line%% *} line=${line#* }
   size=${line%% *} name=${line#* }
   name=${name%//} why='' lacks=0
-  if [ -L "$name" ] && [ "$name" != "$only" ]; then why=link
+  if [ -L "$name" ] && [ "$name" != "$only" ]; then why='link'
   elif [ ! -e "$name" ]; then why=gone
   elif [ ! -f "$name" ]; then why=odd
   elif [ ! -r "$name" ]; then why=unread
