@@ -187,7 +187,7 @@ case $base in '') base=$home/fleet ;; '~') base=$home ;; '~/'*) base=$home/${bas
 say base_dir "$base"
 if [ -d "$base/store" ]; then say store yes; else say store no; fi
 # all: what is put in its place
-for f in libcdsprpc.so libatomic.so.1; do [ -e "$base/shim/$f" ] && lib "$base/shim/$f"; done
+for f in "$base"/shim/libcd* "$base"/shim/libat*; do [ -e "$f" ] && lib "$f"; done
 # end of all
 parent=$base
 while [ ! -d "$parent" ] && [ -n "$parent" ]; do parent=${parent%/*}; done
