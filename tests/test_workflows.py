@@ -137,6 +137,13 @@ def test_a_release_is_attested_and_needs_no_stored_secret() -> None:
     assert "secrets." not in (ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8")
 
 
+def test_what_a_release_asks_of_its_wheel_can_be_asked() -> None:
+    """The same line of Python, of the installation that runs these tests."""
+    (line,) = re.findall(r"bin/python -c '([^']+)'", "\n".join(SCRIPTS.values()))
+    assert "PARTS" in line
+    subprocess.run([sys.executable, "-c", line], check=True, timeout=60)
+
+
 def test_the_container_for_development_is_set_up_by_a_script_that_is_here() -> None:
     settings = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text("utf-8"))
     script = settings["postCreateCommand"].removeprefix("sh ")
