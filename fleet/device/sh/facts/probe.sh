@@ -185,7 +185,7 @@ home=${home%/}
 # shellcheck disable=SC2088 # the tilde is ours to expand
 case $base in '') base=$home/fleet ;; '~') base=$home ;; '~/'*) base=$home/${base#??} ;; /*) ;; *) base=$home/$base ;; esac
 say base_dir "$base"
-if [ -d "$base/store" ]; then say store yes; else say store no; fi
+[ -d "$base/store" ] && say store yes || say store no
 # all: what is put in its place
 for f in "$base"/shim/libcd* "$base"/shim/libat*; do [ -e "$f" ] && lib "$f"; done
 # end of all
