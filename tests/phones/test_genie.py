@@ -61,7 +61,7 @@ def test_without_any_android_runtime_it_says_which_one(
     (result,) = phone.operation(PLAYBOOK, offline=True).deploy()
     assert isinstance(result.error, RuntimeStoreError)
     assert "for aarch64-android" in result.error.message
-    assert "SDK" in result.error.hint
+    assert "--sdk --target aarch64-android" in result.error.hint
 
 
 @pytest.mark.slow
