@@ -24,6 +24,7 @@ from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
 from fleet.engine.rollout.claim import claimed
+from fleet.engine.rollout.deploying import continuation
 from fleet.engine.rollout.inputs import Inputs, inputs_of
 from fleet.engine.transfer.tuning import options_of
 from fleet.model.errors import InputError
@@ -213,7 +214,9 @@ def end_deploy(operation: Operation, results: list[DeviceResult], *, as_json: bo
         if operation.playbook.rollout is not None and operation.ending.text:
             output.note(f"rollout: {operation.ending.text}")
         if operation.ending.word not in {"finished", "rolled back"}:
-            output.advise(f"next: fleet resume {operation.run_id}")
+            command = continuation(operation.run_id, results)
+            first = "remove the causes of the refusals, then: " if "deploy" in command else "next: "
+            output.advise(f"{first}{command}")
         show_measured(operation, results)
     end_devices(results)
 

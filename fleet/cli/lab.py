@@ -51,8 +51,9 @@ NameArgument = Annotated[str, typer.Argument(help="Name of a board, as `fleet la
 FaultArgument = Annotated[
     str,
     typer.Argument(
+        show_default=False,
         help=f"Fault of a board: {', '.join([*FAULTS, NEW_HOST_KEY])}. Fault of a "
-        f"phone: {', '.join(PHONE_FAULT_NAMES)}."
+        f"phone: {', '.join(PHONE_FAULT_NAMES)}.",
     ),
 ]
 
@@ -264,7 +265,7 @@ def power_cycle(name: NameArgument, folder: DirOption = DEFAULT_DIR) -> None:
 
 
 @app.command()
-def inject(name: NameArgument, what: FaultArgument, folder: DirOption = DEFAULT_DIR) -> None:
+def inject(name: NameArgument, what: FaultArgument = "", folder: DirOption = DEFAULT_DIR) -> None:
     """Inject a fault into a board.
 
     Example: fleet lab inject lab002 node-root-only
@@ -276,7 +277,7 @@ def inject(name: NameArgument, what: FaultArgument, folder: DirOption = DEFAULT_
 
 
 @app.command()
-def heal(name: NameArgument, what: FaultArgument, folder: DirOption = DEFAULT_DIR) -> None:
+def heal(name: NameArgument, what: FaultArgument = "", folder: DirOption = DEFAULT_DIR) -> None:
     """Remove a fault from a board.
 
     Example: fleet lab heal lab002 node-root-only

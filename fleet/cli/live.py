@@ -201,9 +201,10 @@ def _cells(host: str, row: _Row) -> tuple[str, ...]:
     share = f"{human_bytes(row.done)}/{human_bytes(row.total)}" if row.total else ""
     spent = time.monotonic() - row.since
     rate = f"{human_bytes(int(row.done / spent))}/s" if row.done and spent > 0 else ""
+    step = row.outcome or row.step
     if not (row.done or row.outcome) and spent >= 1:
-        rate = f"{spent:.0f} s"
-    return host or "workstation", row.outcome or row.step, share, rate, row.text
+        step = f"{step} ({spent:.0f} s)"
+    return host or "workstation", step, share, rate, row.text
 
 
 class _Row:

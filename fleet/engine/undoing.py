@@ -10,7 +10,7 @@ from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.provisioning import ask_rights
 from fleet.engine.session import Session
 from fleet.engine.states import gathered
-from fleet.engine.undo import UndoLog, take_back
+from fleet.engine.undo import UndoLog, backwards, take_back
 from fleet.facts.identity import check_identity
 from fleet.model.errors import InputError
 from fleet.model.events import Listener
@@ -22,6 +22,40 @@ from fleet.profiles.runs import RunStore
 def undo_root(runs: RunStore) -> Path:
     """Where the logs are: beside the records of runs."""
     return runs.root.with_name("undo")
+
+
+def changed_by(
+    run_id: str, hosts: Sequence[Host], runs: RunStore | None = None
+) -> tuple[str, dict[str, list[str]]]:
+    """Return the id of the run and, by device, the steps that `undo` would take back, in order.
+
+    Raises InputError when there is no such run.
+    """
+    root = undo_root(runs or RunStore())
+    run_id = _known_run(run_id, root)
+    steps = {}
+    for host in hosts:
+        if back := backwards(UndoLog(root, run_id, host.name).read()):
+            steps[host.name] = [step.describe for step in back]
+    return run_id, steps
+
+
+def _known_run(run_id: str, root: Path) -> str:
+    """Return the id of a run that changed a system. `last` is the newest."""
+    known = sorted(folder.name for folder in root.iterdir()) if root.is_dir() else []
+    if run_id == "last" and known:
+        run_id = known[-1]
+    if run_id not in known:
+        raise InputError(
+            f"no run '{run_id}' changed the system of a device, so there is nothing to undo",
+            hint=f"use one of these runs: {', '.join(known[-5:])}"
+            if known
+            else (
+                "check that FLEET_HOME is the same as for the deploy: fleet keeps its log of "
+                "system changes there"
+            ),
+        )
+    return run_id
 
 
 def undo(
@@ -37,19 +71,7 @@ def undo(
     Raises InputError when there is no such run; a device without a log is left unchanged.
     """
     root = undo_root(runs or RunStore())
-    known = sorted(folder.name for folder in root.iterdir()) if root.is_dir() else []
-    if run_id == "last" and known:
-        run_id = known[-1]
-    if run_id not in known:
-        raise InputError(
-            f"no run '{run_id}' changed the system of a device, so there is nothing to undo",
-            hint=f"use one of these runs: {', '.join(known[-5:])}"
-            if known
-            else (
-                "check that FLEET_HOME is the same as for the deploy: fleet keeps its log of "
-                "system changes there"
-            ),
-        )
+    run_id = _known_run(run_id, root)
 
     def work(session: Session, result: DeviceResult) -> None:
         log = UndoLog(root, run_id, session.host.name)

@@ -294,6 +294,11 @@ class Lab:
         known = (PHONE_FAULTS if phone else FAULTS).get(fault)
         if known is None:
             names = PHONE_FAULT_NAMES if phone else (*FAULTS, "new-host-key")
+            if not fault:
+                raise InputError(
+                    f"no fault is given for {name}",
+                    hint="fleet lab inject -h (lists the faults)",
+                )
             near = get_close_matches(fault, names, n=1)
             raise InputError(
                 f"'{fault}' is not a fault of {name}",

@@ -70,6 +70,10 @@ def test_a_misspelt_fault_names_the_one_that_was_meant(
     assert f"'{fault}' is not a fault of lab001" in said
     assert hint in said
     assert "broken-dpkg" not in said, "45 names tell nothing"
+    assert fleet(monkeypatch, "inject", "lab001", "--dir", str(lab.folder.root)) == 2
+    said = capsys.readouterr().err
+    assert "no fault is given for lab001" in said
+    assert "fleet lab inject -h (lists" in said
 
 
 def test_what_is_on_is_said_and_how_to_take_it_away(

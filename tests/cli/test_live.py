@@ -184,7 +184,7 @@ def test_a_step_that_says_nothing_shows_its_seconds(monkeypatch: pytest.MonkeyPa
         clock[0] = 7.0
         assert "7 s" not in text.getvalue()
         board.tick()
-    assert "7 s" in text.getvalue()
+    assert "fetch (7 s)" in text.getvalue(), "the column of the step, not of the rate"
 
 
 @pytest.mark.parametrize(

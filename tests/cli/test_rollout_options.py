@@ -11,13 +11,20 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import typer
 
+from fleet.cli.deploy import end_deploy
 from fleet.cli.rollout_options import with_rollout
 from fleet.config.playbook import load_playbook
+from fleet.engine.pool import DeviceResult
 from fleet.engine.rollout.claim import claim, newest
+from fleet.engine.rollout.deploying import continuation
+from fleet.engine.rollout.driver import Ending
 from fleet.model.errors import InputError
+from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
 from fleet.model.rollout import Amount, RolloutSpec
 from tests.engine.rollout.boards import Yard, yard
@@ -250,3 +257,26 @@ def test_no_secret_is_in_the_journal(two: Yard, monkeypatch: pytest.MonkeyPatch)
     found = two.journal().read_text()
     assert len(found.splitlines()) > 10
     assert SECRET not in found
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "command"),
+    [
+        (("refused", "refused"), "fleet deploy"),
+        (("changed", "refused", "not attempted"), "fleet deploy"),
+        (("refused", "failed"), "fleet resume run1"),
+        (("unreachable", "not attempted"), "fleet resume run1"),
+        (("not attempted",), "fleet resume run1"),
+    ],
+)
+def test_a_refused_deploy_is_begun_again_and_not_resumed(
+    outcomes: tuple[str, ...], command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = [DeviceResult(Host(f"b{n}"), word) for n, word in enumerate(outcomes)]
+    assert continuation("run1", results) == command
+    playbook = Playbook(Path("p"), "app", Path("b"))
+    operation = SimpleNamespace(playbook=playbook, run_id="run1", ending=Ending("stopped", ""))
+    with pytest.raises(typer.Exit):
+        end_deploy(operation, results, as_json=False)  # type: ignore[arg-type]
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.partition(": ")[2].startswith(command), said

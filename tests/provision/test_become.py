@@ -220,7 +220,13 @@ def test_the_password_is_found_nowhere(bare: Make, tmp_path: Path) -> None:
     seen = _watch_processes(canary)
     env = {**os.environ, "FLEET_HOME": str(home), "NO_COLOR": "1"}
     said = ""
-    for words in (["plan"], ["plan", "--json"], ["deploy", "--json"], ["deploy"], ["undo", "last"]):
+    for words in (
+        ["plan"],
+        ["plan", "--json"],
+        ["deploy", "--json"],
+        ["deploy"],
+        ["undo", "last", "--yes"],
+    ):
         what = [str(playbook)] if words[0] != "undo" else []
         done = subprocess.run(
             [sys.executable, "-m", "fleet", *words, *what, "-i", str(inventory)],

@@ -105,9 +105,9 @@ def roll_out(
     rollout = Rollout(executor, journal, listener, quiet=journal.state.header["rollout"] is None)
     ending = rollout.run()
     results = [_result(host, rollout, journal, ending) for host in operation.hosts]
+    hint = continuation(operation.run_id, results)
     for result in results:
         if result.outcome == NOT_ATTEMPTED:
-            hint = f"fleet resume {operation.run_id}"
             done = DeviceDone(
                 result.host.name, result.outcome, result.text, hint, 0.0, 0, 0, emulated=False
             )
@@ -116,6 +116,18 @@ def roll_out(
     listener(RolloutDone("", operation.run_id, ending.word, ending.text, devices))
     journal.close()
     return results, ending
+
+
+def continuation(run_id: str, results: Sequence[DeviceResult]) -> str:
+    """Return the command that goes on with an unfinished deploy.
+
+    A refusal of the pre-flight is mostly cured in the playbook or the bundle, and `fleet resume`
+    refuses inputs that changed since; so that deploy is begun again. Nothing was sent to the
+    refused devices.
+    """
+    unfinished = {result.outcome for result in results} - {"ok", "changed", "unchanged"}
+    refused = unfinished - {NOT_ATTEMPTED} == {"refused"}
+    return "fleet deploy" if refused else f"fleet resume {run_id}"
 
 
 def _result(host: Host, rollout: Rollout, journal: Journal, ending: Ending) -> DeviceResult:
