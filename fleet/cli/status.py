@@ -87,10 +87,11 @@ def _rates(places: set[tuple[str, str, str]]) -> dict[tuple[str, str, str], str]
         with ProfileStore() as store:
             store.look()
             for place in places:
-                words = {"host": (place[0],), "name": (place[1],)}
+                words = dict(
+                    zip(("host", "name", "release"), ((word,) for word in place), strict=True)
+                )
                 records = store.plain(Query(words=words, counted="yes"), _RECORDS)
-                mine = [record for record in records if record["release"] == place[2]]
-                newest = [r for r in mine if r["run_id"] == mine[-1]["run_id"]]
+                newest = [r for r in records if r["run_id"] == records[-1]["run_id"]]
                 if rate := rate_of([{**record, "counts": True} for record in newest]):
                     found[place] = rate
     except FleetError as error:

@@ -240,6 +240,12 @@ def test_what_this_workstation_knows_of_a_release(
             host=host, release=ID, repeat=repeat, metrics=Metrics(decode_tps=9.0 + repeat)
         )
         runs.save(runs.folder(run_id, host, repeat, warmup=False), made)
+    for repeat in range(6):  # newer, of the release that a rollback left
+        made = record(
+            run_id="20261102-100000-bbbbbb", host=host, release="b", repeat=repeat,
+            started=f"2026-11-02T10:00:0{repeat}Z", metrics=Metrics(decode_tps=5.0),
+        )  # fmt: skip
+        runs.save(runs.folder(made.run_id, host, repeat, warmup=False), made)
     results = [
         deployed(HOSTS[0], name="tiny"),
         deployed(HOSTS[0], name="tiny", history=[ID, "b", ID]),

@@ -10,7 +10,7 @@ from fleet.model.errors import InputError
 
 # Word of a selection → column. `*` in a value stands for any text.
 COLUMNS = {"run": "run_id", "host": "host", "board": "identity"}
-COLUMNS |= {word: word for word in ("name", "runtime", "chip", "runner")}
+COLUMNS |= {word: word for word in ("name", "release", "runtime", "chip", "runner")}
 ANSWERS = {"yes": "1", "no": "0", "unknown": "NULL"}
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d)?)?Z?")
@@ -49,7 +49,7 @@ _WORDS = (*COLUMNS, "tag", "baseline", "emulated", "counted", "since", "until", 
 HINT = (
     "write last, prev, last~2, a run id, or conditions joined with commas (= and): "
     "tag:NAME host:NAME board:IDENTITY name:MODEL runtime:2.51.0 chip:QCS9075 "
-    "runner:genie since:2026-11-01 until:2026-11-30T18:00 emulated:yes|no|unknown "
+    "runner:genie release:ID since:2026-11-01 until:2026-11-30T18:00 emulated:yes|no|unknown "
     "counted:yes|no baseline:NAME reference:NAME"
 )
 

@@ -80,6 +80,7 @@ def varied() -> list[Record]:
         ("board:serial 5", ["phone"]),
         ("name:other", ["phone"]),
         ("runner:genie", ["evk-02", "evk-01"]),
+        ("release:no-such", []),
         ("tag:pilot,tag:warm", ["phone"]),
         ("tag:pilot,tag:cold", []),
         ("since:2026-11-02", ["phone", "evk-02"]),
