@@ -181,7 +181,7 @@ def _needed(entries: list[tuple[int, int]], names: bytes) -> tuple[str, ...]:
 
 def _not_exported(info: int, visible: int, section: int) -> str:
     if section == 0:
-        return "is not defined in the library: the library only imports this function"
+        return "is not defined in the library, which only imports this function"
     if info >> 4 not in {_GLOBAL, _WEAK} or visible not in {_DEFAULT, _PROTECTED}:
         return "has hidden visibility in the library"
     return "" if info & 15 in {_FUNC, _IFUNC} else "is not a function in the library"

@@ -170,8 +170,8 @@ def runtime_differs(case: Case) -> Iterator[Fault]:
             continue  # binary-newer-than-runtime speaks
         order = "a newer" if theirs > version_key(item.build_id) else "an older"
         yield Fault(
-            f"{item.name} was compiled with another QAIRT build than the runtime: the runtime "
-            f"is {order} build",
+            f"{item.name} was compiled with another QAIRT build than the runtime, which is "
+            f"{order} build",
             case.runtime.build_id,
             item.build_id,
             _get_runtime(case, item),

@@ -122,8 +122,8 @@ def windows_filesystem(case: Case) -> Iterator[Fault]:
     pc = _pc(case)
     if pc is not None and pc.filesystem and pc.filesystem.upper() not in _LINKS:
         yield Fault(
-            f"{case.facts.disk.path} is on a {pc.filesystem} file system, but fleet needs hard "
-            f"links, which {pc.filesystem} does not have",
+            f"{case.facts.disk.path} is on the file system {pc.filesystem}, but fleet needs hard "
+            "links, which it does not have",
             pc.filesystem,
             "NTFS or ReFS",
             "set `base_dir:` of this device in the inventory to a folder on NTFS, like C:/fleet",

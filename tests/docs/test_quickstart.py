@@ -150,11 +150,14 @@ def test_the_tutorial_ends_in_a_comparison(home: Path, tmp_path: Path) -> None:
     for name in names(tutorial()):
         assert re.search(rf"{name} +healthy", doctor), doctor
     project = ["fleet init demo --lab ../lab --bundle assets/tiny-genie", "cd demo"]
-    inject, fix, undo = on_the_lab(tmp_path / "lab")
-    code, said = typed([*project, inject, fix, undo], where, home, path_of())
+    on_boards = on_the_lab(tmp_path / "lab")
+    assert len(on_boards) == 4, on_boards
+    code, said = typed([*project, *on_boards], where, home, path_of())
     assert code == 0, said
     assert re.search(r"lab002 +\| fastrpc-node-permission \| provision \| healed", said), said
     assert re.search(r"lab002 +\| changed \| the system is as before", said), said
+    assert "fleet would undo these steps" in said, "undo asks"
+    assert "lab002 no longer has the fault" in said
 
 
 @pytest.mark.slow

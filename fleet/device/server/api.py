@@ -1,4 +1,4 @@
-"""What clients send, checked: bodies become prompts and limits, or an HttpError 4xx.
+"""What clients send, checked: bodies become prompts and limits, or errors (HttpError, 4xx).
 
 Nothing is passed over in silence: an unknown field, and one that this service cannot honour,
 is an error that names it.

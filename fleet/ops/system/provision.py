@@ -23,6 +23,7 @@ from fleet.ops.system.steps_users import (
 )
 from fleet.ops.system.wanted import wanted_files
 
+_NO_FILE = {"folder": "is a folder", "other": "is neither a file, a folder nor a link"}
 _UNITS = "/etc/systemd/system/"
 
 
@@ -161,7 +162,7 @@ def _write(draft: _Draft, want: WantedFile) -> WriteFile | None:
     if same:
         return None
     if seen.kind in {"folder", "other"} or (seen.kind == "file" and seen.content is None):
-        why = "cannot be read by the deploy user" if seen.kind == "file" else f"is a {seen.kind}"
+        why = "cannot be read by the deploy user" if seen.kind == "file" else _NO_FILE[seen.kind]
         draft.findings.append(
             Finding(
                 rule="system-file",
