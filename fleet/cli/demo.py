@@ -25,6 +25,7 @@ from fleet.lab.namespace import can_unshare
 from fleet.lab.rootfs import BUILD_MB, TREE_MB, cache_dir, progress, rootfs_path
 from fleet.lab.tools import SSHD_MB, SSHD_TREE_MB, has_tools
 from fleet.model.errors import InputError, LabError
+from fleet.model.extras import by_uvx
 from fleet.model.files import human_bytes
 from fleet.model.home import fleet_home
 from fleet.model.text import from_here
@@ -193,7 +194,7 @@ def _program() -> tuple[str, str]:
     here = Path(sys.argv[0]).absolute()
     found = shutil.which(here.name)
     if "archive-v" in sys.prefix:  # uvx: an environment of the cache, not on the PATH
-        return shlex.quote(str(here)), ""
+        return shlex.join(by_uvx() or [str(here)]), ""
     if found and Path(found).absolute() == here:
         return here.name, ""
     activate = here.with_name("activate")

@@ -25,7 +25,21 @@ NAME = "npu-fleet"
 
 def install_extra(extra: str) -> str:
     """The command, ready to paste."""
-    return shlex.join([*_installer(), *source(extra)])
+    return shlex.join(by_uvx(extra) or [*_installer(), *source(extra)])
+
+
+def by_uvx(extra: str = "", distribution: Distribution | None = None) -> list[str]:
+    """Return the words that start this fleet, with the extra, if uvx runs it; else [].
+
+    The environment of uvx is in uv's cache: its path is nothing to type, and what is installed
+    there is lost. Also [] if nothing says where the wheel is.
+    """
+    if "archive-v" not in sys.prefix:
+        return []
+    *_, origin = source(extra, distribution) or [""]
+    if f"[{extra}]" not in origin:
+        return []
+    return ["uvx", "--from", origin.replace("[]", ""), NAME]
 
 
 def loaded(module: str, extra: str, what: str) -> Any:  # noqa: ANN401 - a module

@@ -110,6 +110,9 @@ def test_the_program_is_named_so_that_a_shell_finds_it(
     monkeypatch.setenv("PATH", str(tmp_path))
     assert demo._program() == ("npu-fleet", "")
     monkeypatch.setattr(sys, "prefix", "/home/u/.cache/uv/archive-v0/x")
+    monkeypatch.setattr(demo, "by_uvx", lambda: ["uvx", "--from", "npu-fleet @ file:///a b.whl"])
+    assert demo._program() == ("uvx --from 'npu-fleet @ file:///a b.whl'", "")
+    monkeypatch.setattr(demo, "by_uvx", list)
     assert demo._program() == (str(own), "")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pip._internal.req.constructors import install_req_from_editable, install_req_from_line
 
-from fleet.model.extras import install_extra, source
+from fleet.model.extras import by_uvx, install_extra, source
 
 ROOT = Path(__file__).parents[2]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -114,3 +114,22 @@ def test_where_there_is_no_pip_uv_does_it(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     words = shlex.split(install_extra("report"))
     assert words[:5] == ["uv", "pip", "install", "--python", sys.executable]
+
+
+def test_what_uvx_runs_is_named_by_its_wheel_and_not_by_the_cache(
+    installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = tmp_path / "npu_fleet-1-py3-none-any.whl"
+    wheel.touch()
+    fleet = installed(archive(wheel.as_uri()))
+    assert by_uvx("report", fleet) == [], "pip or a clone"
+    monkeypatch.setattr(sys, "prefix", "/home/u/.cache/uv/archive-v0/x")
+    for extra, name in (("", "npu-fleet"), ("report", "npu-fleet[report]")):
+        uvx, option, origin, program = by_uvx(extra, fleet)
+        assert (uvx, option, program) == ("uvx", "--from", "npu-fleet")
+        asked = install_req_from_line(origin)
+        assert str(asked.req).partition(" @")[0].rstrip("@") == name, origin
+        assert asked.link is not None
+        assert asked.link.url == wheel.as_uri()
+    wheel.unlink()
+    assert by_uvx("report", fleet) == [], "nothing to name"
