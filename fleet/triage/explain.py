@@ -127,9 +127,9 @@ def _causes(words: set[str]) -> tuple[Cause, ...]:
         cause for cause in known.causes.values() if words & {code.lower() for code in cause.codes}
     ]
     weight = dict.fromkeys((cause.id for cause in found), 0.0)
-    for text in [form.format(word) for word in words for form in _LINES]:
+    for text in [form.format(word) for word in sorted(words) for form in _LINES]:
         for index in known.matcher.match(text):
             cause, signature, part = known.owners[index]
             if part == "match" and cause.id in weight and not signature.needs:
                 weight[cause.id] += signature.weight
-    return tuple(sorted(found, key=lambda one: (-weight[one.id], one.id)))
+    return tuple(sorted(found, key=lambda cause: (-round(weight[cause.id], 6), cause.id)))

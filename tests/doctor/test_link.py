@@ -87,7 +87,9 @@ def test_one_dead_board_does_not_hide_the_others(tmp_path: Path) -> None:
         found = examine([dead, alive], lambda _: None, Round(session=False))
     assert [one.target for one in found] == ["dead", alive.name]
     assert found[0].verdict == UNCHECKED
-    assert found[1].verdict != UNCHECKED
+    assert not any(check.status == "ok" for check in found[0].checks)
+    reached = next(check for check in found[1].checks if check.id == "host")
+    assert reached.status == "ok"  # what else is missing depends on this computer
 
 
 PHONE = Host("phone", transport="adb", serial="R5CX10ABCDE")
