@@ -42,7 +42,8 @@ def test_it_is_said_of_the_workstation(small: Yard, file: str) -> None:
     mount(small.home, "remount,size=1m")
     code, said = small.fleet(*small.deploy_args("--run"))
     assert code == 0, said
-    journal, printed = pages(small.home, "*/journal.jsonl"), pages(small.home, "*/b1/0/std*")
+    journal = pages(small.home, "*/journal.jsonl") + pages(small.home, ".last-run")
+    printed = pages(small.home, "*/b1/0/std*")
     rest = pages(small.home, "*/b1/0/[!s]*")
     shutil.rmtree(small.home / "runs")
     # Room for the journal only; for what the runner printed, too; for all but a page of the record.
