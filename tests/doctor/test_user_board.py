@@ -11,6 +11,7 @@ from fleet.config.inventory import load_inventory
 from fleet.doctor.examine import Round, examine
 from fleet.lab import Lab
 from fleet.model.diagnosis import OK, PROBLEM, UNCHECKED, WARN, Diagnosis
+from tests import needs
 
 from .conftest import ids
 
@@ -33,6 +34,7 @@ def test_a_board_of_an_ordinary_user(tmp_path: Path) -> None:
 
 
 def test_only_a_program_of_the_board_makes_it_busy(tmp_path: Path) -> None:
+    needs.tool("ps", "procps")
     program = shutil.copy("/bin/sleep", tmp_path / "qnn-net-run")
     with Lab.up(tmp_path / "lab", count=1, kind="user", base_port=0) as lab:
         sysroot = tmp_path / "lab" / "boards" / "lab001" / "sysroot"

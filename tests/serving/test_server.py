@@ -398,6 +398,7 @@ sys.stdin.read()
 
 
 @pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 def test_another_user_who_opens_connections_without_end_keeps_nobody_out(shared: Echo) -> None:
     """The owner's connection is the oldest, and its first byte comes after 300 of a stranger."""
     request = f"GET /health HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
