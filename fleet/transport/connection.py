@@ -58,13 +58,18 @@ class _Proxy(paramiko.ProxyCommand):
 
     def recv(self, size: int) -> bytes:
         """See socket.recv."""
-        data: bytes = super().recv(size)
+        try:
+            data: bytes = super().recv(size)
+        except paramiko.ProxyCommandFailure:
+            self._gone = True
+            raise
         self._gone = self._gone or not data
         return data
 
     def close(self) -> None:
         """End it, and keep why it ended if that was before."""
-        if self._gone and not self.last_words:
+        ended = self._gone or self.process.poll() is not None
+        if ended and not self.last_words:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.last_words = self._judge(self.process.wait(_SOON_SECONDS))
         self.process.terminate()
