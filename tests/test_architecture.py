@@ -45,7 +45,8 @@ OWNERS = {
     "xxhash": {"content"},
     "rich": {"cli"},
     "yaml": {"config", "data", "bundles", "lab", "runtimes"},
-    "pydantic": {"config", "model", "runners"},
+    "msgspec": {"config", "model"},
+    "pydantic": {"config", "runners"},
     "pysequoia": set(),  # an extra, loaded by name
     "distributed": {"engine"},
     "numpy": {"profiles"},

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, PlainValidator, Tag, WithJsonSchema
-
-from fleet.config.fields import Duration, Matches, Strict, seconds_of, told, wrong
+from fleet.config.shape import After, Before, Body, Doc, Schema
+from fleet.config.typed import Duration, Matches
+from fleet.config.values import seconds_of
 from fleet.config.yamlpos import describe
+from fleet.model.errors import InputError
 from fleet.model.gates import (
     AUTO,
     DEFAULT_AT_MOST,
@@ -30,43 +31,42 @@ _PERCENT: dict[str, Any] = {
 
 def _celsius(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise wrong(f"the value must be a temperature, not {describe(value)}", "write it like 45C")
-    return told(parse_celsius)(value)
+        raise InputError(
+            f"the value must be a temperature, not {describe(value)}", hint="write it like 45C"
+        )
+    return parse_celsius(value)
 
 
 def _percent(value: object) -> float:
     if not isinstance(value, str):
-        raise wrong(f"the value must be a percentage, not {describe(value)}", "write it like 3%")
-    return told(parse_percent)(value)
+        raise InputError(
+            f"the value must be a percentage, not {describe(value)}", hint="write it like 3%"
+        )
+    return parse_percent(value)
 
 
 def _level(value: object) -> float:
     share = _percent(value)
     if share < 0.5:
-        raise wrong(
-            f"the confidence level {share:.0%} is below 50%", "use 50% or more, such as 95%"
+        raise InputError(
+            f"the confidence level {share:.0%} is below 50%", hint="use 50% or more, such as 95%"
         )
     return share
 
 
 def _at_most(value: int) -> int:
     if value < LEAST_REPEATS:
-        raise wrong(
+        raise InputError(
             f"at_most is {value}, but a confidence interval needs at least {LEAST_REPEATS} runs",
-            f"write {LEAST_REPEATS} or more",
+            hint=f"write {LEAST_REPEATS} or more",
         )
     return value
 
 
-def short_or_mapping(value: object) -> str:
-    """Which branch of `short form | mapping` a value is; the names cannot be keys."""
-    return "(mapping)" if isinstance(value, dict) else "(short)"
-
-
 Celsius = Annotated[
     float,
-    PlainValidator(_celsius),
-    WithJsonSchema(
+    Before(_celsius),
+    Schema(
         {
             "anyOf": [
                 {"type": "number", "minimum": 1, "maximum": 150},
@@ -78,15 +78,13 @@ Celsius = Annotated[
         }
     ),
 ]
-Percent = Annotated[float, PlainValidator(_percent), WithJsonSchema(_PERCENT)]
+Percent = Annotated[float, Before(_percent), Schema(_PERCENT)]
 Level = Annotated[
     float,
-    PlainValidator(_level),
-    WithJsonSchema({"type": "string", "pattern": r"^\s*[5-9][0-9](\.[0-9]{1,3})?\s*%\s*$"}),
+    Before(_level),
+    Schema({"type": "string", "pattern": r"^\s*[5-9][0-9](\.[0-9]{1,3})?\s*%\s*$"}),
 ]
-AtMost = Annotated[
-    int, AfterValidator(_at_most), WithJsonSchema({"type": "integer", "minimum": LEAST_REPEATS})
-]
+AtMost = Annotated[int, After(_at_most), Schema({"type": "integer", "minimum": LEAST_REPEATS})]
 ZoneName = Annotated[
     str, Matches(r"[^\x00-\x1f]{1,64}", "thermal zone", "write a name, a glob like cpu*, or `auto`")
 ]
@@ -95,80 +93,81 @@ MetricName = Annotated[
 ]
 
 
-class CoolBody(Strict):
+class CoolBody(Body, frozen=True, kw_only=True):
     """When the device is cool enough for a run."""
 
-    below: Celsius = Field(description="Wait until the zone is below this temperature: 45C.")
-    zone: ZoneName = Field(
-        default=AUTO,
-        description="Name or glob of the thermal zones to read; `auto`: those of NPU, CPU and SoC. "
-        "Of several zones the hottest counts.",
-    )
-    timeout: Duration = Field(
-        default=DEFAULT_COOL_SECONDS,
-        description="Wait at most this long for the device to cool down: seconds, or 90s, 5m.",
-    )
-    otherwise: Literal["fail", "go on"] = Field(
-        default="fail",
-        description="What to do if the device does not cool down in time, or has no readable "
-        "temperature: `fail` (no run), or `go on` (run anyway, and mark the run).",
-    )
+    below: Annotated[Celsius, Doc("Wait until the zone is below this temperature: 45C.")]
+    zone: Annotated[
+        ZoneName,
+        Doc(
+            "Name or glob of the thermal zones to read; `auto`: those of NPU, CPU and SoC. "
+            "Of several zones the hottest counts."
+        ),
+    ] = AUTO
+    timeout: Annotated[
+        Duration, Doc("Wait at most this long for the device to cool down: seconds, or 90s, 5m.")
+    ] = DEFAULT_COOL_SECONDS
+    otherwise: Annotated[
+        Literal["fail", "go on"],
+        Doc(
+            "What to do if the device does not cool down in time, or has no readable "
+            "temperature: `fail` (no run), or `go on` (run anyway, and mark the run)."
+        ),
+    ] = "fail"
 
     def spec(self) -> CoolSpec:
         """What the engine works with."""
         return CoolSpec(self.below, self.zone, self.timeout, self.otherwise)
 
 
-class UntilBody(Strict):
+class UntilBody(Body, frozen=True, kw_only=True):
     """How narrow the interval of a metric has to be."""
 
-    narrower: Percent = Field(
-        description="Stop when the confidence interval of the metric is narrower than this "
-        "share of its median: 3%."
-    )
-    metric: MetricName = Field(
-        default=DEFAULT_METRIC,
-        description="Metric whose confidence interval is watched, such as decode_tps or ttft_ms.",
-    )
-    at_most: AtMost = Field(
-        default=DEFAULT_AT_MOST,
-        description="Stop after this many runs, even if the interval is still wide.",
-    )
-    level: Level = Field(default=0.95, description="Confidence level of the interval: 95%.")
+    narrower: Annotated[
+        Percent,
+        Doc(
+            "Stop when the confidence interval of the metric is narrower than this "
+            "share of its median: 3%."
+        ),
+    ]
+    metric: Annotated[
+        MetricName,
+        Doc("Metric whose confidence interval is watched, such as decode_tps or ttft_ms."),
+    ] = DEFAULT_METRIC
+    at_most: Annotated[
+        AtMost, Doc("Stop after this many runs, even if the interval is still wide.")
+    ] = DEFAULT_AT_MOST
+    level: Annotated[Level, Doc("Confidence level of the interval: 95%.")] = 0.95
 
     def spec(self) -> UntilSpec:
         """What the engine works with."""
         return UntilSpec(self.narrower, self.metric, self.at_most, self.level)
 
 
-Cool = Annotated[
-    Annotated[Celsius, Tag("(short)")] | Annotated[CoolBody, Tag("(mapping)")],
-    Discriminator(short_or_mapping),
-]
-Until = Annotated[
-    Annotated[Percent, Tag("(short)")] | Annotated[UntilBody, Tag("(mapping)")],
-    Discriminator(short_or_mapping),
-]
+Cool = Celsius | CoolBody
+Until = Percent | UntilBody
 
 
 def _sample(value: object) -> float | None:
     if value is False or value == "off":  # YAML reads a bare `off` as false
         return None
     if value is True:
-        raise wrong("'sample' must be a duration or `off`, not true", "write it like 1s, or `off`")
+        raise InputError(
+            "'sample' must be a duration or `off`, not true", hint="write it like 1s, or `off`"
+        )
     seconds = seconds_of(value)
     if not SHORTEST_SAMPLE <= seconds <= LONGEST_SAMPLE:
-        raise wrong(
+        raise InputError(
             f"'sample' is {seconds:g} s; it must be between 100 ms and 1 min",
-            "write it like 1s, or `off`",
+            hint="write it like 1s, or `off`",
         )
     return seconds
 
 
 Sampling = Annotated[
     float | None,
-    PlainValidator(_sample),
-    WithJsonSchema(
+    Before(_sample),
+    Schema(
         {
             "anyOf": [
                 {"type": "number", "minimum": SHORTEST_SAMPLE, "maximum": LONGEST_SAMPLE},

@@ -1,28 +1,28 @@
-"""The keys of a host in an inventory: what each may hold, in words, in code and in JSON Schema.
+"""The keys of a host in an inventory, each with its description and its type.
 
-`HOST_KEYS` is the one place for all three. Nothing here needs pydantic: every command reads an
-inventory, and pydantic with a model of it takes 0.1 s of each start.
+`HOST_KEYS` is the one place for both: the walker of `shape` reads by it, and the JSON Schema
+comes from it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 from fleet.config.problems import Problems
+from fleet.config.shape import BAD, After, Range, Schema, Walker, unwrapped
+from fleet.config.shape_schema import value_schema
+from fleet.config.typed import Duration, FilePath
 from fleet.config.values import (
-    DURATION_SCHEMA,
     FILE_PATH,
     TARGET,
     Pattern,
     no_template,
-    no_word,
-    seconds_of,
     unlike,
 )
-from fleet.config.yamlpos import Document, Keys, Vault
+from fleet.config.yamlpos import Document, Keys
 from fleet.model.errors import InputError
 from fleet.model.secret import SecretRef
 
@@ -35,7 +35,7 @@ PRIORITY = "ansible_group_priority"
 WHOLE_NUMBER = "a whole number"
 _MAX_PORT = 65535
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")  # of Windows
-_TEXT = {"type": "string"}
+REFERENCE = "reference"  # a mark: the text becomes a SecretRef
 
 
 @dataclass(frozen=True)
@@ -61,28 +61,32 @@ class ValuePlace:
         return self.wrong(*unlike(str(self.path[-1]), value, wanted, text))
 
 
-Taker = Callable[[ValuePlace, object], object]  # the value as a host has it; None: it is reported
-
-
 @dataclass(frozen=True)
 class HostKey:
-    """One key. `schema` is its JSON Schema without null, which unsets any key."""
+    """One key: its description and its type, as `shape` reads it."""
 
     description: str
-    schema: Mapping[str, Any]
-    take: Taker
+    type: Any
 
+    @property
+    def schema(self) -> dict[str, Any]:
+        """Its JSON Schema without null, which unsets any key."""
+        return value_schema(self.type, {})
 
-def _text(check: Callable[[str], str]) -> Taker:
-    def take(place: ValuePlace, value: object) -> object:
-        if not isinstance(value, str):
-            return place.unlike(value, "text")
-        try:
-            return check(value)
-        except InputError as error:
-            return place.wrong(error.message, error.hint)
-
-    return take
+    def take(self, place: ValuePlace, value: object) -> object:
+        """Return the value as a host has it; None if it is reported."""
+        found = Walker(place.document, place.problems).value(self.type, value, place.path)
+        if found is BAD:
+            return None
+        return (
+            SecretRef(
+                str(found),
+                place.document.file.absolute().parent,
+                position=place.document.value(place.path),
+            )
+            if REFERENCE in unwrapped(self.type)[1]
+            else found
+        )
 
 
 def key_of(
@@ -90,74 +94,23 @@ def key_of(
 ) -> HostKey:
     """A key that holds text of this pattern."""
     rule = Pattern(pattern, what, hint, shown) if isinstance(pattern, str) else pattern
-    return HostKey(description, rule.schema, _text(rule.check))
+    return HostKey(description, Annotated[str, rule])
 
 
 def _secret(description: str) -> HostKey:
-    key = key_of(
-        f"{description} by reference: env:NAME, file:PATH or cmd:PROGRAM.",
+    rule = Pattern(
         r"(env:[A-Za-z_][A-Za-z0-9_]*|file:[^\x00-\x1f]+|cmd:[^\x00-\x1f]+)",
         "reference to a secret (the file must not contain the secret itself)",
         "write env:NAME, file:PATH or cmd:PROGRAM ARGS",
         shown=False,
     )
-
-    def take(place: ValuePlace, value: object) -> object:
-        reference, at = key.take(place, value), place.document.value(place.path)
-        folder = place.document.file.absolute().parent
-        return reference and SecretRef(str(reference), folder, position=at)
-
-    return replace(key, take=take)
+    said = f"{description} by reference: env:NAME, file:PATH or cmd:PROGRAM."
+    return HostKey(said, Annotated[str, rule, REFERENCE])
 
 
-def _word(description: str, *words: str) -> HostKey:
-    def take(place: ValuePlace, value: object) -> object:
-        if not isinstance(value, str):
-            return place.unlike(value, "text")
-        if value in words:
-            return value
-        return place.wrong(*no_word(str(place.path[-1]), value, words))
-
-    return HostKey(description, {"type": "string", "enum": list(words)}, take)
-
-
-def whole_number(most: int, hint: str = "") -> Taker:
-    """Takes 1 to `most`."""
-
-    def take(place: ValuePlace, value: object) -> object:
-        if type(value) is not int:
-            return place.unlike(value, WHOLE_NUMBER)
-        if 1 <= value <= most:
-            return value
-        limit = "at least 1" if value < 1 else f"at most {most}"
-        return place.wrong(f"'{place.path[-1]}' must be {limit}, not {value}", hint)
-
-    return take
-
-
-def _duration(place: ValuePlace, value: object) -> object:
-    if isinstance(value, Vault):
-        return place.unlike(value, "a duration")
-    try:
-        return seconds_of(value)
-    except InputError as error:
-        return place.wrong(error.message, error.hint)
-
-
-def _paths(place: ValuePlace, value: object) -> object:
-    if not isinstance(value, str | list):
-        return place.unlike(value, "a list")
-    if isinstance(value, str):
-        return None if (path := _path(place, value)) is None else [path]
-    paths = [_path(place.below(number), path) for number, path in enumerate(value)]
-    return None if None in paths else paths
-
-
-def _labels(place: ValuePlace, value: object) -> object:
-    if not isinstance(value, dict):
-        return place.unlike(value, "a mapping")
-    labels = {name: _label(place.below(name), text) for name, text in value.items()}
-    return None if None in labels.values() else labels
+def whole_number(most: int, hint: str = "") -> object:
+    """Return the type of a number from 1 to `most`."""
+    return Annotated[int, Range(1, most, hint)]
 
 
 def _base_dir(value: str) -> str:
@@ -177,22 +130,23 @@ def _base_dir(value: str) -> str:
     return value.rstrip("/")
 
 
-_label = _text(no_template)
-_path = _text(FILE_PATH.check)
+def _listed(value: str | list[str]) -> list[str]:
+    return [value] if isinstance(value, str) else value
+
+
 _BASE_DIR_SCHEMA = {
     "type": "string",
     "pattern": r"^(~/|/|[A-Za-z]:[\\/])[^\u0000-\u001f]*[^\u0000-\u001f/]/*$",
     "not": {"pattern": r"(^|/)\.\.(/|$)"},
 }
-_PATHS_SCHEMA = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}
 _IDENTIFIER = Pattern(r"[^\s\x00-\x1f]+", "identifier", "write the value without spaces")
 
 # An address, a user and a jump host have no space and no leading dash: OpenSSH would take it
 # for an option.
 HOST_KEYS: Mapping[str, HostKey] = {
-    "transport": _word(
+    "transport": HostKey(
         "How the device is reached: ssh (default), local (this machine) or adb.",
-        *("ssh", "local", "adb"),
+        Literal["ssh", "local", "adb"],
     ),
     "host": key_of(
         "Address or alias of the ssh config. Default: the name of the host in this file.",
@@ -202,7 +156,6 @@ HOST_KEYS: Mapping[str, HostKey] = {
     ),
     "port": HostKey(
         "SSH port. Default: the port of the ssh config, else 22.",
-        {"type": "integer", "minimum": 1, "maximum": _MAX_PORT},
         whole_number(_MAX_PORT, "write the TCP port of the SSH server, like 22"),
     ),
     "user": key_of(
@@ -212,7 +165,8 @@ HOST_KEYS: Mapping[str, HostKey] = {
         "write the login name only, without @ and address",
     ),
     "identity_file": HostKey(
-        "Private key or keys; relative to the inventory's folder.", _PATHS_SCHEMA, _paths
+        "Private key or keys; relative to the inventory's folder.",
+        Annotated[FilePath | list[FilePath], After(_listed)],
     ),
     "key_passphrase": _secret("Passphrase of the key"),
     "password": _secret("Login password"),
@@ -237,13 +191,11 @@ HOST_KEYS: Mapping[str, HostKey] = {
     ),
     "connect_timeout": HostKey(
         "Longest time to connect: seconds, or 500ms, 15s, 2m. Default 15 s.",
-        DURATION_SCHEMA,
-        _duration,
+        Duration,
     ),
     "base_dir": HostKey(
         "Folder of fleet on the device: absolute or ~/... Default ~/fleet.",
-        _BASE_DIR_SCHEMA,
-        _text(_base_dir),
+        Annotated[str, Schema(_BASE_DIR_SCHEMA), After(_base_dir)],
     ),
     "soc": key_of(
         "Chip name (QCS9075), for a device that does not report its chip.",
@@ -251,9 +203,9 @@ HOST_KEYS: Mapping[str, HostKey] = {
         "chip name",
         "write the chip, not the board, in capitals without a dash: QCS9075, SM8750",
     ),
-    "os": _word(
+    "os": HostKey(
         "linux or windows. Default: fleet derives it from the name of the ssh server.",
-        *("linux", "windows"),
+        Literal["linux", "windows"],
     ),
     "target": key_of(
         "QAIRT target (aarch64-oe-linux-gcc11.2) instead of the detected one.", TARGET
@@ -273,8 +225,7 @@ HOST_KEYS: Mapping[str, HostKey] = {
     ),
     "labels": HostKey(
         "Labels of your choice, as NAME: VALUE; a host also gets the labels of its groups.",
-        {"type": "object", "additionalProperties": _TEXT},
-        _labels,
+        dict[Any, Annotated[str, After(no_template)]],
     ),
 }
 

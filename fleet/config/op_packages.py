@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
-
-from fleet.config.fields import FilePath, Matches, Strict
 from fleet.config.problems import Problems
+from fleet.config.shape import Body, Doc
+from fleet.config.typed import FilePath, Matches
 from fleet.config.yaml_words import near_hint
 from fleet.config.yamlpos import Document, Keys
 from fleet.model.op_package import OpPackageSpec
@@ -41,30 +40,32 @@ Qairt = Annotated[
 ]
 
 
-class OpPackageBody(Strict):
+class OpPackageBody(Body, frozen=True, kw_only=True):
     """One op package: the same source built for the CPU and for the DSP."""
 
-    name: PackageName = Field(
-        description="Name on the device: the files become lib<name>_CPU.so and lib<name>_HTP.so."
-    )
-    cpu: FilePath = Field(
-        description="Library for the CPU (htp_aarch64), relative to the playbook."
-    )
-    htp: FilePath | None = Field(
-        default=None,
-        description="Library for the DSP (htp_v75), relative to the playbook; "
-        "every device with a DSP needs it.",
-    )
-    provider: Symbol | None = Field(
-        default=None,
-        description="Exported function that returns the op package's interface. Default: "
-        "the only function whose "
-        "name ends with InterfaceProvider.",
-    )
-    qairt: Qairt | None = Field(
-        default=None,
-        description="QAIRT version of the build, for libraries that do not contain it.",
-    )
+    name: Annotated[
+        PackageName,
+        Doc("Name on the device: the files become lib<name>_CPU.so and lib<name>_HTP.so."),
+    ]
+    cpu: Annotated[FilePath, Doc("Library for the CPU (htp_aarch64), relative to the playbook.")]
+    htp: Annotated[
+        FilePath | None,
+        Doc(
+            "Library for the DSP (htp_v75), relative to the playbook; "
+            "every device with a DSP needs it."
+        ),
+    ] = None
+    provider: Annotated[
+        Symbol | None,
+        Doc(
+            "Exported function that returns the op package's interface. Default: "
+            "the only function whose "
+            "name ends with InterfaceProvider."
+        ),
+    ] = None
+    qairt: Annotated[
+        Qairt | None, Doc("QAIRT version of the build, for libraries that do not contain it.")
+    ] = None
 
 
 def op_package_specs(

@@ -18,7 +18,7 @@ from fleet.config.gates_file import cool_spec, until_spec
 from fleet.config.op_packages import op_package_specs
 from fleet.config.playbook_file import BundleBody, ChatBody, PlaybookFile, RunBody, RuntimeBody
 from fleet.config.problems import Problems, suggest_or_list, suggestion
-from fleet.config.reports import validated
+from fleet.config.shape import read_body
 from fleet.config.system_load import system_spec
 from fleet.config.trusted import require
 from fleet.config.yaml_words import near_hint
@@ -77,7 +77,7 @@ def playbook_errors(path: Path) -> tuple[InputError, ...]:
 
 def _read(document: Document) -> tuple[Playbook, Problems]:
     problems = Problems(PlaybookError)
-    body = validated(PlaybookFile, document, problems)
+    body = read_body(PlaybookFile, document, problems)
     return _Loader(document, problems).playbook(body), problems
 
 

@@ -19,8 +19,7 @@ from fleet.model.home import fleet_home
 
 
 def _count(description: str) -> HostKey:
-    schema = {"type": "integer", "minimum": 1, "maximum": 9999}
-    return HostKey(description, schema, whole_number(9999, "write a number from 1 to 9999"))
+    return HostKey(description, whole_number(9999, "write a number from 1 to 9999"))
 
 
 PATHS: Mapping[str, HostKey] = {

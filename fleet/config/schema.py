@@ -10,6 +10,7 @@ from fleet.config.cause_file import cause_schema
 from fleet.config.hostvars import inventory_schema
 from fleet.config.playbook_file import PlaybookFile
 from fleet.config.project import project_schema
+from fleet.config.shape_schema import struct_schema
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -33,7 +34,7 @@ def schema(kind: Kind) -> dict[str, Any]:
     elif kind == "cause":
         body = cause_schema()
     else:
-        body = PlaybookFile.model_json_schema()
+        body = struct_schema(PlaybookFile)
         prompt = [{"required": ["prompt"]}, {"required": ["prompt_file"]}]
         body["$defs"]["RunBody"] |= {
             "allOf": [

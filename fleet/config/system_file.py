@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from msgspec import field
 
-from fleet.config.fields import FilePath, Matches, Strict
+from fleet.config.shape import Before, Body, Doc, Schema
+from fleet.config.typed import FilePath, Matches
 from fleet.data import load
 
 LOGIN = "@login"
@@ -102,73 +103,69 @@ SuiteName = Annotated[
 Fastrpc = Annotated[
     Literal[FASTRPC],  # type: ignore[valid-type]
     # YAML reads a bare `off` as false.
-    BeforeValidator(lambda value: "off" if value is False else value),
-    WithJsonSchema({"enum": [*FASTRPC, False]}),
+    Before(lambda value: "off" if value is False else value),
+    Schema({"enum": [*FASTRPC, False]}),
 ]
 
 
-class RepositoryBody(Strict):
+class RepositoryBody(Body, frozen=True, kw_only=True):
     """An apt repository with the key that signs it."""
 
-    name: RepositoryName = Field(description="Name of the repository, for its files on the device.")
-    uri: Uri = Field(description="Address; file:/PATH for a folder on the device.")
-    suite: SuiteName = Field(description="Suite, like noble; or a path that ends with a slash.")
-    components: list[SuiteName] = Field(
-        default_factory=list,
-        description="Components, like main; leave it out if the suite is a path.",
-    )
-    key: FilePath = Field(description="OpenPGP key file, relative to the playbook.")
-    fingerprint: Fingerprint = Field(description="Fingerprint that the key must have.")
+    name: Annotated[RepositoryName, Doc("Name of the repository, for its files on the device.")]
+    uri: Annotated[Uri, Doc("Address; file:/PATH for a folder on the device.")]
+    suite: Annotated[SuiteName, Doc("Suite, like noble; or a path that ends with a slash.")]
+    components: Annotated[
+        list[SuiteName], Doc("Components, like main; leave it out if the suite is a path.")
+    ] = field(default_factory=list)
+    key: Annotated[FilePath, Doc("OpenPGP key file, relative to the playbook.")]
+    fingerprint: Annotated[Fingerprint, Doc("Fingerprint that the key must have.")]
 
 
-class FileBody(Strict):
+class FileBody(Body, frozen=True, kw_only=True):
     """A file on the device: its content here, or a file beside the playbook."""
 
-    path: DevicePath = Field(description="Path on the device.")
-    content: str | None = Field(
-        default=None, description="Text of the file. Use either content or source."
-    )
-    source: FilePath | None = Field(default=None, description="File, relative to the playbook.")
-    mode: Mode = Field(default="0644", description='Mode in quotes, like "0644".')
-    owner: Member = Field(default="root", description="Owner.")
-    group: GroupName = Field(default="root", description="Group.")
+    path: Annotated[DevicePath, Doc("Path on the device.")]
+    content: Annotated[str | None, Doc("Text of the file. Use either content or source.")] = None
+    source: Annotated[FilePath | None, Doc("File, relative to the playbook.")] = None
+    mode: Annotated[Mode, Doc('Mode in quotes, like "0644".')] = "0644"
+    owner: Annotated[Member, Doc("Owner.")] = "root"
+    group: Annotated[GroupName, Doc("Group.")] = "root"
 
 
-class UnitBody(Strict):
+class UnitBody(Body, frozen=True, kw_only=True):
     """A systemd unit. What is not written stays as it is."""
 
-    name: UnitName = Field(description="Name of the unit with its suffix, like cdsprpcd.service.")
-    enabled: bool | None = Field(default=None, description="Start the unit at boot.")
-    running: bool | None = Field(default=None, description="Run the unit now.")
+    name: Annotated[UnitName, Doc("Name of the unit with its suffix, like cdsprpcd.service.")]
+    enabled: Annotated[bool | None, Doc("Start the unit at boot.")] = None
+    running: Annotated[bool | None, Doc("Run the unit now.")] = None
 
 
-class SystemBody(Strict):
+class SystemBody(Body, frozen=True, kw_only=True):
     """What shall be true on the system below the releases."""
 
-    repositories: list[RepositoryBody] = Field(
-        default_factory=list, description="apt repositories, each with key and fingerprint."
+    repositories: Annotated[
+        list[RepositoryBody], Doc("apt repositories, each with key and fingerprint.")
+    ] = field(default_factory=list)
+    packages: Annotated[list[PackageName], Doc("Packages, as name or name=version.")] = field(
+        default_factory=list
     )
-    packages: list[PackageName] = Field(
-        default_factory=list, description="Packages, as name or name=version."
+    debs: Annotated[FilePath | None, Doc("Folder of .deb files for boards without internet.")] = (
+        None
     )
-    debs: FilePath | None = Field(
-        default=None, description="Folder of .deb files for boards without internet."
+    groups: Annotated[list[GroupName], Doc("System groups.")] = field(default_factory=list)
+    members: Annotated[
+        dict[GroupName, list[Member]], Doc(f"Group → users; {LOGIN} is the user of the login.")
+    ] = field(default_factory=dict)
+    udev: Annotated[dict[RuleName, str], Doc("udev rule file → its text.")] = field(
+        default_factory=dict
     )
-    groups: list[GroupName] = Field(default_factory=list, description="System groups.")
-    members: dict[GroupName, list[Member]] = Field(
-        default_factory=dict, description=f"Group → users; {LOGIN} is the user of the login."
-    )
-    udev: dict[RuleName, str] = Field(
-        default_factory=dict, description="udev rule file → its text."
-    )
-    units: list[UnitBody] = Field(default_factory=list, description="systemd units.")
-    files: list[FileBody] = Field(default_factory=list, description="Files.")
-    library_paths: dict[LoaderName, list[DevicePath]] = Field(
-        default_factory=dict, description="ld.so.conf.d file → folders of libraries."
-    )
-    distribution_qnn: Literal["shadow", "remove"] = Field(
-        default="shadow",
-        description="QNN packages of the distribution: `shadow` (the release hides them) or "
-        "`remove`.",
-    )
-    reboot: bool = Field(default=False, description="Reboot after changes; needs --allow-reboot.")
+    units: Annotated[list[UnitBody], Doc("systemd units.")] = field(default_factory=list)
+    files: Annotated[list[FileBody], Doc("Files.")] = field(default_factory=list)
+    library_paths: Annotated[
+        dict[LoaderName, list[DevicePath]], Doc("ld.so.conf.d file → folders of libraries.")
+    ] = field(default_factory=dict)
+    distribution_qnn: Annotated[
+        Literal["shadow", "remove"],
+        Doc("QNN packages of the distribution: `shadow` (the release hides them) or `remove`."),
+    ] = "shadow"
+    reboot: Annotated[bool, Doc("Reboot after changes; needs --allow-reboot.")] = False

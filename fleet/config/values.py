@@ -1,8 +1,4 @@
-"""Single values as people write them: what is right, and cause and cure of what is not.
-
-Inventories and playbooks share them. pydantic, which the inventory does without (0.1 s of each
-start), gets them from `fields`.
-"""
+"""Single values of inventories and playbooks: what is right, and cause and cure of what is not."""
 
 from __future__ import annotations
 

@@ -1,0 +1,244 @@
+"""The one reader of files that people write: a msgspec Struct, walked leaf by leaf.
+
+A Struct declares keys, types, defaults and, in `Annotated`, what else a value obeys: `Doc`,
+`Before`, `After`, `Matches`, `msgspec.Meta`. The walker reports all errors of a document at once,
+each at its line and column. `T | SomeStruct` is a short form or a mapping.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from inspect import isclass
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from fleet.config.problems import Problems, suggest_or_list, suggestion
+from fleet.config.values import Pattern, no_word, unlike
+from fleet.config.yamlpos import Document, Keys, Vault
+from fleet.model.errors import InputError
+
+WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+BAD: Any = object()  # a value whose error is reported
+_B = TypeVar("_B", bound="Body")
+
+
+class Body(msgspec.Struct, frozen=True):
+    """A mapping that knows all its keys."""
+
+
+class Doc(str):
+    """The description of a key, for its JSON Schema."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Before:
+    """A function that reads the raw value; `final`: its result is taken as it is.
+
+    Raises InputError.
+    """
+
+    read: Callable[[Any], Any]
+    final: bool = False
+
+
+@dataclass(frozen=True)
+class After:
+    """A function that checks the converted value. Raises InputError."""
+
+    check: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Range:
+    """The least and the most of a number, with the cure of a number beyond them."""
+
+    ge: int | float | None
+    le: int | float | None
+    hint: str = ""
+
+
+@dataclass(frozen=True, eq=False)  # a type holds it, so it needs a hash
+class Schema:
+    """The JSON Schema of a value, instead of that of its type."""
+
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of a Struct, resolved once."""
+
+    name: str
+    type: Any
+    needed: bool
+    default: Any
+    description: str
+
+
+def unwrapped(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Return the type inside `Annotated`, and the marks on it."""
+    if get_origin(annotation) is Annotated:
+        inner, *marks = get_args(annotation)
+        return inner, tuple(marks)
+    return annotation, ()
+
+
+def branches(annotation: Any) -> tuple[Any, ...]:
+    """Return the members of a union, or the type alone."""
+    plain, _ = unwrapped(annotation)
+    return get_args(plain) if get_origin(plain) in {Union, types.UnionType} else (annotation,)
+
+
+def is_body(annotation: Any) -> bool:
+    """Return True for a Struct."""
+    plain, _ = unwrapped(annotation)
+    return isclass(plain) and issubclass(plain, msgspec.Struct)
+
+
+@cache
+def keys_of(kind: type[msgspec.Struct]) -> dict[str, Key]:
+    """Return the keys of a Struct by the name that stands in the file."""
+    hints = get_type_hints(kind, include_extras=True)
+    keys = {}
+    for field in msgspec.structs.fields(kind):
+        hint = hints[field.name]
+        doc = next((mark for mark in unwrapped(hint)[1] if isinstance(mark, Doc)), "")
+        made = None if field.default_factory is msgspec.NODEFAULT else field.default_factory
+        default = field.default if made is None else made()
+        keys[field.encode_name] = Key(field.name, hint, field.required, default, str(doc))
+    return keys
+
+
+def read_body(kind: type[_B], document: Document, problems: Problems) -> _B:
+    """Return the content of a document. Raises the first error, in its place."""
+    found: _B = Walker(document, problems).value(kind, document.data, ())
+    if found is BAD:
+        problems.raise_first()
+    return found
+
+
+class Walker:
+    """Converts the values of one document; errors go to `problems`."""
+
+    def __init__(self, document: Document, problems: Problems) -> None:
+        self._document, self._problems = document, problems
+
+    def value(self, annotation: Any, value: Any, path: Keys) -> Any:
+        """Return the converted value, or BAD after reporting what is wrong with it."""
+        plain, marks = unwrapped(annotation)
+        try:
+            for mark in marks:
+                if isinstance(mark, Before):
+                    value = mark.read(value)
+                    if mark.final:
+                        return value
+            found = self._inner(plain, marks, value, path)
+            for mark in marks if found is not BAD else ():
+                if isinstance(mark, Pattern | After):
+                    found = mark.check(found)
+        except InputError as error:
+            return self._wrong(path, error.message, error.hint)
+        return found
+
+    def _inner(self, plain: Any, marks: tuple[Any, ...], value: Any, path: Keys) -> Any:
+        members = branches(plain)
+        if len(members) > 1:
+            return self._member(members, value, path)
+        if isinstance(value, Vault) or value is None:
+            return value if plain is Any else self._unlike(path, value, "text")
+        if is_body(plain):
+            return self._body(plain, value, path)
+        read = {list: self._list, dict: self._dict, Literal: self._word}.get(get_origin(plain))
+        return read(get_args(plain), value, path) if read else self._leaf(plain, marks, value, path)
+
+    def _member(self, members: tuple[Any, ...], value: Any, path: Keys) -> Any:
+        """Choose of `None | short form | mapping`."""
+        if value is None and type(None) in members:
+            return None
+        real = [member for member in members if member is not type(None)]
+        if len(real) > 1:
+            kind = dict if isinstance(value, dict) else list if isinstance(value, list) else None
+            listed = get_origin(unwrapped(real[-1])[0]) is list
+            if listed and not isinstance(value, str | list):
+                return self._unlike(path, value, "a list")
+            fits = [member for member in real if self._kind(member) is kind]
+            real = fits or [member for member in real if self._kind(member) is None] or real
+        return self.value(real[0], value, path)
+
+    @staticmethod
+    def _kind(annotation: Any) -> type | None:
+        plain, _ = unwrapped(annotation)
+        return dict if is_body(plain) else get_origin(plain)
+
+    def _body(self, kind: type[msgspec.Struct], value: Any, path: Keys) -> Any:
+        keys = keys_of(kind)
+        if not isinstance(value, dict):
+            hint = f"write lines below `{path[-1] if path else ''}:`, with these keys: "
+            return self._unlike(path, value, "a mapping", hint + ", ".join(keys))
+        unknown = [name for name in value if name not in keys]
+        for name in unknown:
+            hint = suggest_or_list(str(name), list(keys))
+            place = self._document.key((*path, name))
+            self._problems.add(f"unknown key '{name}'", place, hint)
+        made = {
+            key.name: self.value(key.type, value[name], (*path, name))
+            for name, key in keys.items()
+            if name in value
+        }
+        meant = {suggestion(str(name), list(keys)) for name in unknown}
+        for name, key in keys.items():
+            if key.needed and name not in value and f"did you mean '{name}'?" not in meant:
+                self._wrong(path, f"key '{name}' is missing", f"add `{name}:`")
+        bad = unknown or any(found is BAD for found in made.values())
+        needed = all(name in value for name, key in keys.items() if key.needed)
+        return kind(**made) if needed and not bad else BAD
+
+    def _list(self, kinds: tuple[Any, ...], value: Any, path: Keys) -> Any:
+        if not isinstance(value, list):
+            return self._unlike(path, value, "a list")
+        made = [self.value(kinds[0], item, (*path, number)) for number, item in enumerate(value)]
+        return BAD if any(item is BAD for item in made) else made
+
+    def _dict(self, kinds: tuple[Any, ...], value: Any, path: Keys) -> Any:
+        if not isinstance(value, dict):
+            return self._unlike(path, value, "a mapping")
+        names = [self.value(kinds[0], name, (*path, name)) for name in value]
+        made = [self.value(kinds[1], item, (*path, name)) for name, item in value.items()]
+        return BAD if BAD in (*names, *made) else dict(zip(names, made, strict=True))
+
+    def _word(self, words: tuple[Any, ...], value: Any, path: Keys) -> Any:
+        if isinstance(value, bool | int | float):
+            return self._unlike(path, value, "text")
+        if value in words:
+            return value
+        return self._wrong(path, *no_word(str(path[-1]), str(value), words))
+
+    def _leaf(self, plain: Any, marks: tuple[Any, ...], value: Any, path: Keys) -> Any:
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        for mark in marks if number else ():
+            if not isinstance(mark, msgspec.Meta | Range):
+                continue
+            low = mark.ge is not None and value < mark.ge
+            if low or (mark.le is not None and value > mark.le):
+                at = f"at least {mark.ge}" if low else f"at most {mark.le}"
+                hint = getattr(mark, "hint", f"write a number that is {at}")
+                return self._wrong(path, f"'{path[-1]}' must be {at}, not {value}", hint)
+        try:
+            return msgspec.convert(value, plain, strict=True)
+        except (msgspec.ValidationError, UnicodeEncodeError):  # the latter of a lone surrogate
+            return self._unlike(path, value, WANTED.get(plain, "text"))
+
+    def _unlike(self, path: Keys, value: Any, wanted: str, hint: str = "") -> Any:
+        key, text = str(path[-1]) if path else "", self._document.text(path)
+        message, usual = unlike(key, value, wanted, text)
+        return self._wrong(path, message, hint or usual)
+
+    def _wrong(self, path: Keys, message: str, hint: str = "") -> Any:
+        self._problems.add(message, self._document.value(path), hint)
+        return BAD

@@ -1,0 +1,75 @@
+"""The JSON Schema of a Struct that people write, from the same declaration that reads it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args, get_origin
+
+import msgspec
+
+from fleet.config.shape import Range, Schema, branches, is_body, keys_of, unwrapped
+from fleet.config.values import Pattern
+
+_PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_LIMITS = {"ge": "minimum", "le": "maximum"}
+
+
+def struct_schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the schema of a Struct, with those of its parts below `$defs`."""
+    parts: dict[str, Any] = {}
+    return {**_body(kind, parts), "$defs": parts}
+
+
+def _body(kind: type[msgspec.Struct], parts: dict[str, Any]) -> dict[str, Any]:
+    keys = keys_of(kind)
+    needed = [name for name, key in keys.items() if key.needed]
+    properties = {}
+    for name, key in keys.items():
+        properties[name] = {**value_schema(key.type, parts), "description": key.description}
+        if not key.needed and isinstance(key.default, str | int | float | bool | list | None):
+            properties[name]["default"] = key.default
+    return {
+        "type": "object",
+        "description": kind.__doc__ or "",
+        "additionalProperties": False,
+        "properties": properties,
+        **({"required": needed} if needed else {}),
+    }
+
+
+def value_schema(annotation: Any, parts: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of one value; Structs in it go to `parts`."""
+    plain, marks = unwrapped(annotation)
+    for mark in reversed(marks):
+        if isinstance(mark, Schema):
+            return dict(mark.body)
+        if isinstance(mark, Pattern):
+            return dict(mark.schema)
+    limits = {
+        word: getattr(mark, name)
+        for mark in marks
+        if isinstance(mark, msgspec.Meta | Range)
+        for name, word in _LIMITS.items()
+        if getattr(mark, name) is not None
+    }
+    members = branches(plain)
+    if len(members) > 1:
+        return {"anyOf": [value_schema(member, parts) for member in members]}
+    return {**_shape(plain, parts), **limits}
+
+
+def _shape(plain: Any, parts: dict[str, Any]) -> dict[str, Any]:
+    origin, inside = get_origin(plain), get_args(plain)
+    if is_body(plain):
+        if plain.__name__ not in parts:
+            parts[plain.__name__] = {}
+            parts[plain.__name__] = _body(plain, parts)
+        return {"$ref": f"#/$defs/{plain.__name__}"}
+    if plain is type(None):
+        return {"type": "null"}
+    if origin is Literal:
+        return {"enum": list(inside)}
+    if origin is list:
+        return {"type": "array", "items": value_schema(inside[0], parts)}
+    if origin is dict:
+        return {"type": "object", "additionalProperties": value_schema(inside[1], parts)}
+    return {"type": _PLAIN[plain]} if plain in _PLAIN else {}
