@@ -93,6 +93,7 @@ class _Packaging(Strict):
     versions: list[_PackagingVersion] = Field(min_length=1)
     setup: str = ""
     boards: list[str] = Field(default_factory=list)
+    version_mark: str = ""
 
 
 class _Fastrpc(Strict):

@@ -18,7 +18,7 @@ from fleet.doctor.seen import Seen, seen
 from fleet.doctor.subject import subjects
 from fleet.lab.profiles import profile
 from fleet.model.command import Result
-from fleet.model.diagnosis import Check
+from fleet.model.diagnosis import UNKNOWN, Check
 from fleet.model.errors import DeviceError
 from fleet.model.inventory import Host
 from tests.facts.test_probe import SHELLS, argv_of
@@ -179,6 +179,9 @@ def test_a_missing_tool_is_no_crash(missing: str, tree: Path, tmp_path: Path) ->
     checks = list(every(found))
     assert [one.text for one in checks if "the check failed" in one.text] == []
     assert not any(one.facts.get("release") == "damaged" for one in checks)
+    (busy,) = [one for one in checks if one.id == "busy"]
+    assert (busy.status == UNKNOWN) == (missing in {"ps", "grep", "tail"})
+    assert busy.facts == ({} if busy.status == UNKNOWN else {"device.busy": "no"})
 
 
 def test_an_answer_that_was_cut_is_an_error() -> None:

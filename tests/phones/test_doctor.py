@@ -32,7 +32,7 @@ def test_a_phone(desk: Make, qairt_store: RuntimeStore) -> None:
     [
         ("node-root-only", "fastrpc-node-permission", "nodes"),
         ("noexec-storage", "noexec", "os"),
-        ("selinux-refusal", "noexec", "os"),
+        ("selinux-refusal", "android-selinux", "nodes"),
         ("full-data", "disk-full", "os"),
         ("read-only", "storage-read-only", "os"),
     ],

@@ -45,6 +45,8 @@ def facts_of(data: dict[str, Any]) -> Facts:
         nodes=tuple(nodes),
         libcdsprpc=tuple(data.get("libcdsprpc", ())),
         libcdsprpc_unversioned=any(p.endswith(".so") for p in data.get("libcdsprpc", ())),
+        libatomic=data.get("libatomic"),
+        libstdcpp=data.get("libstdcpp"),
         qnn_libraries=tuple(data.get("qnn_libraries", ())),
         base_dir=f"/home/{name}/fleet",
     )

@@ -58,6 +58,8 @@ def test_the_cure_of_an_inactive_daemon_does_not_enable_a_static_unit(
         ("ubuntu-ppa", "0.9", "1.0.0-4"),
         ("radxa", "99:1.0.7-3", "1.0.7-1"),
         ("upstream", "1.0.4", "1.0.4"),
+        ("qualcomm-linux", "1.0.6-1qli1~bpo13+2", "1.0.6-1"),
+        ("qualcomm-linux", "1.0.2-2qli1", "1.0.0-1"),
     ],
 )
 def test_the_facts_of_a_version(packaging: str, version: str | None, since: str) -> None:

@@ -18,7 +18,8 @@ from fleet.device.shell import framed
 from fleet.device.texts import shell_text
 from fleet.engine.provisioning import system_effects
 from fleet.lab.debs import Deb, write_repository
-from fleet.ops.system.packaging import offered, packagings
+from fleet.model.system import SystemSpec
+from fleet.ops.system.packaging import installed, offered, packagings, source_known
 from fleet.ops.system.provision import SystemPlan
 from fleet.ops.system.steps_packages import InstallPackages
 
@@ -128,3 +129,27 @@ def test_the_row_of_the_board_comes_first(model: str | None, row: str, tmp_path:
     assert offered(spec, state, model) == packagings()[row]
     named = replace(spec, fastrpc="ubuntu-ppa")
     assert offered(named, state, model) == packagings()["ubuntu-ppa"], "what is named counts"
+
+
+@pytest.mark.parametrize(
+    ("version", "source", "row"),
+    [
+        ("1.0.6-1qli1~bpo13+2", "URIs: https://deb.example/qualcomm/qli", "qualcomm-linux"),
+        ("1.0.7-2~bpo13+1", "URIs: https://deb.example/qualcomm/qli", "debian"),
+        ("1.0.6-2", "URIs: https://ubuntu.example/ubuntu", "debian"),
+        (None, "URIs: https://deb.example/qualcomm/qli", "qualcomm-linux"),
+    ],
+)
+def test_the_version_tells_two_archives_of_the_same_packages_apart(
+    version: str | None, source: str, row: str
+) -> None:
+    names = ("libfastrpc1", "fastrpc-support")
+    seen = {name: [None, version] for name in names} if version else {}
+    offer = state_of({"manager": "apt", "packages": seen, "sources": [source]})
+    assert offered(SystemSpec(fastrpc="auto"), offer) == packagings()[row]
+    if version:
+        there = state_of({"manager": "apt", "packages": {name: [version] for name in names}})
+        assert installed(there) == packagings()[row]
+        own = packagings()["qualcomm-linux"]
+        plain = state_of({"manager": "apt", "packages": seen})
+        assert source_known(own, SystemSpec(fastrpc=own.id), plain) == (row == own.id)

@@ -26,7 +26,7 @@ def steps(board: Bare) -> list[str]:
 
 def test_bare_board_to_verified_session_and_then_nothing(bare: Make) -> None:
     board = bare()
-    playbook = replace(board.playbook, system=SystemSpec(fastrpc="auto", packages=("libatomic1",)))
+    playbook = replace(board.playbook, system=SystemSpec(fastrpc="auto"))
     planned = [one.describe() for one in board.plan(playbook).plan.system_steps]  # type: ignore[union-attr]
     result = board.deploy(playbook)
     assert result.error is None, result.error
@@ -52,7 +52,7 @@ def test_each_packaging_from_what_the_device_shows(
     bare: Make, profile: str, word: str, packages: list[str], group: str
 ) -> None:
     board = bare(profile)
-    done = board.provision(SystemSpec(fastrpc=word, packages=("libatomic1",)))
+    done = board.provision(SystemSpec(fastrpc=word))
     assert done.left.system_steps == ()
     installed = board.root("dpkg-query -W -f '${Package} '")
     assert all(f" {name} " in f" {installed}" for name in packages)

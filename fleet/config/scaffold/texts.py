@@ -86,9 +86,7 @@ def playbook_text(name: str, bundle: str, about: str, *, qairt: str = "", prompt
 # The QAIRT version that compiled the bundle{compiled}. Another one: "2.51.0", in quotes.
 runtime: bundle
 
-# fastrpc: auto        # install FastRPC and give the user its rights where they lack
-# system:
-#   packages: [libatomic1]
+# fastrpc: auto        # install FastRPC and the libraries of QNN, give the user the rights
 
 run:
   runner: genie

@@ -113,6 +113,12 @@ def firmware(seen: Seen) -> Iterator[Check]:
 def busy(seen: Seen) -> Iterator[Check]:
     """No other program of the kind uses the DSP."""
     rows = seen.block("busy")
+    if "busy" not in seen.lines:
+        text = (
+            "fleet could not see whether another program uses the NPU: the device has no usable ps"
+        )
+        yield _BUSY.unknown(text, {}, "ps -eo pid,user,etime,args")
+        return
     if not rows:
         yield _BUSY.ok("no other program uses the NPU", {"device.busy": "no"})
         return

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from fleet.doctor.checks.making import Maker
 from fleet.doctor.seen import Seen
@@ -17,6 +19,8 @@ FULL_BYTES = 1 << 20
 LOW_BYTES = 64 << 20
 _OE = "aarch64-oe-linux-gcc11.2"  # what an aarch64 folder of unknown origin is held against
 _GLIBC = "getconf GNU_LIBC_VERSION"
+_AUDIT = "logcat -b all -d | grep 'avc: .*execute'"
+_DENIAL = re.compile(r"avc:\s+denied\s+\{[^}]*\bexecute(_no_trans)?\b")
 _LIBC = Maker("libc", "os")
 _CONTAINER = Maker("container", "os")
 _DISK = Maker("disk", "os")
@@ -107,6 +111,10 @@ def execute(seen: Seen) -> Iterator[Check]:
         yield _EXEC.unknown("fleet could not determine the file system of the base folder")
         return
     phone, command = seen.facts.android, "grep noexec /proc/mounts"
+    if denial := _execution_denial(seen):
+        text = f"SELinux refuses to start programs in {seen.facts.base_dir}"
+        yield _EXEC.bad(text, {"android.storage": "selinux"}, _AUDIT, denial)
+        return
     bad = "noexec" in options.split(",") or (phone and kind in {"sdcardfs", "fuse"})
     facts = {"disk.exec": "no" if bad else "yes"}
     if phone:
@@ -115,6 +123,26 @@ def execute(seen: Seen) -> Iterator[Check]:
         yield _EXEC.bad(f"{mount} ({kind}) is mounted noexec", facts, command, options)
     else:
         yield _EXEC.ok(f"{mount} ({kind})", facts, command, options)
+
+
+def _execution_denial(seen: Seen) -> str:
+    """Return the line of the audit that shows that SELinux refused to start a program in the
+    folder of fleet, or "". The kernel asks SELinux only if the mount allows execution
+    (may_open of fs/namei.c), so this line tells more than the options of the mount.
+    """
+    phone = seen.facts.android
+    if phone is None or phone.selinux == "Permissive":
+        return ""
+    for line in reversed(seen.block("journal")):
+        match = _DENIAL.search(line)
+        path = re.search(r'\bpath="([^"]*)"', line)
+        if match and "permissive=1" not in line and path and _is_below(path[1], seen):
+            return line.strip()
+    return ""
+
+
+def _is_below(path: str, seen: Seen) -> bool:
+    return PurePosixPath(path).is_relative_to(seen.facts.base_dir or "/data/local/tmp")
 
 
 def rename(seen: Seen) -> Iterator[Check]:

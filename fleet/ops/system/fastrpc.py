@@ -31,6 +31,9 @@ LIBRARY = "libcdsprpc.so"
 NOTHING = FileSeen()
 # Units that can be neither enabled nor disabled: nothing to install (man systemctl).
 FIXED_UNITS = {"static", "generated", "transient", "indirect"}
+# What libQnnSystem and the libraries of QAIRT's Linux targets load of the system, by its package
+# (data/runtime_files.yaml, needs_on_device); Debian, Ubuntu and Yocto name them alike.
+QNN_PACKAGES = {"libatomic1": "libatomic", "libstdc++6": "libstdcpp"}
 _OWN = {
     "fastrpc": 'KERNEL=="fastrpc-*", KERNEL!="*-secure"',
     "adsprpc": 'KERNEL=="adsprpc-smd*", KERNEL!="*-secure"',
@@ -75,7 +78,18 @@ def fastrpc(spec: SystemSpec, facts: Facts, state: SystemState, *, reload: bool 
     setfacl = has_setfacl(spec, state, need.packages)
     brings = bool(need.packages and gives.rules)
     view = _View(spec, facts, state, reload, setfacl, gives if brings else None)
-    return _warn_of_unit(_with_rights(need, view), state)
+    need = _warn_of_unit(_with_rights(need, view), state)
+    return replace(need, packages=(*need.packages, *_qnn_packages(spec, facts, state)))
+
+
+def _qnn_packages(spec: SystemSpec, facts: Facts, state: SystemState) -> tuple[str, ...]:
+    """Return the packages of libraries that QNN needs and the device is known to lack."""
+    local = {deb.name.split("_")[0] for deb in spec.debs}
+    return tuple(
+        name
+        for name, fact in QNN_PACKAGES.items()
+        if state.manager is not None and getattr(facts, fact) is False and name not in local
+    )
 
 
 def has_setfacl(spec: SystemSpec, state: SystemState, also: tuple[str, ...]) -> bool:

@@ -33,7 +33,8 @@ class Version:
 @dataclass(frozen=True)
 class Packaging:
     """One row; `setup` is the command by which its tutorial adds the source, `boards` are the
-    beginnings of models for which it comes first.
+    beginnings of models for which it comes first. `version_mark` is in each version of its
+    packages and tells them from packages of the same names in another archive.
     """
 
     id: str
@@ -45,6 +46,11 @@ class Packaging:
     versions: tuple[Version, ...]
     setup: str = ""
     boards: tuple[str, ...] = ()
+    version_mark: str = ""
+
+    def is_there(self, version: str | None) -> bool:
+        """Return whether there is a package of this version, and it is of this packaging."""
+        return version is not None and self.version_mark in version
 
     def at(self, version: str | None = None) -> Version:
         """What a version of its packages gives; the newest one's where none is known."""
@@ -82,7 +88,7 @@ def qnn_packages() -> tuple[str, ...]:
 def installed(state: SystemState) -> Packaging | None:
     """The row of which a package is installed."""
     for packaging in packagings().values():
-        if any(state.installed(name) for name in packaging.packages):
+        if any(packaging.is_there(state.installed(name)) for name in packaging.packages):
             return packaging
     return None
 
@@ -93,10 +99,11 @@ def source_known(packaging: Packaging, spec: SystemSpec, state: SystemState) -> 
     """
     local = {deb.name.split("_")[0] for deb in spec.debs}
     there = all(
-        state.candidate(name) or state.installed(name) or name in local
+        packaging.is_there(state.candidate(name) or state.installed(name)) or name in local
         for name in packaging.packages
     )
-    return there or not packaging.setup or _marked(packaging, spec, state)
+    elsewhere = packaging.setup or packaging.version_mark
+    return there or not elsewhere or _marked(packaging, spec, state)
 
 
 def _marked(packaging: Packaging, spec: SystemSpec, state: SystemState) -> bool:
@@ -122,6 +129,9 @@ def offered(spec: SystemSpec, state: SystemState, model: str | None = None) -> P
     for packaging in ordered:
         if not packaging.packages:
             continue
-        if all(state.candidate(name) or name in local for name in packaging.packages):
+        if all(
+            packaging.is_there(state.candidate(name)) or name in local
+            for name in packaging.packages
+        ):
             return packaging
     return next((row for row in ordered if _marked(row, spec, state)), None)

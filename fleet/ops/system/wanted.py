@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fleet.model.system import LOADER_CONF, UDEV_RULES, SystemSpec, WantedFile
-from fleet.ops.system.fastrpc import DEFAULT_GROUP, RULE_FILE
+from fleet.ops.system.fastrpc import DEFAULT_GROUP, QNN_PACKAGES, RULE_FILE
 from fleet.ops.system.packaging import packagings, qnn_packages
 from fleet.ops.system.steps_packages import key_path, list_path, sources_text
 
@@ -24,6 +24,7 @@ def questions(spec: SystemSpec) -> Questions:
     """Everything that `provision` reads from the state."""
     rows = packagings().values() if spec.fastrpc != "off" else ()
     packages = [name for row in rows for name in (*row.packages, *row.companions)]
+    packages += QNN_PACKAGES if rows else ()
     packages += [name.partition("=")[0] for name in spec.packages]
     packages += [deb_name(deb.name)[0] for deb in spec.debs]
     packages += qnn_packages()

@@ -59,7 +59,9 @@ if has logcat; then ${guard:+$guard 5} logcat -d -t 4000 2>/dev/null | grep -a -
 else
   { ${guard:+$guard 5} journalctl -b -q --no-pager -o short-iso -n 4000 || { tail -n 4000 /var/log/syslog || tail -n 4000 /var/log/messages || logread; ${guard:+$guard 5} dmesg; }; } 2>/dev/null | grep -a -i -E "$words" 2>/dev/null | tail -n 60 | all journal
 fi
-ps -eo pid,user,etime,args 2>/dev/null | grep -E '(genie-t2t-run|qnn-net-run|GenieAPIService|fleet_genie|mllm[a-z0-9-]*runner|geniex?|llama-[a-z]+)( |$)' 2>/dev/null | grep -v -E 'grep |sh -c ' | while read -r pid text; do
+# Silent where no ps lists the processes; that of busybox knows no -e.
+text=$(ps -eo pid,user,etime,args 2>/dev/null) || text=$(ps -o pid,user,etime,args 2>/dev/null)
+! has grep || ! has tail || [ -z "$text" ] || printf '%s\n' "$text" | grep -E '(genie-t2t-run|qnn-net-run|GenieAPIService|fleet_genie|mllm[a-z0-9-]*runner|geniex?|llama-[a-z]+)( |$)' 2>/dev/null | grep -v -E 'grep |sh -c ' | while read -r pid text; do
   # A board of an ordinary user sees the processes of its workstation: its own carry its sysroot.
   [ -z "$R" ] || tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -F -x -q "FLEET_SYSROOT=$R" || continue
   printf "%s %s\n" "$pid" "$text"
