@@ -1,25 +1,80 @@
-"""A Genie configuration: which files it names, its backend, its context size.
+"""A bundle of kind `genie`: its configuration, found by content, and every file that it names.
 
-Keys and layouts: ai-hub-models `llm_helpers.py` and docs.qualcomm.com 80-63442-100
-(docs/sources/deployment.md 4).
+The keys are those that libGenie's own validators and readers accept (Dialog.cpp, Engine.cpp,
+Embedding.cpp, ImageEncoder.cpp, TextEncoder.cpp, LoraConfig.cpp and ssd-q1.cpp, in the sources of
+Genie that come with the SDK as examples/Genie, of QAIRT 2.4x and newer); layouts:
+ai-hub-models `llm_helpers.py` and docs.qualcomm.com 80-63442-100 (docs/sources/deployment.md 4).
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import re
+import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from fleet.bundles.jsonfile import read_json
-from fleet.bundles.paths import clean_name
-from fleet.model.errors import BundleError, Position
+from fleet.bundles.found import SUMS, Found
+from fleet.bundles.jsonfile import read_json, read_text
+from fleet.bundles.kinds import CONFIG, not_supported
+from fleet.bundles.paths import clean_name, inside, name_in
+from fleet.bundles.plain import read_bundle
+from fleet.content.caches import write_whole
+from fleet.model.bundle import Bundle, Engine, MissingFile
+from fleet.model.errors import BundleError, Position, reason
+from fleet.model.files import file_ref
+from fleet.model.home import fleet_home
 
-CONFIG = "genie_config.json"
-# Keys whose values are one file or a list of files.
-_FILE_KEYS = {"path", "extensions", "lut-path", "model-bin", "ctx-bins", "bin-sections"}
-_FOLDER_KEYS = {"forecast-prefix-name"}  # a folder (ssd dialogs)
-_SHARDS = {"ctx-bins"}  # bin-sections are LoRA weights, no context binaries
+FILE, SHARD, FOLDER, OUTPUT = "file", "context binary", "folder", "output"
+# What a key names, by the key or by its parent and the key; all but the last are read at a start.
+# Strings and lists of strings; a number in place of a name (quant-param) is no name.
+KEYS = {
+    "path": FILE,  # tokenizer
+    "adapters.path": FOLDER,  # LoRA version 1: TENSOR.raw for each tensor
+    "extensions": FILE,
+    "lut-path": FILE,
+    "dlc-path": FILE,
+    "quant-param.scale": FILE,
+    "quant-param.offset": FILE,
+    "ctx-bins": SHARD,
+    "bin-sections": FILE,  # LoRA version 2 and 3; "" skips a shard
+    "quant-bin-sections": FILE,
+    "metadata-dlc": FILE,
+    "model-bin": FILE,
+    "draft-token-map": FILE,
+    "scoring-network": FILE,
+    "forecast-prefix-name": FOLDER,  # kv-cache.primary.qnn-htp in it
+    "lmhead-weight-dir": FOLDER,
+    "checkpoint.model-basedir": FOLDER,
+    "model-json-path": FILE,
+    "clipping-map-path": FILE,
+    "trainable-params-path": FILE,
+    "debug.path": OUTPUT,
+    "output-dir": OUTPUT,
+    "cache-dir": OUTPUT,
+}
+_MAY_BE_EMPTY = {"bin-sections", "quant-bin-sections"}
+_RECORD = "record://"  # a record inside a DLC, no file
+# The sections of a dialog and of the nodes of a pipeline (Node.cpp), of which a file has one.
+SECTIONS = (
+    *("dialog", "text-generator", "text-encoder", "lut-encoder", "image-encoder", "embedding"),
+    *("standalone-engine", "diffuser", "lm-executor"),
+)
+SCRIPT = "*genie*app*"  # AI Hub: genie-app-script.txt
+_CONFIG_BYTES = 1 << 20  # a tokenizer of the same folder has several MB
+_LOOKS_LIKE_A_FILE = re.compile(r"[^\s{}]+\.(bin|raw|json|dlc|so|dll|onnx|gguf)", re.IGNORECASE)
+# Sent although no configuration names them: small, and people look for them on the device.
+_COMPANIONS = (
+    *("sample_prompt*.txt", "tool-versions.yaml", "metadata.json", "metadata.yaml"),
+    *("tokenizer_config.json", "special_tokens_map.json", "generation_config.json"),
+    *("chat_template.jinja", "LICENSE*", "NOTICE*", "README*", SUMS),
+)
+_COMPANION_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -28,80 +83,408 @@ class Named:
 
     name: str
     key: str
-    shard: bool = False
-    folder: bool = False
+    kind: str = FILE
 
 
-@dataclass(frozen=True)
+@dataclass
 class GenieConfig:
-    """What a Genie configuration says."""
+    """A Genie configuration. Its `data` names files of the bundle as the device finds them;
+    `resolved` are the names that were spelled otherwise, (as written, in the bundle).
+    """
 
     path: Path
+    name: str
     data: dict[str, Any]
-    named: tuple[Named, ...]
-    backend: str | None
-    extensions: str | None
-    context_size: int | None
+    named: list[Named] = field(default_factory=list)
+    resolved: dict[str, str] = field(default_factory=dict)
+    unknown: list[Named] = field(default_factory=list)
 
 
-def read_config(path: Path) -> GenieConfig:
-    """Read and understand a Genie configuration. Raises BundleError."""
+def genie_configs(root: Path) -> list[str]:
+    """Return the names of the Genie dialogs at the top of a folder, found by their content.
+
+    genie_config.json comes first. What no configuration can be (too large, no JSON) is left out.
+    """
+    return [name for name, data in _sections(root) if "dialog" in data]
+
+
+def _sections(root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    names = (path for path in root.glob("*.json") if not path.name.startswith("."))
+    for path in sorted(names, key=lambda path: (path.name != CONFIG, path.name)):
+        try:
+            if not path.is_file() or path.stat().st_size > _CONFIG_BYTES:
+                continue
+            data = read_json(path)
+        except (OSError, BundleError):
+            continue
+        if any(isinstance(data.get(section), dict) for section in SECTIONS):
+            yield path.name, data
+
+
+def genie_scripts(root: Path) -> list[str]:
+    """Return the names of the genie-app scripts at the top of a folder."""
+    try:
+        names = sorted(path.name for path in root.iterdir() if path.suffix != ".json")
+    except OSError:
+        return []
+    return [name for name in names if fnmatchcase(name.lower(), SCRIPT) and (root / name).is_file()]
+
+
+def inspect_genie(root: Path, chosen: str | None, system_library: Path | None, *, hashes: bool) -> (
+    Bundle
+):  # fmt: skip
+    """Return what fleet knows of a bundle of Genie. `chosen` is the playbook's `config:`."""
+    entry = _entry(root, chosen)
+    script = entry if not entry.endswith(".json") else None
+    configs = _script_configs(root, entry) if script else [read_config(root, entry)]
+    main = next((item for item in configs if "text-generator" in item.data), None)
+    main = main or configs[0]
+    bundle = read_bundle(
+        root,
+        "genie",
+        lambda found: _collect(configs, script, found),
+        system_library,
+        hashes=hashes,
+    )
+    for config in configs:
+        bundle = _with_resolved(bundle, config)
+    sent = {file.name: file.source for file in bundle.files}
+    extensions = next((item.name for item in main.named if item.key.endswith(".extensions")), "")
+    dialog = _section(main.data)
+    context = dialog.get("context")
+    size = context.get("size") if isinstance(context, dict) else None
+    engines = tuple(_engines(dialog))
+    return replace(
+        bundle,
+        config_name=entry,
+        config=main.data if script is None else {},
+        backend=deciding_backend(engines),
+        engines=engines,
+        extensions=read_json(sent[extensions]) if extensions in sent else {},
+        context_size=size if type(size) is int else None,
+        extensions_name=extensions,
+    )
+
+
+def _entry(root: Path, chosen: str | None) -> str:
+    """Return the configuration or the genie-app script that a run starts with."""
+    try:
+        names = sorted(item.name for item in root.iterdir())
+    except OSError as error:
+        raise BundleError(
+            f"the bundle folder {root} cannot be read: {reason(error)}",
+            hint="give the path of the folder that holds genie_config.json",
+        ) from error
+    dialogs, scripts = genie_configs(root), genie_scripts(root)
+    if chosen is not None:
+        if inside(root, clean_name(chosen, "`bundle: config:`"), "`bundle: config:`") is None:
+            raise BundleError(
+                f"`config:` under `bundle:` is {chosen}, but {root} has no such file",
+                hint="set `config:` in the playbook to one of: "
+                f"{', '.join([*dialogs, *scripts]) or 'the JSON files of the folder'}",
+            )
+        return clean_name(chosen, "`bundle: config:`")
+    named = [name for name in names if fnmatchcase(name, "*genie_config*.json")]
+    if CONFIG in names or len(dialogs) == 1:
+        entry = CONFIG if CONFIG in names else dialogs[0]
+    elif len(dialogs) > 1:
+        raise BundleError(
+            f"{root} has more than one Genie configuration: {', '.join(dialogs)}",
+            hint=f"choose one in the playbook: bundle: {{path: {root.name}, config: {dialogs[0]}}}",
+        )
+    elif len(named) == 1 or scripts:
+        entry = (scripts or named)[0]
+    else:
+        raise not_supported(root, names, [name for name, _ in _sections(root)])
+    inside(root, entry, "the bundle")
+    return entry
+
+
+def read_config(root: Path, name: str) -> GenieConfig:
+    """Read a Genie configuration of a bundle. Raises BundleError."""
+    path = root / name
     data = read_json(path)
-    if not isinstance(data.get("dialog"), dict):
+    if not any(isinstance(data.get(section), dict) for section in SECTIONS):
         have = ", ".join(sorted(data)) or "nothing"
         raise BundleError(
-            f"the Genie configuration has no `dialog` section (only: {have}), and fleet does "
-            "not support other Genie pipelines",
+            f"the Genie configuration has no section `dialog`, and none of a pipeline's node "
+            f"(only: {have})",
             position=Position(path, 1, 1),
-            hint="use a bundle whose genie_config.json has a `dialog` section",
+            hint="use a bundle whose genie_config.json has a `dialog` section, or choose another "
+            f"file: bundle: {{path: {root.name}, config: NAME}}",
         )
+    config = GenieConfig(path, name, {})
     try:
-        named = tuple(dict.fromkeys(_named(data, path.name, "")))
+        config.data = _Reader(root, config).members(data, "")
     except RecursionError as error:
         raise BundleError(
             "the configuration is nested too deeply",
             position=Position(path),
             hint="export the bundle again",
         ) from error
-    dialog = data["dialog"]
-    backends = [engine.get("backend") for engine in _engines(dialog)]
-    types = [backend.get("type") for backend in backends if isinstance(backend, dict)]
-    context = dialog.get("context")
-    size = context.get("size") if isinstance(context, dict) else None
-    extensions = [item.name for item in named if item.key.endswith(".extensions")]
-    return GenieConfig(
-        path=path,
-        data=data,
-        named=named,
-        backend=next((text for text in types if isinstance(text, str)), None),
-        extensions=extensions[0] if extensions else None,
-        context_size=size if type(size) is int else None,
-    )
+    return config
 
 
-def _engines(dialog: dict[str, Any]) -> list[dict[str, Any]]:
-    """`engine` is one object, or a list of them (spd, kv-share)."""
+class _Reader:
+    """Reads one configuration: the data as it goes to the device, and what the data names."""
+
+    def __init__(self, root: Path, config: GenieConfig) -> None:
+        self._root, self._config = root, config
+
+    def read(self, value: object, where: str) -> object:
+        """Return the value with the names of files as they are in the bundle."""
+        if isinstance(value, list):
+            return [self.read(item, f"{where}[{index}]") for index, item in enumerate(value)]
+        if not isinstance(value, dict):
+            return self._any(value, where)
+        return self.members(value, where)
+
+    def members(self, value: dict[str, Any], where: str) -> dict[str, Any]:
+        """Return the object with the names of files as they are in the bundle."""
+        return {key: self._member(str(key), item, where) for key, item in value.items()}
+
+    def _member(self, key: str, item: object, where: str) -> object:
+        place = f"{where}.{key}" if where else key
+        parent = re.sub(r"\[\d+\]$", "", where).rpartition(".")[2]
+        kind = KEYS.get(f"{parent}.{key}") or KEYS.get(key)
+        if kind is None or (parent == "quant-param" and not isinstance(item, str)):
+            return self.read(item, place)
+        if kind == OUTPUT:
+            return item
+        if isinstance(item, list):
+            return [self._name(text, key, place, kind) for text in item]
+        return self._name(item, key, place, kind)
+
+    def _name(self, text: object, key: str, place: str, kind: str) -> object:
+        if text == "" and key in _MAY_BE_EMPTY:
+            return text
+        if not isinstance(text, str) or not text:
+            raise BundleError(
+                f"{self._config.name}: {place} must be a file name, not {text!r:.40}",
+                hint=f"correct {place} in {self._config.name}",
+            )
+        if text.startswith(_RECORD):
+            return text
+        name = name_in(self._root, text) or clean_name(text, f"{self._config.name} ({place})")
+        self._config.named.append(Named(name, place, kind))
+        return self._spelled(text, name)
+
+    def _any(self, value: object, where: str) -> object:
+        """A string under a key that fleet does not know may be a file of the bundle too."""
+        if not isinstance(value, str) or not value or len(value) > 1024 or "\n" in value:
+            return value
+        name = name_in(self._root, value, files_only=True)
+        if name is not None:
+            self._config.named.append(Named(name, where))
+            return self._spelled(value, name)
+        if _LOOKS_LIKE_A_FILE.fullmatch(value) and ".lora." not in where:
+            self._config.unknown.append(Named(value, where))
+        return value
+
+    def _spelled(self, text: str, name: str) -> str:
+        """Keep a spelling that the device opens; else write the name in the bundle."""
+        if text.removeprefix("./").rstrip("/").replace("//", "/") == name:
+            return text
+        self._config.resolved[text] = name
+        return name
+
+
+def _section(data: dict[str, Any]) -> dict[str, Any]:
+    return next((data[name] for name in SECTIONS if isinstance(data.get(name), dict)), {})
+
+
+def _engines(dialog: dict[str, Any]) -> Iterator[Engine]:
+    """`engine` is one object, or a list of them (spd, kv-share, eaglet)."""
     engine = dialog.get("engine")
-    many = engine if isinstance(engine, list) else [engine]
-    return [item for item in many if isinstance(item, dict)]
+    for item in engine if isinstance(engine, list) else [engine]:
+        if not isinstance(item, dict):
+            continue
+        role, backend = item.get("role"), item.get("backend")
+        text = backend.get("type") if isinstance(backend, dict) else None
+        yield Engine(role if isinstance(role, str) else "", text if isinstance(text, str) else None)
 
 
-def _named(value: object, config: str, where: str) -> Iterator[Named]:
-    if isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _named(item, config, f"{where}[{index}]")
-    if not isinstance(value, dict):
+def deciding_backend(engines: tuple[Engine, ...]) -> str | None:
+    """Return the backend of the engine whose tokens count: target or primary, else the first."""
+    chosen = [engine for engine in engines if engine.role in {"target", "primary"}] or engines
+    return next((engine.backend for engine in chosen if engine.backend), None)
+
+
+def _script_configs(root: Path, script: str) -> list[GenieConfig]:
+    """Return the configurations of the nodes that a genie-app script creates."""
+    names = [word for words in _commands(root / script) for word in words[3:] if
+             words[:3] in (["node", "config", "create"], ["dialog", "config", "create"])
+             and word.endswith(".json")]  # fmt: skip
+    found = []
+    for text in dict.fromkeys(names):
+        name = name_in(root, text, files_only=True)
+        if name is None:
+            raise BundleError(
+                f"{script} uses the configuration {text}, but the bundle does not contain this "
+                "file",
+                hint=f"copy {text} into {root}, or correct its name in {script}",
+            )
+        found.append(read_config(root, name))
+    if not found:
+        raise BundleError(
+            f"the genie-app script {script} creates no node from a configuration",
+            hint=f"choose another file: bundle: {{path: {root.name}, config: NAME}}",
+        )
+    return found
+
+
+def _commands(script: Path) -> Iterator[list[str]]:
+    """Return the words of each command; a line that genie-app could not split has none."""
+    for line in read_text(script).splitlines():
+        if line.strip() and not line.lstrip().startswith("#"):
+            try:
+                yield shlex.split(line.replace("\\", "\\\\"))
+            except ValueError:
+                continue
+
+
+def _script_files(root: Path, script: str) -> Iterator[Named]:
+    """Return the data files that a genie-app script reads: images, embeddings, prompts."""
+    for words in _commands(root / script):
+        for word in words[2:]:
+            name = name_in(root, word, files_only=True)
+            if name is not None:
+                yield Named(name, " ".join(words[:3]))
+            elif (
+                words[:2] == ["node", "set"]
+                and words[2] not in {"text", "textCallback"}
+                and (word == words[-1] and _LOOKS_LIKE_A_FILE.fullmatch(word))
+            ):
+                yield Named(clean_name(word, script), " ".join(words[:3]))
+
+
+def _collect(configs: list[GenieConfig], script: str | None, found: Found) -> list[str]:
+    """Fill in paths, missing and warnings; the names of the shards that are there."""
+    shards: list[str] = []
+    entry = script or configs[0].name
+    if script:
+        found.paths[script] = found.root / script
+        own = GenieConfig(found.root / script, script, {}, list(_script_files(found.root, script)))
+        _add(own, found, shards)
+    for config in configs:
+        found.paths[config.name] = config.path
+        _add(config, found, shards)
+    for config in configs:
+        _add_nested(config, found)
+        found.warnings += [
+            f"{config.name} names {old}; fleet sends {new} of the bundle and corrects the name"
+            for old, new in config.resolved.items()
+        ]
+        found.warnings += [
+            f"{config.name} names {item.name} under the key {item.key}, which fleet does not "
+            "know, and the bundle does not contain this file"
+            for item in config.unknown
+        ]
+    left = []
+    for name in _loose(found.root):
+        if any(fnmatchcase(name, pattern) for pattern in _COMPANIONS):
+            path = inside(found.root, name, "the bundle")
+            if path is not None and path.stat().st_size <= _COMPANION_BYTES:
+                found.paths.setdefault(name, path)
+        elif name not in found.paths and (found.root / name).is_file():
+            left.append(name)
+    found.warnings += _left_behind(left, entry, found)
+    return shards
+
+
+def _add(config: GenieConfig, found: Found, shards: list[str]) -> None:
+    for item in config.named:
+        for name in _expand(item, found.root):
+            path = inside(found.root, name, f"{config.name} ({item.key})")
+            if path is None:
+                found.missing.append(MissingFile(name, f"{config.name}: {item.key}"))
+            elif name not in found.paths:
+                found.paths[name] = path
+                shards += [name] if item.kind == SHARD else []
+
+
+def _add_nested(config: GenieConfig, found: Found) -> None:
+    """Add the files of the bundle that the extension file of an engine names."""
+    for item in config.named:
+        path = found.paths.get(item.name)
+        if path is None or not item.key.endswith(".extensions"):
+            continue
+        for text in _strings(read_json(path)):
+            name = name_in(found.root, text, files_only=True)
+            if name is not None:
+                found.paths.setdefault(name, found.root / name)
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings(item)
+    elif isinstance(value, str):
+        yield value
+
+
+def _left_behind(names: list[str], entry: str, found: Found) -> Iterator[str]:
+    """Return a note for each file that stays here although a configuration mentions it, and for
+    each binary that none of the configurations mentions.
+    """
+    sent = [name for name in found.paths if name.endswith((".json", ".txt", ".yaml"))]
+    others = [name for name, _ in _sections(found.root) if name not in found.paths]
+    texts = {}
+    for name in [*sent, *others]:
+        path = found.paths.get(name, found.root / name)
+        if path.stat().st_size <= _CONFIG_BYTES:
+            texts[name] = path.read_text("utf-8", "replace")
+    for name in names:
+        base = re.escape(name.rpartition("/")[2])
+        users = [user for user, text in texts.items()
+                 if user != name and re.search(rf"(?<![\w.-]){base}(?![\w-])", text)]  # fmt: skip
+        if users:
+            yield (
+                f"fleet does not send {name}, although {users[0]} mentions it, because {entry} "
+                "does not use it; to use another configuration, set `config:` under `bundle:`"
+            )
+        elif name.endswith(".bin"):
+            yield f"fleet does not send {name}, because {entry} does not use it"
+
+
+def _expand(item: Named, root: Path) -> Iterator[str]:
+    """A folder stands for its files."""
+    folder = root / item.name
+    if item.kind != FOLDER or not folder.is_dir():
+        yield item.name
         return
-    for key, item in value.items():
-        place = f"{where}.{key}" if where else str(key)
-        if key in _FILE_KEYS or key in _FOLDER_KEYS:
-            for text in item if isinstance(item, list) else [item]:
-                if not isinstance(text, str) or not text:
-                    raise BundleError(
-                        f"{config}: {place} must be a file name, not {text!r:.40}",
-                        hint=f"correct {place} in {config}",
-                    )
-                name = clean_name(text, f"{config} ({place})")
-                yield Named(name, place, key in _SHARDS, key in _FOLDER_KEYS)
-        else:
-            yield from _named(item, config, place)
+    for parent, _, names in os.walk(folder):
+        for name in sorted(names):
+            yield (Path(parent) / name).relative_to(root).as_posix()
+
+
+def _loose(root: Path) -> Iterator[str]:
+    """Names in the bundle folder and in `artifacts/` (QAIRT GGUF route)."""
+    for folder in (root, root / "artifacts"):
+        if folder.is_dir():
+            for path in sorted(folder.iterdir()):
+                yield path.relative_to(root).as_posix()
+
+
+def _with_resolved(bundle: Bundle, config: GenieConfig) -> Bundle:
+    """Return the bundle with the configuration in which the names are those of the bundle."""
+    if not config.resolved:
+        return bundle
+    data = json.dumps(config.data, indent=2, ensure_ascii=False).encode()
+    path = corrected_file(config.name, data)
+    files = tuple(
+        file_ref(path, file.name) if file.name == config.name else file for file in bundle.files
+    )
+    return replace(bundle, files=files)
+
+
+def corrected_file(name: str, data: bytes) -> Path:
+    """Return a file of FLEET_HOME with this content, to send in place of one of a bundle."""
+    digest = hashlib.sha256(data).hexdigest()
+    path = fleet_home() / "corrected" / f"{digest[:16]}-{name.rpartition('/')[2]}"
+    if not path.is_file() and not write_whole(path, data):
+        raise BundleError(
+            f"fleet cannot write the corrected {name} to {path}",
+            hint="set FLEET_HOME to a folder that you can write to",
+        )
+    return path

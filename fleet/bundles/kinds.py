@@ -7,8 +7,9 @@ from pathlib import Path
 
 from fleet.model.errors import BundleError
 
+CONFIG = "genie_config.json"
 _SHOWN = 12
-_PLAYBOOK_KINDS = {
+PLAYBOOK_KINDS = {
     "an mllm model": "mllm",
     "an mllm QNN AOT model": "mllm",
     "an ExecuTorch program": "executorch",
@@ -41,26 +42,25 @@ def kind_of(names: list[str]) -> str | None:
     return None
 
 
-def guessed(root: Path) -> str:
-    """The kind of a bundle folder by its marks; genie where nothing fits."""
-    try:
-        names = sorted(path.name for path in root.iterdir())
-    except OSError:
-        return "genie"
-    if any(fnmatchcase(name, "*genie_config*.json") for name in names):
-        return "genie"
-    return _PLAYBOOK_KINDS.get(kind_of(names) or "", "genie")
-
-
-def not_supported(root: Path, names: list[str]) -> BundleError:
-    """The error for a folder that is no Genie bundle."""
+def not_supported(root: Path, names: list[str], nodes: list[str]) -> BundleError:
+    """Return the error for a folder without a Genie dialog; `nodes` are configurations of the
+    nodes of a Genie pipeline.
+    """
+    if nodes:
+        return BundleError(
+            f"the folder {root} has no Genie dialog and no genie-app script, only "
+            f"configurations of a pipeline's nodes: {', '.join(nodes)}",
+            hint="copy the genie-app script of the model into the folder, under the name "
+            "genie-app-script.txt",
+        )
     have = ", ".join(names[:_SHOWN]) or "nothing"
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     kind = kind_of(names)
     looks = f"; the folder looks like {kind}" if kind else ""
-    name = _PLAYBOOK_KINDS.get(kind or "")
+    name = PLAYBOOK_KINDS.get(kind or "")
     return BundleError(
-        f"the folder {root} has no genie_config.json (only: {have}{more}){looks}",
+        f"the folder {root} has no genie_config.json and no other JSON file with a section "
+        f"`dialog` (only: {have}{more}){looks}",
         hint=f"set the kind in the playbook: bundle: {{path: {root.name}, kind: {name}}}"
         if name
         else ("give the path of the folder that contains genie_config.json"),

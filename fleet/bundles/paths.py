@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path, PurePosixPath
 
 from fleet.model.errors import BundleError, InputError, reason
 from fleet.model.files import check_name
 
+_LONGEST = 1024
+_ODD = re.compile("[\n\t\0\ud800-\udfff]")
 _CURE = "move the file into the bundle folder, and write its relative path into"
 
 
@@ -23,6 +26,27 @@ def clean_name(text: str, named_by: str) -> str:
             hint=f"{_CURE} {named_by}",
         ) from error
     return PurePosixPath(text).as_posix()
+
+
+def name_in(root: Path, text: str, *, files_only: bool = False) -> str | None:
+    """Return the name in the bundle of a file or folder that a configuration spells `text`.
+
+    The name itself comes first. A path of another system or another machine (`models\\a.bin`,
+    `C:\\x\\a.bin`, `/sdcard/x/a.bin`, `your/path/to/a.bin`) is the longest end of it that the
+    bundle has. None if the bundle has no such file.
+    """
+    if len(text) > _LONGEST or _ODD.search(text):
+        return None
+    parts = [part for part in re.split(r"[/\\]", text) if part not in {"", "."}]
+    if ".." in parts or not parts or (files_only and parts == [text] and "." not in text):
+        return None
+    foreign = "\\" in text or text.startswith("/") or parts[0].endswith(":")
+    for start in range(len(parts) if foreign or not files_only else 1):
+        name = "/".join(parts[start:])
+        path = os.path.join(root, name)  # noqa: PTH118
+        if os.path.isfile(path) or (not files_only and os.path.isdir(path)):  # noqa: PTH112, PTH113
+            return name
+    return None
 
 
 def inside(root: Path, name: str, named_by: str) -> Path | None:

@@ -209,14 +209,21 @@ def runtime_incomplete(case: Case) -> Iterator[Fault]:
       "QnnGenAiTransformer, QnnGpu")  # fmt: skip
 def backend_cpu(case: Case) -> Iterator[Fault]:
     """The bundle runs on the NPU: backend QnnHtp, context binaries for HTP."""
-    backend = case.bundle.backend
-    if backend not in {None, "QnnHtp"}:
+    for engine in case.bundle.engines:
+        if engine.backend in {None, "QnnHtp"}:
+            continue
+        role = f"the {engine.role} engine of " if engine.role else ""
+        config = case.bundle.config_name
+        by_design = len(case.bundle.engines) > 1 and engine.role in {"draft", "secondary"}
         yield Fault(
-            f"the bundle uses the Genie backend {backend}, but this backend does not run on the "
-            "NPU",
-            str(backend),
+            f"{role}the bundle uses the Genie backend "
+            f"{engine.backend}, which does not run on the NPU",
+            str(engine.backend),
             "QnnHtp",
-            f"set dialog.engine.backend.type to QnnHtp in {case.bundle.config_name}",
+            f"nothing, if {config} is meant so: the other engine runs on the NPU"
+            if by_design
+            else f"export the model for the NPU (backend type QnnHtp); {config} alone cannot "
+            "change where a model runs",
         )
     for item in case.whole_contexts:
         if not is_htp(item):

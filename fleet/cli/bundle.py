@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fleet.bundles.inspect import inspect_bundle
-from fleet.bundles.kinds import guessed
+from fleet.bundles.inspect import guessed, inspect_bundle
 from fleet.bundles.op_packages import read_library
 from fleet.bundles.plain import KINDS
 from fleet.bundles.system_library import TARGET, system_library

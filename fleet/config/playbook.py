@@ -50,6 +50,7 @@ OWN_RUNNERS = (
     *("genie", "qnn-net-run", "mllm", "executorch", "llama.cpp", "litert", "ort", "genai", "exec"),
 )
 _NEED_PROMPT = {"genie", "mllm", "genai"}
+_INSTEAD_OF_PROMPT = {"embedding_file", "tokens_file"}  # options of the runner genie
 _BUNDLE_MARK = "genie_config.json"
 _MARK = "fleet-question"  # stands for the question where a template is only looked at
 _LLAMA3_HEADER = "<|end_header_id|>"
@@ -95,13 +96,16 @@ class _Loader:
             runtime = RuntimeBody(version=runtime)
         kind = body.bundle.kind if isinstance(body.bundle, BundleBody) else "genie"
         bundle = self._bundle(body)
-        run = None if body.run is None else self._run(body.run, kind, bundle)
+        chosen = self._config(body, kind)
+        script = chosen is not None and not chosen.endswith(".json")
+        run = None if body.run is None else self._run(body.run, kind, bundle, script=script)
         health, strategy = body.health, body.strategy
         return Playbook(
             path=self._document.file.absolute(),
             name=body.name,
             bundle=bundle,
             bundle_kind=kind,
+            bundle_config=chosen,
             runtime=RuntimeSpec(
                 version=None if runtime.version == "bundle" else runtime.version,
                 target=None if runtime.target == "auto" else runtime.target,
@@ -149,9 +153,20 @@ class _Loader:
         self._problems.add(message, self._document.value(keys), hint)
         return path
 
-    def _run(self, body: RunBody, kind: str, bundle: Path) -> RunSpec:
+    def _config(self, body: PlaybookFile, kind: str) -> str | None:
+        name = body.bundle.config if isinstance(body.bundle, BundleBody) else None
+        if name is not None and kind != "genie":
+            self._problems.add(
+                f"`config:` is for bundles of kind genie, but the kind is {kind}",
+                self._document.value(("bundle", "config")),
+                "remove `config:`, or correct `kind:`",
+            )
+        return name
+
+    def _run(self, body: RunBody, kind: str, bundle: Path, *, script: bool) -> RunSpec:
         name = self._runner(body, kind)
-        prompt = self._prompt(body, bundle, needed=name in _NEED_PROMPT)
+        needed = name in _NEED_PROMPT and not _INSTEAD_OF_PROMPT & set(body.options) and not script
+        prompt = self._prompt(body, bundle, needed=needed)
         return RunSpec(
             runner=name,
             prompt=prompt or "",

@@ -119,6 +119,14 @@ class BundleBody(Body, frozen=True, kw_only=True):
             "without context binaries), files."
         ),
     ] = "genie"
+    config: Annotated[
+        str | None,
+        Doc(
+            "With genie: the configuration or the genie-app script to use, a file of the bundle. "
+            "Default: genie_config.json, else the only JSON file with a section `dialog`, else "
+            "the genie-app script."
+        ),
+    ] = None
 
 
 class ChatBody(Body, frozen=True, kw_only=True):

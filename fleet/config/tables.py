@@ -146,6 +146,18 @@ class _Runner(Strict):
     windows: _Files | None = None
 
 
+class _More(Strict):
+    required: _Needed = Field(default_factory=_Needed)
+    optional: _Needed = Field(default_factory=_Needed)
+
+
+class _Feature(Strict):
+    device: _More | None = None
+    emulator: _More | None = None
+    windows: _More | None = None
+    sources: list[str]
+
+
 class _Keep(Strict):
     lib: Names
     dsp: Names
@@ -159,6 +171,7 @@ class _RuntimeFiles(Strict):
     wheel_pythons: list[Version]
     keep: _Keep
     runners: dict[str, _Runner]
+    features: dict[str, _Feature]
 
 
 class _Release(Strict):

@@ -45,13 +45,19 @@ class ReleaseBuilder:
         self._frozen = frozen
         self.playbook = playbook
         self.runner: Runner = runner_of(playbook)
-        bundle = inspect_bundle(playbook.bundle, system_library(store), kind=playbook.bundle_kind)
+        bundle = inspect_bundle(
+            playbook.bundle,
+            system_library(store),
+            kind=playbook.bundle_kind,
+            config=playbook.bundle_config,
+        )
         self.bundle: Bundle = with_op_packages(bundle, playbook.op_packages)
         wanted = playbook.runtime.version or self.bundle.qairt
         self._resolver = Resolver(
             self.runner,
             store,
             listener,
+            features=features_of(self.runner, self.bundle, playbook.run),
             version=wanted,
             wheel=playbook.runtime.wheel,
             offline=offline,
@@ -177,6 +183,13 @@ class ReleaseBuilder:
                 env=start.env,
             )
         }
+
+
+def features_of(runner: Runner, bundle: Bundle, run: RunSpec | None) -> tuple[str, ...]:
+    """Return the rows of `features` in runtime_files.yaml that this bundle needs."""
+    if not isinstance(runner, Defaults):
+        return ()
+    return runner.features(bundle, run or RunSpec(runner=runner.name))
 
 
 def layout_of(runner: Runner, bundle: Bundle, target: str) -> Layout:

@@ -40,18 +40,21 @@ class Resolver:
         store: RuntimeStore,
         listener: Listener,
         *,
+        features: tuple[str, ...] = (),
         version: str | None,
         wheel: bool,
         offline: bool = False,
         frozen: Lock | None = None,
     ) -> None:
-        """`version` of QAIRT, None for the newest; `wheel`: it may come from one of PyPI.
+        """`features` are rows of runtime_files.yaml. `version` of QAIRT, None for the newest;
+        `wheel`: it may come from one of PyPI.
 
         `frozen` names the builds and files to take, whatever is newer; nothing is fetched.
         """
         self._runner = runner
         self._store = store
         self._say = listener
+        self._features = features
         self._version = version
         self._wheel = wheel
         self._offline = offline
@@ -77,7 +80,9 @@ class Resolver:
                     runtime = self._locked_runtime(target, locked)
                 else:
                     runtime = self._runtime(target)
-                selection = select_files(runtime, target, arch, self._runner.runtime)
+                selection = select_files(
+                    runtime, target, arch, self._runner.runtime, self._features
+                )
                 if locked is not None:
                     files = locked.only(selection.files)
                     tool = any(item.name.startswith("bin/") for item in files)

@@ -40,6 +40,16 @@ class ContextBinary:
 
 
 @dataclass(frozen=True)
+class Engine:
+    """An engine of a Genie configuration: its `role` (target, draft, primary, secondary, or ""
+    for the only one) and its backend type (QnnHtp, QnnGenAiTransformer, QnnGpu).
+    """
+
+    role: str
+    backend: str | None
+
+
+@dataclass(frozen=True)
 class MissingFile:
     """A file that the bundle names and does not have."""
 
@@ -61,7 +71,8 @@ class Bundle:
     """A bundle folder. `qairt` is the required version or build id, None when unknown.
 
     `files` are all that goes to the device, under names relative to the bundle.
-    `config` is the Genie configuration as data; `backend` its backend type (QnnHtp);
+    `config` is the Genie configuration as data, {} for a genie-app script; `backend` is the
+    backend type (QnnHtp) of the engine that decides, `engines` are all of its engines;
     `extensions` the HTP extension file `extensions_name` as data. `checked_by` is SHA256SUMS
     when hashes were compared with it. `wrong_hashes` are those that differ.
     `op_packages` come from the playbook and go along with it; they are not among `files`.
@@ -85,6 +96,7 @@ class Bundle:
     wrong_hashes: tuple[WrongHash, ...] = ()
     checked_by: str = ""
     op_packages: tuple[OpPackage, ...] = ()
+    engines: tuple[Engine, ...] = ()
 
     @property
     def size(self) -> int:

@@ -67,7 +67,8 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class Playbook:
-    """One deployment by name. `bundle` is an absolute host path, `bundle_kind` what it is.
+    """One deployment by name. `bundle` is an absolute host path, `bundle_kind` what it is,
+    `bundle_config` the configuration of it that is chosen.
 
     `warnings` are remarks on the file, each with its place, for a person to read. `rollout`
     None: all devices at once. `serve` None: the model is no service.
@@ -85,6 +86,7 @@ class Playbook:
     system: SystemSpec = field(default_factory=SystemSpec)
     warnings: tuple[str, ...] = ()
     bundle_kind: str = "genie"
+    bundle_config: str | None = None
     op_packages: tuple[OpPackageSpec, ...] = ()
     rollout: RolloutSpec | None = None
     serve: ServeSpec | None = None

@@ -142,6 +142,16 @@ class Defaults:
     python = False
     windows: Layout | None = None
 
+    def features(self, _bundle: Bundle, _run: RunSpec) -> tuple[str, ...]:
+        """Return what the run needs of the runtime beyond the row `runtime`: names of the rows
+        of `features` in runtime_files.yaml.
+        """
+        return ()
+
+    def corrected(self, _kit: Kit) -> tuple[FileRef, ...]:
+        """Return files that go along in place of those of the bundle of the same name."""
+        return ()
+
     def fitted(self, _run: RunSpec) -> Self:
         """The runner for one `run:` of a playbook; another where its options change its members."""
         return self

@@ -5,14 +5,20 @@ from __future__ import annotations
 import copy
 import json
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Annotated
 
+from pydantic import Field
+
+from fleet.bundles.genie import genie_scripts
+from fleet.bundles.paths import clean_name, inside
 from fleet.device.texts import path_of
 from fleet.model.bundle import Bundle
-from fleet.model.errors import RunnerError
+from fleet.model.errors import InputError, RunnerError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
-from fleet.model.record import Metrics
+from fleet.model.record import Measure, Metrics
 from fleet.profiles.formats.genie import parse_profile, printed
 from fleet.runners.base import (
     FLAT,
@@ -26,8 +32,10 @@ from fleet.runners.base import (
 )
 from fleet.runners.options import Options, has_program, own_files, parsed
 
+Encoded = Annotated[str, Field(pattern=r"^[^,]+(,u?int(8|16),[-+0-9.e]+,-?[0-9]+)?$")]
 SCRIPT, TOOL_SCRIPT = "run/fleet_genie.py", "run/t2t_run.sh"
 OUTCOME, PROFILE = "outcome.json", "profile.json"
+_PROMPT = ("--prompt_file", "{work}/prompt.txt")
 _TIMEOUT_STATUS = (124, 137)
 _BETWEEN = re.compile(rb"\[BEGIN\]: ?(.*?)(?:\[END\]|\[COMPLETE\]|\[ABORT\]|$)", re.DOTALL)
 _UNLIMITED = b"[fleet: this libGenie refuses max-num-tokens"
@@ -40,7 +48,29 @@ _STATUS = {
 
 
 class GenieOptions(Options):
-    """None: what a dialog needs stands in its configuration."""
+    """`lora`: the adapter to apply, with the strength of each alpha tensor after it, as
+    genie-t2t-run takes them. `embedding_file`, `tokens_file`: the input in place of a prompt, and
+    `embedding_table` the table for the tokens that follow; files of the bundle, the embeddings
+    with `,TYPE,SCALE,OFFSET` after them where they are quantized.
+    """
+
+    lora: Annotated[str, Field(pattern=r"^[^,\s]+(,[^,\s]+,-?[0-9.]+)*$")] | None = None
+    embedding_file: Encoded | None = None
+    embedding_table: Encoded | None = None
+    tokens_file: str | None = None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the files of the bundle that the options use."""
+        given = (self.embedding_file, self.embedding_table, self.tokens_file)
+        return tuple(text.partition(",")[0] for text in given if text)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The options of genie-t2t-run."""
+        keys = ("lora", "embedding_file", "embedding_table", "tokens_file")
+        given = {key: getattr(self, key) for key in keys}
+        return tuple(word for key, text in given.items() if text for word in (f"--{key}", text))
 
 
 class GenieRunner(Defaults):
@@ -53,7 +83,7 @@ class GenieRunner(Defaults):
     windows = FLAT  # tools find skel and catalog in their own and the working folder
 
     def check(self, run: RunSpec) -> None:
-        """No options; the program comes with the runtime, but for what it is linked with."""
+        """The options; the program comes with the runtime, but for what it is linked with."""
         parsed(GenieOptions, run.options, self.name)
         has_program(run, self.name, "the program of the runtime", "`program:`")
 
@@ -62,15 +92,45 @@ class GenieRunner(Defaults):
         libraries.
         """
         own = own_files(kit.run, self.windows if kit.windows else self.layout)
+        own = (*own, *self._inputs(kit))
+        if _is_script(kit.bundle):
+            return own
         if kit.has_tool and kit.windows:
             return own
         script = TOOL_SCRIPT if kit.has_tool else SCRIPT
         return (file_ref(path_of(script.removeprefix("run/")), script, executable=True), *own)
 
+    def features(self, bundle: Bundle, _run: RunSpec) -> tuple[str, ...]:
+        """The backends of all engines, and genie-app for a pipeline."""
+        backends = {engine.backend for engine in bundle.engines} - {None, "QnnHtp"}
+        app = ("genie-app",) if _is_script(bundle) else ()
+        return (*sorted(text for text in backends if text), *app)
+
+    def _inputs(self, kit: Kit) -> tuple[FileRef, ...]:
+        """Files of the options that no configuration names. Raises InputError for what the
+        dialog cannot take.
+        """
+        options = parsed(GenieOptions, kit.options, self.name)
+        _refuse_other_input(kit, options)
+        sent, found = {file.name for file in kit.bundle.files}, []
+        for name in options.files:
+            path = inside(kit.bundle.root, clean_name(name, "`run: options:`"), "`run: options:`")
+            if path is None:
+                raise InputError(
+                    f"`run: options:` uses the file {name}, but the bundle does not contain this "
+                    "file",
+                    hint=f"copy {name} into {kit.bundle.root}, or correct its name in the playbook",
+                )
+            if name not in sent:
+                found.append(file_ref(path, f"bundle/{name}"))
+        return tuple(found)
+
     def health(self, kit: Kit, timeout: float) -> Start | None:
         """Create a dialog: backend, device and context from the real context binaries."""
+        if _is_script(kit.bundle):
+            return None  # a script is one run, and nothing shorter
         if kit.has_tool:
-            run = RunSpec(prompt="hi", max_tokens=1, timeout=timeout)
+            run = replace(kit.run, prompt="hi", max_tokens=1, timeout=timeout)
             return self.start(replace(kit, run=run))
         argv = (*self._own(kit.bundle), "--check", "--timeout", f"{timeout:g}")
         return Start(argv, "bundle", (OUTCOME,), timeout)
@@ -79,6 +139,9 @@ class GenieRunner(Defaults):
         """One query; the token limit is always set."""
         run, bundle = kit.run, kit.bundle
         prompt = run.prompt.encode()
+        if _is_script(bundle):
+            return _pipeline(kit)
+        options = parsed(GenieOptions, kit.options, self.name)
         if not kit.has_tool:
             argv = (
                 *self._own(bundle),
@@ -90,7 +153,8 @@ class GenieRunner(Defaults):
         config = copy.deepcopy(bundle.config)
         config["dialog"].pop("max-num-tokens", None)  # the script removes the last key
         config["dialog"]["max-num-tokens"] = run.max_tokens
-        argv = ("--prompt_file", "{work}/prompt.txt")
+        asked = () if options.embedding_file or options.tokens_file else _PROMPT
+        argv = (*asked, *options.arguments)
         if kit.windows:
             argv = ("{release}/genie-t2t-run.exe", *argv, "-c", "{work}/config.json")
             argv = (*argv, "--profile", "{work}/profile.json")
@@ -113,10 +177,18 @@ class GenieRunner(Defaults):
         problems: list[str] = []
         if bundle.backend not in {None, "QnnHtp"}:
             problems.append(f"cpu-fallback: backend {bundle.backend} does not run on the NPU")
+        beside = {engine.role: engine.backend for engine in bundle.engines}
+        marks = tuple(
+            f"partly-cpu: the {role} engine uses {backend}"
+            for role, backend in beside.items()
+            if role and backend not in {None, "QnnHtp", bundle.backend}
+        )
         if ended.status in _TIMEOUT_STATUS:
             problems.append(f"cut: the program did not end within {start.timeout:g} s")
         elif ended.status:
             problems.append(_STATUS.get(ended.status, f"failed: exit status {ended.status}"))
+        if _is_script(bundle):
+            return _pipeline_outcome(ended, tuple(problems), marks)
         text, profile = self._split(start, ended)
         metrics = Metrics()
         if profile:
@@ -130,10 +202,10 @@ class GenieRunner(Defaults):
             problems.append("cut: Genie ended before it wrote the times of the query")
         unlimited = _UNLIMITED in ended.stderr
         finish = _finish(metrics, run, unlimited=unlimited)
-        marks: tuple[str, ...] = ("no-token-limit",) if unlimited else ()
+        marks += ("no-token-limit",) if unlimited else ()
         if finish == "token-limit":
-            more, marks = reached_limit(run)
-            problems += more
+            more, limit = reached_limit(run)
+            problems, marks = [*problems, *more], (*marks, *limit)
         raw = {PROFILE: profile.encode()} if profile else {}
         return Outcome(metrics, text, finish, tuple(problems), raw, marks=marks)
 
@@ -149,6 +221,88 @@ class GenieRunner(Defaults):
             return str(outcome["text"]), str(outcome.get("profile", ""))
         except (ValueError, KeyError, TypeError):
             return ended.stdout.decode("utf-8", "replace"), ""
+
+
+def _is_script(bundle: Bundle) -> bool:
+    """A pipeline is started by a genie-app script, not by a configuration."""
+    return not bundle.config_name.endswith(".json")
+
+
+def _pipeline(kit: Kit) -> Start:
+    """Start genie-app in the folder of the bundle; prompts and images stand in its script."""
+    tool = "{release}/genie-app.exe" if kit.windows else "{release}/bin/genie-app"
+    folder = "" if kit.windows else "bundle"
+    return Start((tool, "-s", kit.bundle.config_name), folder, (), kit.run.timeout)
+
+
+def _pipeline_outcome(ended: Ended, problems: tuple[str, ...], marks: tuple[str, ...]) -> Outcome:
+    said = ended.stdout.decode("utf-8", "replace")
+    pieces = [piece.decode("utf-8", "replace").strip() for piece in _BETWEEN.findall(ended.stdout)]
+    wall = Measure(round(ended.seconds * 1000, 1), "ms, of this workstation's clock")
+    metrics = printed(said)
+    metrics = replace(metrics, others={**metrics.others, "wall_ms": wall})
+    return Outcome(metrics, "\n".join(pieces) or said.strip(), None, problems, marks=marks)
+
+
+def _refuse_other_input(kit: Kit, options: GenieOptions) -> None:
+    """Raise InputError for a dialog that does not take what the run gives it."""
+    bundle = kit.bundle
+    name, scripts = bundle.config_name, genie_scripts(bundle.root)
+    pipeline = f"bundle: {{path: {bundle.root.name}, config: {(scripts or ['SCRIPT'])[0]}}}"
+    if _is_script(bundle):
+        if options.arguments:
+            raise InputError(
+                f"{name} is a genie-app script, which takes none of the options "
+                f"{', '.join(key for key, value in options if value)}",
+                hint="write adapters and inputs into the script, and remove them from `run: "
+                "options:`",
+            )
+        return
+    dialog = bundle.config.get("dialog")
+    if not isinstance(dialog, Mapping):
+        raise InputError(
+            f"{name} configures one node of a pipeline, and genie-t2t-run runs dialogs only",
+            hint=f"choose the genie-app script of the pipeline: {pipeline}",
+        )
+    if options.arguments and not kit.has_tool:
+        raise InputError(
+            f"`{options.arguments[0].removeprefix('--')}` under `run: options:` needs "
+            "genie-t2t-run, but the runtime does not contain this program",
+            hint="add a QAIRT SDK, which has genie-t2t-run: fleet runtime add SDK",
+        )
+    adapters = sorted(_adapters(dialog))
+    if options.lora and options.lora.partition(",")[0] not in adapters:
+        raise InputError(
+            f"`lora` under `run: options:` is {options.lora.partition(',')[0]}, but {name} has "
+            f"{'only the adapters ' + ', '.join(adapters) if adapters else 'no adapters'}",
+            hint="correct the name of the adapter in the playbook",
+        )
+    embedding = dialog.get("embedding")
+    text = not isinstance(embedding, Mapping) or {"lut-path", "dlc-path"} & set(embedding)
+    if text or options.embedding_file or options.tokens_file:
+        return
+    raise InputError(
+        f"the dialog of {name} takes embeddings, not text: its section `embedding` has no look-up "
+        "table (lut-path)",
+        hint=f"run the whole pipeline: {pipeline}"
+        if scripts
+        else "give the embeddings of a prompt as a file of the bundle, under `run: options:`: "
+        "`embedding_file: FILE`",
+    )
+
+
+def _adapters(value: object) -> Iterator[str]:
+    """Return the names of the LoRA adapters and groups, whatever engine has them."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _adapters(item)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if key in {"adapters", "groups"} and isinstance(item, list):
+                named = [part for part in item if isinstance(part, Mapping) and "name" in part]
+                yield from (str(part["name"]) for part in named)
+            else:
+                yield from _adapters(item)
 
 
 def _finish(metrics: Metrics, run: RunSpec, *, unlimited: bool) -> str | None:

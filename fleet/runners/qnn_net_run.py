@@ -15,6 +15,7 @@ from pydantic import Field
 
 from fleet.bundles.op_packages import net_run_option
 from fleet.device.texts import path_of
+from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
@@ -24,6 +25,7 @@ from fleet.runners.options import Options, ending, has_program, named, own_files
 from fleet.runners.qnn_viewer import CSV, JSON, WORDS, merged, viewed
 
 TOOL = "qnn-net-run"
+MODELS = ("*.bin", "*.dlc", "lib*.so")
 SCRIPT = "run/net_run.sh"
 PERFORMANCE = "performance.json"
 _DONE = re.compile(rb"inferences_completed\s*:\s*([0-9]{1,9})")
@@ -79,6 +81,12 @@ class NetRunRunner(Defaults):
                 hint="remove `perf_profile:` from the playbook, and set it in the backend "
                 "section of the file of `config_file:`",
             )
+
+    def features(self, bundle: Bundle, run: RunSpec) -> tuple[str, ...]:
+        """What composes a graph on the device, for a model that is not compiled."""
+        options = parsed(NetRunOptions, run.options, self.name) if run.options else None
+        model = named(bundle, options.model if options else None, MODELS, "model", "model")
+        return ("dlc",) * model.endswith(".dlc") + ("model-library",) * model.endswith(".so")
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
         """Our script, which starts program and viewer; the user's libraries."""
@@ -151,7 +159,7 @@ def _configuration(options: NetRunOptions) -> str:
 
 
 def _model(kit: Kit, options: NetRunOptions) -> list[str]:
-    model = named(kit.bundle, options.model, ("*.bin", "*.dlc", "lib*.so"), "model", "model")
+    model = named(kit.bundle, options.model, MODELS, "model", "model")
     if model.endswith(".so"):
         return ["--model", f"./{model}"]
     if model.endswith(".dlc"):

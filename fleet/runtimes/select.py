@@ -53,12 +53,17 @@ def runners() -> tuple[str, ...]:
 
 
 def select_files(
-    runtime: Runtime, target: str, hexagon_arch: str | None, runner: str | None = "genie"
+    runtime: Runtime,
+    target: str,
+    hexagon_arch: str | None,
+    runner: str | None = "genie",
+    features: tuple[str, ...] = (),
 ) -> Selection:
     """What `runner` needs of `runtime` on a device of `target` with a DSP of `hexagon_arch`.
 
     An unknown arch (None) gives everything but stub and skel, and `arch_problem`. An
-    emulator target has no DSP and needs no arch; runner None takes no file. Raises
+    emulator target has no DSP and needs no arch; runner None takes no file. `features` are rows of
+    the table that a bundle or its options ask for. Raises
     InputError for an unknown target or runner, RuntimeStoreError when the runtime has nothing
     for the target.
     """
@@ -79,7 +84,7 @@ def select_files(
         )
     files: dict[str, FileRef] = {}
     missing: list[str] = []
-    for want in _wants(row, hexagon_arch):
+    for want in _wants([row, *_features(features, facts.kind)], hexagon_arch):
         found = _find(runtime, target, hexagon_arch, want)
         files |= {item.name: item for item in found}
         if want.required and not found:
@@ -109,9 +114,15 @@ def _row(runner: str, kind: str, target: str) -> dict[str, Any]:
     return {"tool": table["tool"], "tool_required": table["tool_required"], **table[kind]}
 
 
-def _wants(row: dict[str, Any], arch: str | None) -> Iterator[_Want]:
+def _features(names: tuple[str, ...], kind: str) -> list[dict[str, Any]]:
+    table = load("runtime_files")["features"]
+    return [table[name][kind] for name in names if kind in table.get(name, {})]
+
+
+def _wants(rows: list[dict[str, Any]], arch: str | None) -> Iterator[_Want]:
+    row = rows[0]
     for key in ("required", "optional"):
-        for folder, patterns in row.get(key, {}).items():
+        for folder, patterns in (item for row in rows for item in row.get(key, {}).items()):
             for pattern in patterns:
                 if "{A}" not in pattern:
                     yield _Want(folder, pattern, key == "required")

@@ -298,6 +298,8 @@ def test_no_folder_and_other_config_names(make_folder: MakeFolder, tmp_path: Pat
     (folder / "genie_config.json").rename(folder / "tiny_genie_config.json")
     assert inspect_bundle(folder).config_name == "tiny_genie_config.json"
     (folder / "other_genie_config.json").write_text("{}")
+    assert inspect_bundle(folder).config_name == "tiny_genie_config.json"
+    (folder / "other_genie_config.json").write_text('{"dialog": {}}')
     with pytest.raises(BundleError, match="more than one"):
         inspect_bundle(folder)
 

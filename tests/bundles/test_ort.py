@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from fleet.bundles.ep.compatibility import parse
-from fleet.bundles.inspect import inspect_bundle
-from fleet.bundles.kinds import guessed
+from fleet.bundles.inspect import guessed, inspect_bundle
 from fleet.model.bundle import Bundle
 from fleet.model.errors import BundleError
 from fleet.model.extras import install_extra

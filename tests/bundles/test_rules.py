@@ -12,7 +12,7 @@ import pytest
 from fleet.bundles.preflight import RULES, preflight
 from fleet.bundles.rule import Case
 from fleet.facts.soc import identify
-from fleet.model.bundle import MissingFile, WrongHash
+from fleet.model.bundle import Engine, MissingFile, WrongHash
 from fleet.model.facts import Android, DeviceNode, Facts, Soc, Tools, User
 from fleet.model.files import FileRef
 from fleet.model.finding import Finding
@@ -216,7 +216,7 @@ ROWS = [
         lambda c: make_case(c.bundle, runtime=make_runtime(archs=())),
         ("libQnnHtpV73Skel.so",),
     ),
-    Row("backend-cpu", "warn", lambda c: bundle(c, backend="QnnGenAiTransformer"), ("NPU",)),
+    Row("backend-cpu", "warn", lambda c: bundle(c, engines=(Engine("", "QnnGpu"),)), ("NPU",)),
     Row("backend-cpu", "warn", lambda c: shard(c, backend_id=4), ("backend id 4",)),
     Row("soc-unknown", "refuse", lambda c: soc(c, 99999), ("99999", "soc: QCS9075")),
     Row("soc-unknown", "refuse", lambda c: soc(c, None), ("no soc_id",)),

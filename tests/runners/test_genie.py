@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleet.device.texts import path_of
-from fleet.model.bundle import Bundle
+from fleet.model.bundle import Bundle, Engine
 from fleet.model.errors import InputError
 from fleet.model.playbook import RunSpec
 from fleet.runners import Ended, Kit
@@ -71,6 +71,72 @@ def test_our_runner_where_the_tool_is_missing() -> None:
     (script,) = GENIE.files(OWN_KIT)
     assert script.name == "run/fleet_genie.py"
     assert script.executable
+
+
+def with_dialog(**dialog: object) -> Bundle:
+    return replace(BUNDLE, config={"dialog": {"type": "basic", "engine": {}, **dialog}})
+
+
+def test_options_of_the_tool(tmp_path: Path) -> None:
+    (tmp_path / "in.raw").write_bytes(b"x")
+    dialog = with_dialog(embedding={"size": 8}, lora={"adapters": [{"name": "a"}]})
+    options = {"embedding_file": "in.raw,uint16,0.5,-3", "lora": "a,alpha,0.5"}
+    run = RunSpec(options=options)
+    tool = Kit(replace(dialog, root=tmp_path), run, has_tool=True)
+    argv = GENIE.start(tool).argv
+    assert argv[argv.index("--embedding_file") + 1] == "in.raw,uint16,0.5,-3"
+    assert argv[argv.index("--lora") + 1] == "a,alpha,0.5"
+    assert "--prompt_file" not in argv
+    assert "bundle/in.raw" in {file.name for file in GENIE.files(tool)}
+    (tmp_path / "in.raw").unlink()
+    with pytest.raises(InputError, match=r"does not contain this file"):
+        GENIE.files(tool)
+
+
+@pytest.mark.parametrize(
+    ("bundle", "options", "tool", "words"),
+    [
+        (with_dialog(embedding={"size": 8}), {}, True, "takes embeddings, not text"),
+        (with_dialog(), {"lora": "b"}, True, "no adapters"),
+        (with_dialog(lora={"adapters": [{"name": "a"}]}), {"lora": "b"}, True, "only the adapters"),
+        (with_dialog(), {"tokens_file": "t"}, False, "needs genie-t2t-run"),
+        (replace(BUNDLE, config={"text-generator": {}}), {}, True, "one node of a pipeline"),
+        (replace(BUNDLE, config_name="app.txt", config={}), {"lora": "b"}, True, "none of the"),
+    ],
+)
+def test_what_a_dialog_cannot_take(
+    bundle: Bundle, options: dict[str, str], tool: bool, words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        GENIE.files(Kit(bundle, RunSpec(options=options), has_tool=tool))
+
+
+def test_a_look_up_table_takes_text() -> None:
+    assert GENIE.files(Kit(with_dialog(embedding={"lut-path": "t.raw"}), RUN, has_tool=True))
+
+
+def test_a_pipeline_is_a_run_of_genie_app() -> None:
+    bundle = replace(BUNDLE, config_name="genie-app-script.txt", config={}, backend="QnnHtp")
+    kit = Kit(bundle, RUN)
+    assert GENIE.health(kit, 9.0) is None
+    start = GENIE.start(kit)
+    assert start.argv == ("{release}/bin/genie-app", "-s", "genie-app-script.txt")
+    assert (start.cwd, start.timeout) == ("bundle", 30)
+    said = b"[BEGIN]: a cat [END]\n[BEGIN]: a dog [END]"
+    outcome = GENIE.read(start, kit, Ended(0, said, seconds=2.0))
+    assert (outcome.text, outcome.problems) == ("a cat\na dog", ())
+    assert outcome.metrics.others["wall_ms"].value == 2000
+    assert GENIE.read(start, kit, Ended(3, said)).problems == ("failed: exit status 3",)
+    assert GENIE.features(bundle, RUN) == ("genie-app",)
+
+
+def test_an_engine_beside_the_npu() -> None:
+    engines = (Engine("primary", "QnnHtp"), Engine("secondary", "QnnGenAiTransformer"))
+    kit = Kit(replace(BUNDLE, engines=engines), RUN, has_tool=True)
+    assert GENIE.features(kit.bundle, RUN) == ("QnnGenAiTransformer",)
+    outcome = GENIE.read(GENIE.start(kit), kit, Ended(0, b"", {"profile.json": done(3).encode()}))
+    assert outcome.problems == ()
+    assert "partly-cpu: the secondary engine uses QnnGenAiTransformer" in outcome.marks
 
 
 def test_the_tool_gets_a_token_limit_and_a_time_limit() -> None:

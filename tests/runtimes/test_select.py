@@ -103,6 +103,24 @@ def test_qnn_net_run_of_an_sdk(sdk: Runtime) -> None:
     assert "lib/libGenie.so" not in names(selection)
 
 
+@pytest.mark.parametrize(
+    ("feature", "library"),
+    [("dlc", "libQnnModelDlc.so"), ("dlc", "libQnnHtpPrepare.so"),
+     ("model-library", "libQnnHtpPrepare.so"),
+     ("QnnGenAiTransformer", "libQnnGenAiTransformerCpuOpPkg.so"), ("QnnGpu", "libQnnGpu.so")],
+)  # fmt: skip
+def test_features_are_required(wheel: Runtime, sdk: Runtime, feature: str, library: str) -> None:
+    runner = "qnn-net-run"
+    for runtime in (wheel, sdk):
+        plain = select_files(runtime, ARM, "v73", runner)
+        more = select_files(runtime, ARM, "v73", runner, (feature,))
+        there = {item.path for item in runtime.libraries}
+        if f"lib/{ARM}/{library}" in there:
+            assert f"lib/{library}" in names(more)
+        else:
+            assert f"lib/{ARM}/{library}" in set(more.missing) - set(plain.missing)
+
+
 def test_mllm_needs_prepare(sdk: Runtime) -> None:
     selection = select_files(sdk, ARM, "v73", "mllm")
     assert selection.missing == (f"lib/{ARM}/libQnnHtpPrepare.so",)

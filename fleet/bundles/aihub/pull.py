@@ -19,7 +19,7 @@ from fleet.bundles.aihub.stage import require_free, whole
 from fleet.bundles.aihub.target import Target, target_of
 from fleet.bundles.aihub.versions import qairt_of, record_version
 from fleet.bundles.found import SUMS
-from fleet.bundles.kinds import guessed
+from fleet.bundles.inspect import guessed
 from fleet.model.errors import FleetError
 from fleet.model.files import listed
 
