@@ -22,6 +22,7 @@ from fleet.profiles.runs import RunStore, new_run_id
 
 if TYPE_CHECKING:
     from fleet.engine.ab.journal import AbJournal
+    from fleet.engine.ab.measuring import AbReport
     from fleet.engine.pool import DeviceResult
 
 PARALLEL = 16
@@ -136,11 +137,11 @@ def _absolute(word: str) -> str:
 
 def _measured(
     journal: AbJournal, budget: str | None, *, offline: bool, parallel: int | None, as_json: bool
-) -> list[DeviceResult]:
+) -> list[DeviceResult[AbReport]]:
     """On every board that was asked."""
     from fleet.engine.ab.measuring import measure, settle  # noqa: PLC0415
     from fleet.engine.ab.sides import not_measured, side_of  # noqa: PLC0415
-    from fleet.engine.pool import on_every_device  # noqa: PLC0415
+    from fleet.engine.pool import PoolOptions, on_every_device  # noqa: PLC0415
     from fleet.runtimes.store import RuntimeStore  # noqa: PLC0415
 
     asked = journal.asked
@@ -155,12 +156,12 @@ def _measured(
         for text in not_measured(sides):
             output.note(text)
         work = partial(measure, journal, sides, budget=time_left)
-        results = on_every_device(hosts, work, listener, parallel=parallel or PARALLEL)
+        results = on_every_device(hosts, work, listener, PoolOptions(parallel=parallel or PARALLEL))
     settle(journal, results)
     return results
 
 
-def _show_errors(journal: AbJournal, results: list[DeviceResult]) -> None:
+def _show_errors(journal: AbJournal, results: list[DeviceResult[AbReport]]) -> None:
     """Show the errors of devices; those of lost ones with the command that continues.
 
     The same command line again would begin a new comparison.
@@ -174,7 +175,7 @@ def _show_errors(journal: AbJournal, results: list[DeviceResult]) -> None:
     show_errors(results)
 
 
-def end(journal: AbJournal, results: list[DeviceResult]) -> None:
+def end(journal: AbJournal, results: list[DeviceResult[AbReport]]) -> None:
     """Raise what the exit code says: 1 worse or failing, 4 undecided, else that of the devices."""
     worse = ab_table.worse(journal, results)
     if worse:

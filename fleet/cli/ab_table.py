@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fleet.engine.ab.journal import AbJournal
-    from fleet.engine.ab.measuring import Judged
+    from fleet.engine.ab.measuring import AbReport, Judged
     from fleet.engine.pool import DeviceResult
     from fleet.profiles.compare.failures import Failures
 
@@ -33,13 +33,15 @@ def kept(journal: AbJournal, pairs: int) -> str:
     return f"the comparison {journal.run_id} keeps its {many}; to continue: {resume_line(journal)}"
 
 
-def _rows(results: list[DeviceResult]) -> list[tuple[DeviceResult, Judged]]:
+def _rows(results: list[DeviceResult[AbReport]]) -> list[tuple[DeviceResult[AbReport], Judged]]:
     from fleet.engine.ab.measuring import answers_of  # noqa: PLC0415
 
     return [(result, item) for result in results for item in answers_of(result)]
 
 
-def _failing(results: list[DeviceResult]) -> Iterator[tuple[DeviceResult, Failures]]:
+def _failing(
+    results: list[DeviceResult[AbReport]],
+) -> Iterator[tuple[DeviceResult[AbReport], Failures]]:
     """The boards of which a run failed."""
     from fleet.engine.ab.measuring import failures_of  # noqa: PLC0415
 
@@ -49,7 +51,7 @@ def _failing(results: list[DeviceResult]) -> Iterator[tuple[DeviceResult, Failur
             yield result, found
 
 
-def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> None:
+def show(journal: AbJournal, results: list[DeviceResult[AbReport]], *, as_json: bool) -> None:
     """Print one row a board and metric, one a board with failed runs; or one line of JSON."""
     rows = _rows(results)
     if as_json:
@@ -60,7 +62,7 @@ def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> N
     cells += [_cells(f"all {len(hosts)}", item, _every(results)) for item in together]
     cells += [
         (result.host.name, FAILED, f"{found.a} of {found.a_runs}", f"{found.b} of {found.b_runs}",
-         "-", "-", result.details["pairs"], _said_of(found), _mark(result))
+         "-", "-", result.value.pairs if result.value else 0, _said_of(found), _mark(result))
         for result, found in _failing(results)
     ]  # fmt: skip
     if cells:
@@ -79,13 +81,15 @@ def show(journal: AbJournal, results: list[DeviceResult], *, as_json: bool) -> N
         output.note("the devices are emulated, so this result says nothing about real hardware")
 
 
-def _over(journal: AbJournal, results: list[DeviceResult]) -> tuple[list[str], list[Judged]]:
+def _over(
+    journal: AbJournal, results: list[DeviceResult[AbReport]]
+) -> tuple[list[str], list[Judged]]:
     from fleet.engine.ab.measuring import over  # noqa: PLC0415
 
     return over(journal, results)
 
 
-def _every(results: list[DeviceResult]) -> str:
+def _every(results: list[DeviceResult[AbReport]]) -> str:
     marks = {_mark(result) for result in results}
     return marks.pop() if len(marks) == 1 else "some"
 
@@ -103,7 +107,7 @@ def _cells(place: str, item: Judged, emulated: str) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _mark(result: DeviceResult) -> str:
+def _mark(result: DeviceResult[AbReport]) -> str:
     return "yes" if _emulated(result) else "no"
 
 
@@ -165,7 +169,7 @@ def _below(journal: AbJournal, items: list[Judged]) -> list[str]:
     return found
 
 
-def _of_boards(results: list[DeviceResult]) -> Iterator[str]:
+def _of_boards(results: list[DeviceResult[AbReport]]) -> Iterator[str]:
     """What is said of single boards: failures, conditions, steps, boots."""
     for result, found in _failing(results):
         yield f"{result.host.name}: {found.text}"
@@ -188,31 +192,29 @@ def _of_boards(results: list[DeviceResult]) -> Iterator[str]:
             )
 
 
-def _conditions(result: DeviceResult) -> list[str]:
-    found = result.details.get("conditions", [])
-    assert isinstance(found, list)
-    return found
+def _conditions(result: DeviceResult[AbReport]) -> list[str]:
+    return list(result.value.conditions) if result.value else []
 
 
-def _out_of_time(results: list[DeviceResult]) -> list[DeviceResult]:
-    return [result for result in results if result.details.get("in_time") is False]
+def _out_of_time(results: list[DeviceResult[AbReport]]) -> list[DeviceResult[AbReport]]:
+    return [result for result in results if result.value and result.value.in_time is False]
 
 
-def tell_ended(results: list[DeviceResult], budget: str | None) -> None:
+def tell_ended(results: list[DeviceResult[AbReport]], budget: str | None) -> None:
     """Print which comparisons the budget ended."""
     for result in _out_of_time(results):
-        pairs = result.details["pairs"]
+        pairs = result.value.pairs if result.value else 0
         output.note(
             f"{result.host.name}: stopped, because the budget of {budget} is over after {pairs} "
             f"pair{'s' * (pairs != 1)}"
         )
 
 
-def _emulated(result: DeviceResult) -> bool:
+def _emulated(result: DeviceResult[AbReport]) -> bool:
     return bool(result.plan and result.plan.facts.emulated)
 
 
-def _emit(journal: AbJournal, results: list[DeviceResult]) -> None:
+def _emit(journal: AbJournal, results: list[DeviceResult[AbReport]]) -> None:
     """Print the answers as the last event, on one line as those before it."""
     hosts, together = _over(journal, results)
     output.emit_line(
@@ -242,7 +244,7 @@ def _plain(place: str, item: Judged, emulated: bool) -> dict[str, object]:
     return {"device": place, **vars(item), "decision": decision, "emulated": emulated}
 
 
-def worse(journal: AbJournal, results: list[DeviceResult]) -> list[str]:
+def worse(journal: AbJournal, results: list[DeviceResult[AbReport]]) -> list[str]:
     """Return what B is worse in, as the error says it; empty if in nothing."""
     from fleet.profiles.compare.sequential import Answer, open_size  # noqa: PLC0415 - numpy
 
@@ -264,7 +266,7 @@ def worse(journal: AbJournal, results: list[DeviceResult]) -> list[str]:
     return [*said, *(["B fails more often than A: " + ", ".join(failing)] if failing else [])]
 
 
-def undecided(results: list[DeviceResult]) -> list[str]:
+def undecided(results: list[DeviceResult[AbReport]]) -> list[str]:
     """Return the boards and metrics without an answer."""
     from fleet.profiles.compare.sequential import Answer  # noqa: PLC0415 - numpy
 
@@ -280,11 +282,11 @@ def undecided(results: list[DeviceResult]) -> list[str]:
     ]
 
 
-def _named(result: DeviceResult, what: str) -> str:
+def _named(result: DeviceResult[AbReport], what: str) -> str:
     return f"{result.host.name} {what}" + " (emulated)" * _emulated(result)
 
 
-def last_look(journal: AbJournal, results: list[DeviceResult]) -> str:
+def last_look(journal: AbJournal, results: list[DeviceResult[AbReport]]) -> str:
     """Return what to do where no further pair would help; "" while there is a look to come."""
     from fleet.profiles.compare.sequential import Answer  # noqa: PLC0415 - numpy
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -101,6 +101,6 @@ def end_with(errors: list[FleetError | None], fine: bool) -> None:
         raise typer.Exit(max(codes, default=1))
 
 
-def end_devices(results: Sequence[DeviceResult]) -> None:
+def end_devices(results: Sequence[DeviceResult[Any]]) -> None:
     """As `end_with`, for what became of devices."""
     end_with([result.error for result in results], all(result.fine for result in results))

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -139,7 +139,7 @@ def _operation(
         )
 
 
-def _show_planned(results: list[DeviceResult], as_json: bool, *, admin: bool) -> None:
+def _show_planned(results: list[DeviceResult[Any]], as_json: bool, *, admin: bool) -> None:
     if as_json:
         for result in results:
             if result.plan is not None:
@@ -197,8 +197,8 @@ def deploy(
 
 
 def with_way_back(
-    operation: Operation, work: Callable[[], list[DeviceResult]]
-) -> list[DeviceResult]:
+    operation: Operation, work: Callable[[], list[DeviceResult[Any]]]
+) -> list[DeviceResult[Any]]:
     """Do the work; after Ctrl-C, say how to go on."""
     try:
         return work()
@@ -207,7 +207,7 @@ def with_way_back(
         raise
 
 
-def end_deploy(operation: Operation, results: list[DeviceResult], *, as_json: bool) -> None:
+def end_deploy(operation: Operation, results: list[DeviceResult[Any]], *, as_json: bool) -> None:
     """Tables, how the rollout ended, and the exit code."""
     if not as_json:
         show_devices(f"deploy {operation.playbook.name}", results)
@@ -221,7 +221,7 @@ def end_deploy(operation: Operation, results: list[DeviceResult], *, as_json: bo
     end_devices(results)
 
 
-def show_measured(operation: Operation, results: list[DeviceResult]) -> None:
+def show_measured(operation: Operation, results: list[DeviceResult[Any]]) -> None:
     """The table of runs, and where the records are."""
     records = [record.as_dict() for result in results for record in result.records]
     if records:

@@ -9,7 +9,7 @@ from fleet.cli import output
 from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of, working_on
 from fleet.cli.results import emit, show_errors
 from fleet.engine.facts import gather_facts
-from fleet.engine.pool import on_every_device
+from fleet.engine.pool import PoolOptions, on_every_device
 from fleet.facts.view import DIFFERS, overview, summary
 from fleet.model.facts import Facts
 
@@ -32,23 +32,13 @@ def facts(
     """
     hosts = hosts_of(inventory, limit, host)
     with working_on(executor, parallel) as remote:
-        results = on_every_device(
-            hosts,
-            gather_facts,
-            lambda _: None,
-            parallel=parallel or DEFAULT_PARALLEL,
-            accept_new=accept_new,
-            executor=remote,
+        options = PoolOptions[Facts](
+            parallel=parallel or DEFAULT_PARALLEL, accept_new=accept_new, executor=remote
         )
-    found = {}
-    for result in results:
-        seen = result.details.get("facts")
-        known = seen if isinstance(seen, Facts) else None
-        result.details = {"facts": known and known.as_dict()}
-        if known:
-            found[result.host.name] = known
+        results = on_every_device(hosts, gather_facts, lambda _: None, options)
+    found = {result.host.name: result.value for result in results if result.value is not None}
     if as_json:
-        emit(results, "round_trips", "error")
+        emit(results, "round_trips", "error", plain=lambda f: {"facts": f and f.as_dict()})
     else:
         _show(found, whole=verbose or len(hosts) == 1)
         show_errors(results)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,7 +14,7 @@ from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
 from fleet.cli.hints import commands_in
 from fleet.cli.live import listening
 from fleet.cli.results import emit, show_devices
-from fleet.engine.fsck import Fsck, FsckOptions
+from fleet.engine.fsck import Fsck, FsckOptions, FsckReport
 from fleet.engine.pool import DeviceResult
 from fleet.engine.transfer.limits import parse_rate
 
@@ -62,16 +62,19 @@ def fsck(
     end_devices(results)
 
 
-def _show(results: list[DeviceResult]) -> None:
+def _show(results: list[DeviceResult[FsckReport]]) -> None:
     rows: list[Sequence[object]] = []
     cures: dict[str, None] = {}
     for result in results:
-        found: Any = result.details.get("damages") or []
-        for damage in found:
-            then = "repaired" if damage["repaired"] else damage["cure"]
+        report = result.value
+        if report is None:
+            continue
+        for damage in report.damages:
+            then = damage.cure
             if commands_in(then):
                 cures[then], then = None, "see below"
-            rows.append((result.host.name, damage["text"], then))
+            rows.append((result.host.name, damage.text, then))
+        rows += [(result.host.name, damage.text, "repaired") for damage in report.repaired]
     if rows:
         output.table("damages", ("device", "what", "then"), rows)
     show_devices("fsck", results)

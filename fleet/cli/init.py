@@ -28,7 +28,7 @@ from fleet.config.scaffold.files import write_all
 from fleet.config.scaffold.texts import FoundDevice, inventory_text, playbook_text, project_text
 from fleet.config.schema import Kind, schema
 from fleet.engine.facts import gather_facts
-from fleet.engine.pool import on_every_device
+from fleet.engine.pool import PoolOptions, on_every_device
 from fleet.lab import Lab
 from fleet.lab.folder import LabFolder
 from fleet.model.errors import BundleError, InputError
@@ -209,10 +209,11 @@ def _probed(devices: list[FoundDevice], known_hosts: Path) -> list[FoundDevice]:
         host if "known_hosts" in seen[host.name].values else replace(host, known_hosts=known_hosts)
         for host in read_back(devices)
     ]
-    for result in on_every_device(hosts, gather_facts, lambda _: None, parallel=AT_A_TIME):
+    options = PoolOptions[Facts](parallel=AT_A_TIME)
+    for result in on_every_device(hosts, gather_facts, lambda _: None, options):
         device = seen[result.host.name]
-        facts = result.details.get("facts")
-        if not isinstance(facts, Facts):
+        facts = result.value
+        if facts is None:
             output.note(f"{device.name} did not answer: {result.text}")
             seen[device.name] = replace(
                 device, about=f"{device.about}; fleet did not connect to it"

@@ -59,10 +59,11 @@ def logs(
         emit(results, "text", "error")
     else:
         for result in results:
-            for show, key in ((output.say, "lines"), (output.note, "unread")):
-                rows = result.details.get(key)
-                for source, text in rows if isinstance(rows, list) else ():
-                    show(f"{result.host.name} {source}: {text}")
+            logs = result.value
+            for source, text in logs.lines if logs else ():
+                output.say(f"{result.host.name} {source}: {text}")
+            for source, text in logs.unread if logs else ():
+                output.note(f"{result.host.name} {source}: {text}")
         tell_holders(results)
         show_errors(results)
     end_devices(results)

@@ -10,7 +10,7 @@ from fleet.cli import output
 from fleet.engine.measuring.heat import Heat, hottest
 from fleet.engine.measuring.validity import cure_of, words_of
 from fleet.profiles.compare.groups import short_build
-from fleet.profiles.latency import MEANS, latency
+from fleet.profiles.latency import MEANS, latency, median_of, shown_numbers
 
 TOKENS = {
     "TTFT ms": "ttft_ms",
@@ -23,35 +23,17 @@ _DIGITS = {"prompt_tps": 2, "decode_tps": 2, "median": 2, "p90": 2, "generated_t
 _DROPS = ("QAIRT", "chip", "tokens", "init ms", "emulated")
 
 
-def _numbers(record: dict[str, Any]) -> dict[str, float]:
-    """What a table may show of a record."""
-    metrics = record["metrics"]
-    keys = ("init_ms", *TOKENS.values())
-    found = {key: metrics[key] for key in keys if metrics[key] is not None}
-    return found | {key: value for key, (_, value) in latency(metrics["others"]).items()}
-
-
 def _kind(records: Sequence[dict[str, Any]]) -> str:
     """`tokens` of a language model, `network` of any other; "" where neither was measured."""
-    keys = {key for record in records for key in _numbers(record)}
+    keys = {key for record in records for key in shown_numbers(record)}
     if keys & set(TOKENS.values()):
         return "tokens"
     return "network" if keys & set(NETWORK.values()) else ""
 
 
 def _median(records: Sequence[dict[str, Any]], key: str) -> str:
-    counted = [_numbers(record) for record in records if record["counts"]]
-    values = [numbers[key] for numbers in counted if key in numbers]
-    return f"{statistics.median(values):.{_DIGITS.get(key, 1)}f}" if values else "-"
-
-
-def rate_of(records: Sequence[dict[str, Any]]) -> str:
-    """`10.0 tok/s`, or `545.0 inf/s`; that of the prompt where nothing was generated, else ""."""
-    rates = ("decode_tps", "tok/s"), ("rate", "inf/s"), ("prompt_tps", "prompt tok/s")
-    for key, unit in rates:
-        if (text := _median(records, key)) not in {"-", "0.00"}:
-            return f"{text} {unit}"
-    return ""
+    value = median_of(records, key)
+    return "-" if value is None else f"{value:.{_DIGITS.get(key, 1)}f}"
 
 
 def _others(records: Sequence[dict[str, Any]], shown: str) -> str:
@@ -85,7 +67,7 @@ def _table(title: str, kind: str, records: Sequence[dict[str, Any]]) -> None:
     """One row a device. A column of numbers that nobody has is left out with its kind."""
     hosts = _by_host(records)
     heads = {"tokens": TOKENS, "network": NETWORK}.get(kind, {})
-    started = kind == "tokens" or any("init_ms" in _numbers(record) for record in records)
+    started = kind == "tokens" or any("init_ms" in shown_numbers(record) for record in records)
     numbers = ({"init ms": "init_ms"} if started else {}) | heads
     cells: dict[str, list[str | None]] = {
         "device": [host or None for host in hosts],

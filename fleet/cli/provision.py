@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -81,7 +81,7 @@ def _ask(run_id: str, changed: Mapping[str, Sequence[str]]) -> None:
         raise typer.Exit(1)
 
 
-def _show(title: str, results: list[DeviceResult], *, as_json: bool) -> None:
+def _show(title: str, results: list[DeviceResult[Any]], *, as_json: bool) -> None:
     if not as_json:
         show_devices(title, results)
     end_devices(results)

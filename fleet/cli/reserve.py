@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -81,7 +81,7 @@ def _seconds(text: str) -> float:
     return float(days) * 86400 if days != text.strip() and days.isdigit() else parse_duration(text)
 
 
-def _show(title: str, results: list[DeviceResult], as_json: bool) -> None:
+def _show(title: str, results: list[DeviceResult[Any]], as_json: bool) -> None:
     if as_json:
         emit(results, "text", "round_trips", "error")
     else:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fleet.cli import output
 from fleet.cli.hints import completed
@@ -15,12 +15,14 @@ if TYPE_CHECKING:  # records are shown without the engine
     from fleet.engine.pool import DeviceResult
     from fleet.model.errors import FleetError
     from fleet.model.plan import DevicePlan
+    from fleet.ops.lease import Holders
 
+Value = TypeVar("Value")
 
 _DROPS = ("round trips", "time", "sent")
 
 
-def show_devices(title: str, results: Sequence[DeviceResult]) -> None:
+def show_devices(title: str, results: Sequence[DeviceResult[Any]]) -> None:
     """One row a device; errors with their cure below. The wave where there are several."""
     waved = len({result.wave for result in results}) > 1
     rows = [
@@ -41,29 +43,42 @@ def show_devices(title: str, results: Sequence[DeviceResult]) -> None:
     show_errors(results)
 
 
-def emit(results: Sequence[DeviceResult], *members: str) -> None:
-    """The devices as JSON: host, outcome, these members (text, round_trips, error), details."""
+def _as_dict(value: object) -> Mapping[str, object]:
+    """Return the members of a value; none of a device that gave no answer."""
+    return getattr(value, "as_dict", dict)()
 
-    def plain(result: DeviceResult) -> dict[str, object]:
+
+def emit(
+    results: Sequence[DeviceResult[Value]],
+    *members: str,
+    plain: Callable[[Value | None], Mapping[str, object]] = _as_dict,
+) -> None:
+    """Print devices as JSON: host, outcome, these members (text, round_trips, error), the value.
+
+    `plain` turns a value into members of the object.
+    """
+
+    def row(result: DeviceResult[Value]) -> dict[str, object]:
         values = {name: getattr(result, name) for name in members}
         if values.get("error") is not None:
             values["error"] = values["error"].as_dict()
-        return {"host": result.host.name, "outcome": result.outcome, **values, **result.details}
+        head = {"host": result.host.name, "outcome": result.outcome}
+        return {**head, **values, **plain(result.value)}
 
-    output.emit_json([plain(result) for result in results])
+    output.emit_json([row(result) for result in results])
 
 
-def tell_holders(results: Sequence[DeviceResult]) -> None:
-    """Who holds which board, where a command went on beside them; boards that it left alone."""
+def tell_holders(results: Sequence[DeviceResult[Any]]) -> None:
+    """Print who holds a board that the command read, and which boards it did not attempt."""
     for result in results:
         if result.outcome == "not attempted":
             output.note(f"{result.host.name}: fleet did not attempt this device")
-        notes = result.details.get("notes")
-        for text in notes if isinstance(notes, list) else ():
+        holders: Holders | None = result.value.holders if result.value else None
+        for text in holders.notes() if holders else ():
             output.note(f"{result.host.name}: {text}")
 
 
-def show_errors(results: Sequence[DeviceResult]) -> None:
+def show_errors(results: Sequence[DeviceResult[Any]]) -> None:
     """The errors of devices; the same error of several devices is shown once."""
     devices: dict[tuple[str, str], list[str]] = {}
     errors: dict[tuple[str, str], FleetError] = {}
@@ -82,7 +97,7 @@ _NAMED = 3
 _LEGEND = {"+": "change", "#": "as root", ">": "then", "!": "finding", "*": "remark"}
 
 
-def show_plans(results: Sequence[DeviceResult]) -> None:
+def show_plans(results: Sequence[DeviceResult[Any]]) -> None:
     """Every action literally, then findings and notes; once for devices with the same plan."""
     plans = {result.host.name: _plan_lines(result.plan) for result in results if result.plan}
     groups: dict[object, list[str]] = {}
@@ -148,7 +163,7 @@ def _plan_lines(plan: DevicePlan) -> tuple[str, ...]:
     return (*lines, *(f"  * {text}" for text in plan.notes))
 
 
-def show_admin(results: Sequence[DeviceResult]) -> None:
+def show_admin(results: Sequence[DeviceResult[Any]]) -> None:
     """What an administrator has to run on each device, ready to copy into a root shell."""
     for result in results:
         steps = [step for step in result.plan.actions if step.needs_root] if result.plan else []

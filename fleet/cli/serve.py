@@ -19,12 +19,11 @@ from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
-from fleet.engine.serving.service import Serving
+from fleet.engine.serving.service import ServiceStatus, Serving
 from fleet.engine.serving.tunnel import Tunnel
 from fleet.engine.session import Session
 from fleet.model.errors import InputError
 from fleet.model.files import human_bytes, told
-from fleet.model.secret import Secret
 
 app = typer.Typer(no_args_is_help=True, help="Run a model as a service on devices.")
 
@@ -121,25 +120,24 @@ _COLUMNS = (
 _DROPS = ("restarts", "queue", "memory", "pid", "deployed", "supervisor", "emulated", "port")
 
 
-def _row(result: DeviceResult) -> tuple[object, ...]:
-    details = result.details
-    health = details.get("health")
-    health = health if isinstance(health, dict) else {}
-    rss = health.get("rss_bytes")
-    memory = human_bytes(rss) if isinstance(rss, int) else "-"
+def _row(result: DeviceResult[ServiceStatus]) -> tuple[object, ...]:
     keeper = {"user": "systemd (user)", "system": "systemd", "none": "fleet"}
+    status = result.value
+    if status is None:
+        return (result.host.name, result.text, *"-" * 7, 0, "no")
+    seen, rss = status.seen, status.health.get("rss_bytes")
     return (
         result.host.name,
         result.text,
-        keeper.get(str(details.get("kept_by")), "-"),
-        details.get("release") or "-",
-        details.get("current") or "-",
-        details.get("port", "-"),
-        details.get("pid") or "-",
-        memory,
-        health.get("queue", "-"),
-        details.get("restarts") or 0,
-        "yes" if details.get("emulated") else "no",
+        keeper.get(seen.kept_by or "", "-"),
+        seen.release or "-",
+        seen.current or "-",
+        status.port,
+        seen.pid or "-",
+        human_bytes(rss) if isinstance(rss, int) else "-",
+        status.health.get("queue", "-"),
+        seen.restarts or 0,
+        "yes" if status.emulated else "no",
     )
 
 
@@ -179,10 +177,10 @@ def logs(
     """
     results = _serving(playbook, inventory, limit).logs(lines)
     if as_json:
-        emit(results, "text")
+        emit(results, "text", plain=lambda log: {"log": log})
     else:
         for result in results:
-            for line in str(result.details.get("log", "")).splitlines():
+            for line in (result.value or "").splitlines():
                 output.say(f"{result.host.name}: {line}")
     show_errors(results)
     end_devices(results)
@@ -209,8 +207,9 @@ def token(
     Example: fleet serve token playbooks/tiny-service.yaml -i lab.yaml -l lab001 --save token
     """
     results = _serving(playbook, inventory, limit).token(new=new)
-    tokens = {result.host.name: result.details.get("token") for result in results}
-    found = {name: token.reveal() for name, token in tokens.items() if isinstance(token, Secret)}
+    found = {
+        result.host.name: result.value.reveal() for result in results if result.value is not None
+    }
     if save is not None:
         if len(results) != 1:
             raise InputError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,7 +15,10 @@ from fleet.cli.live import listening
 from fleet.cli.results import emit, show_devices, show_errors
 from fleet.engine import releases
 from fleet.engine.pool import DeviceResult
-from fleet.model.errors import FleetError, InputError
+from fleet.engine.status import DeviceStatus
+from fleet.engine.status import status as device_status
+from fleet.model.errors import InputError
+from fleet.model.events import Event, Warned
 
 
 def status(
@@ -48,10 +51,9 @@ def status(
     if lock_file is not None or verify:
         name = "--lock-file" if lock_file is not None else "--verify"
         raise InputError(f"{name} has no effect without --drift", hint="add --drift PLAYBOOK")
-    results = releases.status(
-        hosts, lambda _: None, parallel=parallel or DEFAULT_PARALLEL, accept_new=accept_new
+    results = device_status(
+        hosts, _warn, parallel=parallel or DEFAULT_PARALLEL, accept_new=accept_new
     )
-    _add_known(results)
     if as_json:
         emit(results)
     else:
@@ -60,71 +62,32 @@ def status(
     end_devices(results)
 
 
-def _add_known(results: Sequence[DeviceResult]) -> None:
-    """What this workstation knows of each release: who deployed it, and its last rate."""
-    from fleet.engine.rollout.deployers import deployers  # noqa: PLC0415 - runs and records
-    from fleet.profiles.runs import RunStore  # noqa: PLC0415
-
-    every = [(result.host.name, item) for result in results for item in _items(result)]
-    known = deployers(RunStore(), {(host, item["id"]) for host, item in every})
-    places = {(host, item["name"], item["id"]) for host, item in every}
-    rates = _rates(places) if places and RunStore().root.is_dir() else {}
-    for host, item in every:
-        # Where a release came back, its first deploy says nothing of who switched to it now.
-        again = item["history"].count(item["id"]) > 1
-        item["by"] = None if again else known.get((host, item["id"]))
-        item["rate"] = rates.get((host, item["name"], item["id"]))
-
-
-def _rates(places: set[tuple[str, str, str]]) -> dict[tuple[str, str, str], str]:
-    """`10.0 tok/s` by device, name and release: the median of the newest run that counts."""
-    from fleet.cli.measured import rate_of  # noqa: PLC0415 - the store of records
-    from fleet.profiles.store import ProfileStore  # noqa: PLC0415
-    from fleet.profiles.store.select import Query  # noqa: PLC0415
-
-    found = {}
-    try:
-        with ProfileStore() as store:
-            store.look()
-            for place in places:
-                words = dict(
-                    zip(("host", "name", "release"), ((word,) for word in place), strict=True)
-                )
-                records = store.plain(Query(words=words, counted="yes"), _RECORDS)
-                newest = [r for r in records if r["run_id"] == records[-1]["run_id"]]
-                if rate := rate_of([{**record, "counts": True} for record in newest]):
-                    found[place] = rate
-    except FleetError as error:
-        output.note(f"warning: fleet cannot read the rates of the last runs: {error}")
-    return found
-
-
-def _items(result: DeviceResult) -> list[dict[str, Any]]:
-    deployed: Any = result.details.get("deployed") or []
-    return list(deployed)
-
-
 _COLUMNS = (
     "device", "name", "release", "state", "since", "by", "last rate", "disk", "QAIRT",
     "rollback to", "emulated",
 )  # fmt: skip
 _DROPS = ("rollback to", "QAIRT", "disk", "emulated", "by", "name", "last rate", "since", "state")
-_RECORDS = 5  # the newest of a name on a device: a run has that many by default
 
 
-def _show_status(results: list[DeviceResult]) -> None:
+def _warn(event: Event) -> None:
+    """Print a warning about this computer; those about a device are not for this command."""
+    if isinstance(event, Warned) and not event.host:
+        output.note(f"warning: {event.text}")
+
+
+def _show_status(results: Sequence[DeviceResult[DeviceStatus]]) -> None:
     rows: list[Sequence[object]] = []
     for result in results:
-        free = result.details.get("disk_free_bytes")
-        disk = f"{free / 1e9:.1f} GB" if isinstance(free, int) else None
-        emulated = "yes" if result.details.get("emulated") else "no"
-        for item in _items(result):
-            since = item["since"] and item["since"][:16].replace("T", " ") + "Z"
-            shown = [item["name"], item["id"], item["state"], since, item["by"], item["rate"]]
-            build = item["origin"].get("build_id")
-            last = (build, item["previous"] or "-", emulated)
+        device = result.value
+        free = device.disk_free_bytes if device else None
+        disk = None if free is None else f"{free / 1e9:.1f} GB"
+        for item in device.deployed if device else ():
+            since = item.since and item.since[:16].replace("T", " ") + "Z"
+            shown = (item.name, item.id, item.state, since, item.by, item.rate)
+            emulated = "yes" if device and device.emulated else "no"
+            last = (item.origin.get("build_id"), item.previous or "-", emulated)
             rows.append((result.host.name, *shown, disk, *last))
-        if not _items(result):
+        if device is None or not device.deployed:
             rows.append((result.host.name, "-", "-", result.outcome, *"-" * 3, disk, *"-" * 3))
     output.table("status", _COLUMNS, rows, _DROPS)
     for result in results:

@@ -17,7 +17,7 @@ from fleet.engine.leasing import Lease
 from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.planning import Planned, plan_system
-from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.releases import rollback
 from fleet.engine.session import Session
 from fleet.engine.undo import UndoLog, backwards, take_back
@@ -76,7 +76,7 @@ def plan_cures(
     sick = {diagnosis.target: diagnosis for diagnosis in found if diagnosis.verdict == PROBLEM}
     cures = {h.name: _chosen(h, sick[h.name], playbook) for h in hosts if h.name in sick}
 
-    def work(session: Session, result: DeviceResult) -> None:
+    def work(session: Session, result: DeviceResult[None]) -> None:
         cure = cures[session.host.name]
         plan = plan_system(session, _FASTRPC).plan
         refused = [finding for finding in plan.findings if finding.refuses]
@@ -89,7 +89,9 @@ def plan_cures(
         result.outcome = "ok"
 
     asked = [cure.host for cure in cures.values() if cure.remedy == "provision"]
-    for result in on_every_device(asked, work, listener, parallel=parallel) if asked else ():
+    for result in (
+        on_every_device(asked, work, listener, PoolOptions(parallel=parallel)) if asked else ()
+    ):
         if result.error is not None:
             cures[result.host.name].why = result.error.message
     return list(cures.values())
@@ -157,7 +159,7 @@ def apply_cures(
     _prove([cure for cure in todo if cure.outcome == "applied"], how, listener)
 
 
-def _take(cure: Cure, result: DeviceResult) -> None:
+def _take(cure: Cure, result: DeviceResult[None]) -> None:
     cure.outcome = "applied" if result.fine else "failed"
     if result.error is not None:
         cure.why, cure.hint = result.error.message, result.error.hint or result.error.cure
@@ -171,7 +173,7 @@ def _provision(
     run_id, by_name = new_run_id(), {cure.host.name: cure for cure in cures}
     root = undo_root(runs or RunStore())
 
-    def work(session: Session, result: DeviceResult) -> None:
+    def work(session: Session, result: DeviceResult[None]) -> None:
         cure = by_name[session.host.name]
         with Lease(session, f"doctor --fix {cure.cause}", run_id) as lease:
             lease.take()
@@ -191,9 +193,8 @@ def _provision(
                 return
         cure.outcome, result.outcome = "healed", "changed"
 
-    for result in on_every_device(
-        [cure.host for cure in cures], work, listener, parallel=how.parallel
-    ):
+    options = PoolOptions[None](parallel=how.parallel)
+    for result in on_every_device([cure.host for cure in cures], work, listener, options):
         if result.error is not None:
             cure, error = by_name[result.host.name], result.error
             before = f"{cure.why}; " if cure.why else ""
@@ -220,7 +221,7 @@ def _prove(cures: Sequence[Cure], how: Round, listener: Listener) -> None:
     """Look again at devices whose release was changed."""
     by_name = {cure.host.name: cure for cure in cures}
 
-    def work(session: Session, result: DeviceResult) -> None:
+    def work(session: Session, result: DeviceResult[None]) -> None:
         cure = by_name[session.host.name]
         cure.diagnosis = diagnose(session, how)
         healed = cure.diagnosis.verdict != PROBLEM
@@ -230,4 +231,6 @@ def _prove(cures: Sequence[Cure], how: Round, listener: Listener) -> None:
         result.outcome = "ok"
 
     if cures:
-        on_every_device([cure.host for cure in cures], work, listener, parallel=how.parallel)
+        on_every_device(
+            [cure.host for cure in cures], work, listener, PoolOptions(parallel=how.parallel)
+        )

@@ -14,7 +14,7 @@ from fleet.doctor.parts import own_words, raw_parts
 from fleet.doctor.seen import Seen, seen
 from fleet.doctor.session import Opened, open_session
 from fleet.doctor.subject import subjects
-from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Session
 from fleet.facts.gather import source
 from fleet.model.cause import LAYERS
@@ -88,13 +88,12 @@ def examine(hosts: Sequence[Host], listener: Listener, how: Round) -> list[Diagn
     """A diagnosis for each host, in their order. A device that is not reached has one too."""
     found: dict[str, _Found] = {}
 
-    def work(session: Session, result: DeviceResult) -> None:
+    def work(session: Session, result: DeviceResult[None]) -> None:
         found[session.host.name] = _one(session, how)
         result.outcome = "ok"
 
-    results = on_every_device(
-        hosts, work, listener, parallel=how.parallel, accept_new=how.accept_new
-    )
+    options = PoolOptions[None](parallel=how.parallel, accept_new=how.accept_new)
+    results = on_every_device(hosts, work, listener, options)
     return [_diagnosis(result, found.get(result.host.name)) for result in results]
 
 
@@ -220,13 +219,13 @@ def _of_checks(checks: Iterable[Check], *, failing: bool) -> list[Witness]:
     return found
 
 
-def _diagnosis(result: DeviceResult, found: _Found | None) -> Diagnosis:
+def _diagnosis(result: DeviceResult[None], found: _Found | None) -> Diagnosis:
     diagnosis = _unreached(result) if found is None else _of_found(result.host.name, found)
     diagnosis.seconds, diagnosis.round_trips = result.seconds, result.round_trips
     return diagnosis
 
 
-def _unreached(result: DeviceResult) -> Diagnosis:
+def _unreached(result: DeviceResult[None]) -> Diagnosis:
     error = result.error
     check = link_check(result.host, error)
     ranked = rank(_of_checks([check], failing=True), known=knowledge().causes)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.release_builder import ReleaseBuilder
 from fleet.engine.session import Session
 from fleet.engine.states import ask_state, check_base, gathered
@@ -32,6 +33,18 @@ def require_locked(plan: DevicePlan, builder: ReleaseBuilder, lock: Lock) -> Non
         raise LockFileError(f"the deploy differs from the lock file: {shortened(said)}", hint=CURE)
 
 
+@dataclass(frozen=True)
+class Drift:
+    """The sentences that say how a device differs from a lock; none if it matches."""
+
+    differences: tuple[str, ...]
+    emulated: bool
+
+    def as_dict(self) -> dict[str, object]:
+        """Return plain data for JSON."""
+        return {"drift": list(self.differences), "emulated": self.emulated}
+
+
 def drift(
     hosts: Sequence[Host],
     lock: Lock,
@@ -41,14 +54,14 @@ def drift(
     verify: bool = False,
     parallel: int = 16,
     accept_new: bool = False,
-) -> list[DeviceResult]:
-    """Compare each device with the lock; `details["drift"]` names what differs. Reads only.
+) -> list[DeviceResult[Drift]]:
+    """Compare each device with the lock; the value is its `Drift`. Reads only.
 
     Two round trips a device. `target` is that of the playbook, where it fixes one. With
     `verify` every file is hashed on the device; one that cannot hash is no device as locked.
     """
 
-    def work(session: Session, result: DeviceResult) -> None:
+    def work(session: Session, result: DeviceResult[Drift]) -> None:
         facts = gathered(session)
         check_base(facts.base_dir)
         machine = facts.machine or ""
@@ -66,13 +79,15 @@ def drift(
                     "fleet could not check the contents of the files, because the device has "
                     "no hash tool"
                 )
-        result.details = {"drift": said, "emulated": facts.emulated}
+        result.value = Drift(tuple(said), facts.emulated)
         result.outcome = "drifted" if said else "ok"
         result.text = (
             shortened(said) if said else (f"matches the lock file: {release.id if release else ''}")
         )
 
-    return on_every_device(hosts, work, listener, parallel=parallel, accept_new=accept_new)
+    return on_every_device(
+        hosts, work, listener, PoolOptions(parallel=parallel, accept_new=accept_new)
+    )
 
 
 def _drift(release: LockedRelease, state: ReleaseState) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fleet.device.shell import AfterMark, device_script
 from fleet.engine.become import ROOT, Become
 from fleet.engine.leasing import Lease
-from fleet.engine.pool import NOT_ATTEMPTED, DeviceResult, on_every_device
+from fleet.engine.pool import NOT_ATTEMPTED, DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Beginning, Session
 from fleet.model.command import Command
 from fleet.model.errors import DeadlineError, DeviceError, InputError
@@ -19,12 +19,31 @@ from fleet.model.events import Listener, Output
 from fleet.model.inventory import Host
 from fleet.model.masking import StreamMasker
 from fleet.model.rollout import RolloutSpec
-from fleet.ops.lease import HEAD_BYTES, holders_in, who_command
+from fleet.ops.lease import HEAD_BYTES, Holders, holders_in, who_command
 
 KEEP_BYTES = 1 << 20  # of each stream of a device, for JSON
 GRACE_SECONDS = 15.0  # the device ends the command itself; the host only if it does not
 _ENDED = {124, 128 + 9, 128 + 15}
 _POWERSHELL = ("powershell.exe", "-NoLogo", "-NoProfile", "-NonInteractive", "-Command")
+
+
+@dataclass(frozen=True)
+class Executed:
+    """The exit status and the output of a command on one device.
+
+    Each stream is cut at KEEP_BYTES. `holders` is None if the command took the lease itself.
+    """
+
+    status: int
+    stdout: str
+    stderr: str
+    holders: Holders | None = None
+
+    def as_dict(self) -> dict[str, object]:
+        """Return plain data for JSON."""
+        plain = {"status": self.status, "stdout": self.stdout, "stderr": self.stderr}
+        held = self.holders
+        return plain | (held.as_dict() | {"notes": held.notes()} if held else {})
 
 
 @dataclass(frozen=True)
@@ -45,9 +64,9 @@ class Executing:
             return self.words
         return (*(_POWERSHELL if system == "windows" else ("sh", "-c")), *self.words)
 
-    def work(self, session: Session, result: DeviceResult) -> None:
+    def work(self, session: Session, result: DeviceResult[Executed]) -> None:
         """On one device. Raises DeviceError for a status that is not 0, DeadlineError when it was
-        late; `details` hold the status, both streams and who holds the board.
+        late; `value` is what the command printed and who holds the board.
         """
         limit = math.ceil(self.timeout)
         argv = self.argv(session.transport.system)
@@ -78,10 +97,8 @@ class Executing:
             status, seconds = run(who_command(command))
         out.end()
         err.end()
-        result.details = {"status": status, "stdout": out.text, "stderr": err.text}
-        if not self.lease:
-            holders = holders_in(head.text, session.host.name)
-            result.details |= holders.as_dict() | {"notes": holders.notes()}
+        holders = None if self.lease else holders_in(head.text, session.host.name)
+        result.value = Executed(status, out.text, err.text, holders)
         judge(status, session.host.name, late=seconds >= limit and status in _ENDED, limit=limit)
         result.outcome, result.text = "ok", "status 0"
 
@@ -144,8 +161,8 @@ class _Stream:
 def in_waves(
     hosts: Sequence[Host],
     spec: RolloutSpec | None,
-    work: Callable[[Sequence[Host]], list[DeviceResult]],
-) -> list[DeviceResult]:
+    work: Callable[[Sequence[Host]], list[DeviceResult[Executed]]],
+) -> list[DeviceResult[Executed]]:
     """`work` on one wave of `spec` after the other; after one that goes wrong no other begins."""
     if spec is None:
         return work(hosts)
@@ -153,7 +170,7 @@ def in_waves(
     from fleet.engine.rollout.judge import judge as verdict_of  # noqa: PLC0415
     from fleet.engine.rollout.judge import tally  # noqa: PLC0415
 
-    results: dict[str, DeviceResult] = {}
+    results: dict[str, DeviceResult[Executed]] = {}
     for wave in waves_of(spec, hosts):
         found = work([host for host in hosts if host.name in wave.hosts])
         results |= {result.host.name: result for result in found}
@@ -171,10 +188,11 @@ def execute_everywhere(
     parallel: int,
     accept_new: bool = False,
     spec: RolloutSpec | None = None,
-) -> list[DeviceResult]:
-    """The command on every host, in waves where `spec` says so."""
+) -> list[DeviceResult[Executed]]:
+    """Run the command on every host, in the waves of `spec` if it has some."""
+    options = PoolOptions[Executed](parallel=parallel, accept_new=accept_new)
 
-    def work(some: Sequence[Host]) -> list[DeviceResult]:
-        return on_every_device(some, job.work, listener, parallel=parallel, accept_new=accept_new)
+    def work(some: Sequence[Host]) -> list[DeviceResult[Executed]]:
+        return on_every_device(some, job.work, listener, options)
 
     return in_waves(hosts, spec, work)

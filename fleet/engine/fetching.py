@@ -22,7 +22,7 @@ from fleet.engine.landing import (
     named,
 )
 from fleet.engine.leasing import Lease
-from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import CONTROL_SECONDS, Beginning, Session
 from fleet.engine.states import HASHING_BYTES_PER_SECOND
 from fleet.model.command import Command, Result
@@ -73,6 +73,19 @@ class _Found:
 
 
 @dataclass(frozen=True)
+class Fetched:
+    """The files that came from one device; `missing` has the reason of each that did not.
+
+    `holders` is None if fetching took the lease itself.
+    """
+
+    files: tuple[str, ...]
+    bytes: int
+    missing: dict[str, str]
+    holders: Holders | None = None
+
+
+@dataclass(frozen=True)
 class Fetching:
     """A file or folder `remote` of each device, for `folder`; `apart`: one folder a device."""
 
@@ -82,10 +95,10 @@ class Fetching:
     lease: bool = False
     space: Space = field(default_factory=Space, compare=False)
 
-    def work(self, session: Session, result: DeviceResult) -> None:
+    def work(self, session: Session, result: DeviceResult[Fetched]) -> None:
         """Fetch from one device.
 
-        Raises TransferError where a file did not come, with the names in the details of the result;
+        Raises TransferError where a file did not come, with the names in the value of the result;
         DeviceError where there is nothing of that name, InputError where a link of this workstation
         is in the way, WorkstationError where the files do not fit.
         """
@@ -104,13 +117,12 @@ class Fetching:
                 _let_go(session, found, error)
                 raise
             finally:
-                result.details = {
-                    "files": [named(item.name) for item in found.here],
-                    "bytes": sum(item.size for item in found.here),
-                    "missing": found.missing,
-                }
-                if not self.lease:
-                    result.details |= {"notes": holders.notes()}
+                result.value = Fetched(
+                    tuple(named(item.name) for item in found.here),
+                    sum(item.size for item in found.here),
+                    found.missing,
+                    None if self.lease else holders,
+                )
         if found.missing:
             raise _incomplete(session, found)
         result.outcome = "ok"
@@ -308,6 +320,7 @@ def fetch_everywhere(
     *,
     parallel: int,
     accept_new: bool = False,
-) -> list[DeviceResult]:
-    """From every host."""
-    return on_every_device(hosts, job.work, listener, parallel=parallel, accept_new=accept_new)
+) -> list[DeviceResult[Fetched]]:
+    """Fetch from every host."""
+    options = PoolOptions[Fetched](parallel=parallel, accept_new=accept_new)
+    return on_every_device(hosts, job.work, listener, options)

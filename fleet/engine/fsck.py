@@ -11,7 +11,7 @@ from pathlib import Path
 from fleet.device.shell import failed
 from fleet.engine.leased_stall import LeasedStall
 from fleet.engine.leasing import Lease
-from fleet.engine.pool import DeviceResult, Work, on_every_device
+from fleet.engine.pool import DeviceResult, PoolOptions, Work, on_every_device
 from fleet.engine.repairing import SILENT_SECONDS, Held, Repair, fetch, unhashed_why
 from fleet.engine.session import Session
 from fleet.engine.states import facts_of
@@ -37,6 +37,29 @@ class FsckOptions:
     sources: Sequence[Path] = ()
     parallel: int = 16
     accept_new: bool = False
+
+
+@dataclass(frozen=True)
+class FsckReport:
+    """What a check found on one device: the damages that are left, and those that it repaired.
+
+    `blobs` and `bytes` count what was hashed.
+    """
+
+    damages: tuple[Damage, ...]
+    repaired: tuple[Damage, ...]
+    blobs: int
+    bytes: int
+    base_dir: str
+    emulated: bool
+
+    def as_dict(self) -> dict[str, object]:
+        """Return plain data for JSON; each damage says whether it is repaired."""
+        both = [(damage, False) for damage in self.damages]
+        both += [(damage, True) for damage in self.repaired]
+        damages = [{**damage.as_dict(), "repaired": repaired} for damage, repaired in both]
+        sums = {"blobs": self.blobs, "bytes": self.bytes, "base_dir": self.base_dir}
+        return {"damages": damages, **sums, "emulated": self.emulated}
 
 
 @dataclass
@@ -69,8 +92,8 @@ class Fsck:
         self._sources: dict[str, Path] = {}
         self._manifests: dict[str, Manifest] = {}
 
-    def run(self) -> list[DeviceResult]:
-        """`details["damages"]` names what was found, `repaired` whether it is right now."""
+    def run(self) -> list[DeviceResult[FsckReport]]:
+        """Check every device; with `repair`, mend the damaged ones."""
         results = self._everywhere(self._look, self.hosts)
         hurt = [
             host for host in self.hosts if host.name in self.seen and self.seen[host.name].found
@@ -84,17 +107,17 @@ class Fsck:
             mended = {result.host.name: result for result in self._everywhere(self._mend, hurt)}
         return [mended.get(result.host.name, result) for result in results]
 
-    def _everywhere(self, work: Work, hosts: Sequence[Host]) -> list[DeviceResult]:
-        return on_every_device(
-            hosts,
-            work,
-            self._listener,
+    def _everywhere(
+        self, work: Work[FsckReport], hosts: Sequence[Host]
+    ) -> list[DeviceResult[FsckReport]]:
+        options = PoolOptions[FsckReport](
             parallel=self.options.parallel,
             accept_new=self.options.accept_new,
             transfer=TransferContext(TransferOptions(bandwidth=self.options.bandwidth)),
         )
+        return on_every_device(hosts, work, self._listener, options)
 
-    def _look(self, session: Session, result: DeviceResult) -> None:
+    def _look(self, session: Session, result: DeviceResult[FsckReport]) -> None:
         facts = facts_of(session)
         contents = self._ask(session, facts, "look")
         seen = Seen(facts, contents, [])
@@ -132,7 +155,7 @@ class Fsck:
                     donors.setdefault(host.name, []).append(sha)
                     break
 
-        def bring(session: Session, result: DeviceResult) -> None:
+        def bring(session: Session, result: DeviceResult[FsckReport]) -> None:
             base = self.seen[session.host.name].facts.base_dir
             self._sources.update(fetch(session, base, donors[session.host.name], folder))
             result.outcome = "ok"
@@ -151,7 +174,7 @@ class Fsck:
                     found[sha] = item.size
         return found
 
-    def _mend(self, session: Session, result: DeviceResult) -> None:
+    def _mend(self, session: Session, result: DeviceResult[FsckReport]) -> None:
         seen = self.seen[session.host.name]
         facts = facts_of(session)
         lying = [] if unhashed_why(facts) else seen.contents.lying
@@ -166,25 +189,20 @@ class Fsck:
         seen.left = damages(after, facts.base_dir, hashed=False)
         self._tell(session, result, seen)
 
-    def _tell(self, session: Session, result: DeviceResult, seen: Seen) -> None:
+    def _tell(self, session: Session, result: DeviceResult[FsckReport], seen: Seen) -> None:
         facts, contents = seen.facts, seen.contents
         why = unhashed_why(facts)
         left = {damage.place for damage in seen.left}
         tried = self.options.repair
         closed = [damage for damage in seen.found if damage.place not in left]
-        result.details = {
-            "damages": [
-                *(
-                    {**with_cure(damage, repaired=tried).as_dict(), "repaired": False}
-                    for damage in seen.left
-                ),
-                *({**damage.as_dict(), "repaired": True} for damage in closed),
-            ],
-            "blobs": len(contents.blobs),
-            "bytes": contents.size,
-            "base_dir": facts.base_dir,
-            "emulated": facts.emulated,
-        }
+        result.value = FsckReport(
+            damages=tuple(with_cure(damage, repaired=tried) for damage in seen.left),
+            repaired=tuple(closed),
+            blobs=len(contents.blobs),
+            bytes=contents.size,
+            base_dir=facts.base_dir,
+            emulated=facts.emulated,
+        )
         result.outcome = "failed" if seen.left or why else "changed" if closed else "ok"
         result.text = why or _summary(contents, seen.left, closed)
         if result.outcome != "failed":

@@ -8,18 +8,34 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fleet.device.shell import MARK, device_script, failed
-from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Session
 from fleet.model.errors import DeviceError
 from fleet.model.inventory import Host
 from fleet.model.masking import masked
-from fleet.ops.lease import holders_in, who_command
+from fleet.ops.lease import Holders, holders_in, who_command
 
 KINDS = ("journal", "dmesg", "logcat", "service")
 _SINCE_BOOT = {  # seconds since the boot: dmesg, and logcat -v uptime
     "dmesg": re.compile(r"(?:<\d+>)?\[ *(\d+\.\d+)\]"),
     "logcat": re.compile(r" *(\d+\.\d+) "),
 }
+
+
+@dataclass(frozen=True)
+class LogLines:
+    """The lines of a device's logs, each with the kind of its log.
+
+    `unread` has the reason of the device for each log that it could not read.
+    """
+
+    lines: Sequence[tuple[str, str]]
+    unread: Sequence[tuple[str, str]]
+    holders: Holders
+
+    def as_dict(self) -> dict[str, object]:
+        """Return plain data for JSON."""
+        return {"lines": self.lines, "unread": self.unread, "notes": self.holders.notes()}
 
 
 @dataclass(frozen=True)
@@ -32,9 +48,10 @@ class LogQuery:
     lines: int
     since: float | None = None
 
-    def work(self, session: Session, result: DeviceResult) -> None:
-        """On one device: `details["lines"]` are [kind, text], `["unread"]` the same of what
-        cannot be read. Raises DeviceError where that is all, or was asked for by name.
+    def work(self, session: Session, result: DeviceResult[LogLines]) -> None:
+        """Read the logs of one device.
+
+        Raises DeviceError if no log can be read, or one that was asked for by name.
         """
         since = str(math.ceil(self.since)) if self.since is not None else ""
         words = (session.host.base_dir, " ".join(self.kinds), str(self.lines), since)
@@ -43,10 +60,10 @@ class LogQuery:
         if not body.endswith(b"end\n"):
             raise failed(done, "logs", session.host.name)
         rows = list(_rows(body.decode("utf-8", "replace"), self.since))
-        lines = [[kind, masked(text)] for kind, mark, text in rows if mark == "|"]
-        unread = [[kind, masked(text)] for kind, mark, text in rows if mark == "!"]
+        lines = [(kind, masked(text)) for kind, mark, text in rows if mark == "|"]
+        unread = [(kind, masked(text)) for kind, mark, text in rows if mark == "!"]
         holders = holders_in(head.decode("utf-8", "replace"), session.host.name)
-        result.details = {"lines": lines, "unread": unread, "notes": holders.notes()}
+        result.value = LogLines(lines, unread, holders)
         read, lacking = ({kind for kind, _ in found} for found in (lines, unread))
         lost = sorted(lacking - read)
         if lost and (self.kinds or not read):
@@ -81,8 +98,7 @@ def _rows(text: str, since: float | None) -> Iterator[tuple[str, str, str]]:
 
 def read_logs(
     query: LogQuery, hosts: Sequence[Host], *, parallel: int, accept_new: bool = False
-) -> list[DeviceResult]:
-    """Of every host."""
-    return on_every_device(
-        hosts, query.work, lambda _: None, parallel=parallel, accept_new=accept_new
-    )
+) -> list[DeviceResult[LogLines]]:
+    """Read the logs of every host."""
+    options = PoolOptions[LogLines](parallel=parallel, accept_new=accept_new)
+    return on_every_device(hosts, query.work, lambda _: None, options)

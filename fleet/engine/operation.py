@@ -13,7 +13,7 @@ from fleet.engine.leasing import Lease
 from fleet.engine.measuring.validity import words_of
 from fleet.engine.options import DeployOptions
 from fleet.engine.planning import Planned, plan_device, plan_system, refuse, require_current
-from fleet.engine.pool import DeviceResult, Remote, Work, on_every_device
+from fleet.engine.pool import DeviceResult, PoolOptions, Remote, Value, Work, on_every_device
 from fleet.engine.provisioning import still_lacking
 from fleet.engine.release_builder import ReleaseBuilder
 from fleet.engine.releasing import apply_plan
@@ -81,11 +81,11 @@ class Operation:
             frozen=self.options.lock if self.options.frozen else None,
         )
 
-    def plan(self) -> list[DeviceResult]:
+    def plan(self) -> list[DeviceResult[None]]:
         """What deploy would do; nothing is changed."""
         return self._everywhere(self._plan)
 
-    def deploy(self) -> list[DeviceResult]:
+    def deploy(self) -> list[DeviceResult[None]]:
         """Make the devices as the playbook says, then run it where that is wanted.
 
         In waves where the playbook has `rollout:`. `ending` says how it ended. Raises
@@ -108,12 +108,12 @@ class Operation:
         """Which device a deploy would reach in which wave."""
         return waves_of(self.playbook.rollout, self.hosts)
 
-    def go_on(self, journal: Journal) -> list[DeviceResult]:
+    def go_on(self, journal: Journal) -> list[DeviceResult[None]]:
         """The rest of the deploy that a journal stands for."""
         results, self.ending = roll_out(self, journal, self._listener)
         return results
 
-    def provision(self) -> list[DeviceResult]:
+    def provision(self) -> list[DeviceResult[None]]:
         """Only the system: packages, groups, rules, units, files. No release is touched."""
         if self.playbook.system.empty:
             raise InputError(
@@ -123,7 +123,7 @@ class Operation:
             )
         return self._everywhere(self._provision_alone)
 
-    def lock(self) -> tuple[list[DeviceResult], tuple[LockedRelease, ...]]:
+    def lock(self) -> tuple[list[DeviceResult[None]], tuple[LockedRelease, ...]]:
         """Plan, and what is to be locked for each kind of device; nothing is changed."""
         results = self.plan()
         plans = [result.plan for result in results if result.plan is not None]
@@ -133,7 +133,7 @@ class Operation:
         }
         return results, tuple(found[key] for key in sorted(found))
 
-    def run(self) -> list[DeviceResult]:
+    def run(self) -> list[DeviceResult[None]]:
         """Run what is deployed; a device that is not up to date fails and says so."""
         if self.playbook.run is None:
             raise InputError(
@@ -142,23 +142,20 @@ class Operation:
             )
         return self._everywhere(self._run)
 
-    def _everywhere(self, work: Work) -> list[DeviceResult]:
+    def _everywhere(self, work: Work[None]) -> list[DeviceResult[None]]:
         return self.everywhere(work, self.hosts, self._listener)
 
     def everywhere(
         self,
-        work: Work,
+        work: Work[Value],
         hosts: Sequence[Host],
         listener: Listener,
         *,
         admit: Callable[[Host], bool] | None = None,
-        done: Callable[[DeviceResult], None] | None = None,
-    ) -> list[DeviceResult]:
+        done: Callable[[DeviceResult[Value]], None] | None = None,
+    ) -> list[DeviceResult[Value]]:
         """`work` on these hosts, as the options say; see on_every_device."""
-        return on_every_device(
-            hosts,
-            work,
-            listener,
+        options = PoolOptions(
             parallel=self.options.parallel or self.playbook.parallel,
             accept_new=self.options.accept_new,
             admit=admit,
@@ -166,26 +163,27 @@ class Operation:
             transfer=self.transfer,
             executor=self._executor,
         )
+        return on_every_device(hosts, work, listener, options)
 
-    def _planned(self, session: Session, result: DeviceResult) -> Planned:
+    def _planned(self, session: Session, result: DeviceResult[None]) -> Planned:
         planned = plan_device(session, self.builder, verify=self.options.verify)
         result.plan = planned.plan
         if self.options.lock is not None:
             require_locked(planned.plan, self.builder, self.options.lock)
         return planned
 
-    def _plan(self, session: Session, result: DeviceResult) -> None:
+    def _plan(self, session: Session, result: DeviceResult[None]) -> None:
         plan = self._planned(session, result).plan
         refuse(plan)
         result.outcome = "unchanged" if plan.unchanged else "planned"
         result.text = f"release {plan.manifest.id}"
 
-    def bring(self, session: Session, result: DeviceResult) -> None:
+    def bring(self, session: Session, result: DeviceResult[None]) -> None:
         """Deploy to one device; one of `owed` also gets what may be missing after its switch."""
         with Lease(session, f"deploy {self.playbook.name}", self.run_id) as lease:
             self._bring(session, result, lease)
 
-    def _bring(self, session: Session, result: DeviceResult, lease: Lease) -> None:
+    def _bring(self, session: Session, result: DeviceResult[None], lease: Lease) -> None:
         planned = self._planned(session, result)
         refuse(planned.plan)
         if not planned.plan.unchanged:
@@ -227,7 +225,7 @@ class Operation:
                 )
                 raise
 
-    def _provision_alone(self, session: Session, result: DeviceResult) -> None:
+    def _provision_alone(self, session: Session, result: DeviceResult[None]) -> None:
         spec = self.playbook.system
         with Lease(session, f"provision {self.playbook.name}", self.run_id) as lease:
             planned = plan_system(session, spec)
@@ -259,14 +257,14 @@ class Operation:
         leave = self.options.allow_reboot
         return apply_and_look(session, planned, look, log, allow_reboot=leave).plan
 
-    def _run(self, session: Session, result: DeviceResult) -> None:
+    def _run(self, session: Session, result: DeviceResult[None]) -> None:
         plan = self._planned(session, result).plan
         require_current(plan)
         result.outcome = "ran"
         with Lease(session, f"run {self.playbook.name}", self.run_id):
             self._measure(session, result, plan)
 
-    def _measure(self, session: Session, result: DeviceResult, plan: DevicePlan) -> None:
+    def _measure(self, session: Session, result: DeviceResult[None], plan: DevicePlan) -> None:
         run = self.playbook.run
         if run is None:
             return

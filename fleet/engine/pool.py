@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from fleet.engine.session import Session
 from fleet.engine.transfer.context import TransferContext
 from fleet.model.errors import (
     ConnectionLostError,
+    DeviceError,
     FleetError,
     InputError,
     PreflightError,
@@ -39,12 +39,16 @@ MOST_HEAPS = 2  # 100 boards in 44 MiB where 16 heaps took 49, and no slower
 _M_ARENA_MAX = -8  # mallopt(3): glibc gives each thread a heap of its own, which only grows
 
 
-@dataclass
-class DeviceResult:
-    """What became of one device. `outcome` is as in DeviceDone; `bytes_sent` is payload,
-    `bytes_relayed` what neighbours sent.
+Value = TypeVar("Value")
 
-    `wave` is the wave of a rollout that it is in, "" outside of one.
+
+@dataclass
+class DeviceResult(Generic[Value]):
+    """The result of the work on one device.
+
+    `value` is what the work learned about the device, such as its `Facts`; None if the work
+    failed before, or learns nothing. `outcome` is as in DeviceDone; `bytes_sent` is payload,
+    `bytes_relayed` is what neighbours sent. `wave` is the device's wave of a rollout, or "".
     """
 
     host: Host
@@ -52,7 +56,7 @@ class DeviceResult:
     text: str = ""
     plan: DevicePlan | None = None
     records: list[Record] = field(default_factory=list)
-    details: dict[str, object] = field(default_factory=dict)
+    value: Value | None = None
     error: FleetError | None = None
     seconds: float = 0.0
     round_trips: int = 0
@@ -65,8 +69,17 @@ class DeviceResult:
         """True when nothing is wrong with this device."""
         return self.outcome in FINE
 
+    @property
+    def answer(self) -> Value:
+        """The value. Raises the error of the device if there is none."""
+        if self.value is not None:
+            return self.value
+        raise self.error or DeviceError(
+            f"the device gave no answer: {self.text or self.outcome}", device=self.host.name
+        )
 
-Work = Callable[[Session, DeviceResult], None]
+
+Work = Callable[[Session, DeviceResult[Value]], None]
 
 
 class Remote(Executor):
@@ -79,17 +92,38 @@ class Remote(Executor):
     def everywhere(
         self,
         hosts: Sequence[Host],
-        work: Work,
+        work: Work[Value],
         listener: Listener,
         *,
         admit: Callable[[Host], bool] | None = None,
-        done: Callable[[DeviceResult], None] | None = None,
-    ) -> list[DeviceResult]:
-        """As on_every_device. `work` is a method of Operation, or a function of a module.
+        done: Callable[[DeviceResult[Value]], None] | None = None,
+    ) -> list[DeviceResult[Value]]:
+        """Run `work` for each host, as on_every_device does with these two of its PoolOptions.
 
-        `admit` is asked for each host before it is handed out; one that it refuses is `not
-        attempted`. `done` hears each result. Both are called by the calling thread.
+        `work` is a method of Operation, or a function of a module.
         """
+
+
+@dataclass(frozen=True, kw_only=True)
+class PoolOptions(Generic[Value]):
+    """How work is spread over devices.
+
+    `parallel`: devices at a time. `accept_new`: pin the host key of a device that has none yet.
+    `executor`: replaces the threads by any Executor of this process, or by a Remote with its own
+    `parallel` and without pinning. `transfer`: what all uploads share. `begun`: connections by
+    host name that may be open already. The calling thread calls the other three: `admit` before
+    each host (a host that it refuses is not attempted), `done` with each result, and `meanwhile`
+    once, while the first devices connect.
+    """
+
+    parallel: int = 16
+    accept_new: bool = False
+    executor: Executor | None = None
+    transfer: TransferContext | None = None
+    begun: Mapping[str, Transport] = field(default_factory=dict)
+    admit: Callable[[Host], bool] | None = None
+    done: Callable[[DeviceResult[Value]], None] | None = None
+    meanwhile: Callable[[], object] | None = None
 
 
 def _threads(count: int) -> ThreadPoolExecutor:
@@ -100,69 +134,54 @@ def _threads(count: int) -> ThreadPoolExecutor:
 
 def on_every_device(
     hosts: Sequence[Host],
-    work: Work,
+    work: Work[Value],
     listener: Listener,
-    *,
-    parallel: int,
-    accept_new: bool = False,
-    executor: Executor | None = None,
-    admit: Callable[[Host], bool] | None = None,
-    done: Callable[[DeviceResult], None] | None = None,
-    transfer: TransferContext | None = None,
-    meanwhile: Callable[[], object] | None = None,
-    begun: Mapping[str, Transport] | None = None,
-) -> list[DeviceResult]:
+    options: PoolOptions[Value] | None = None,
+) -> list[DeviceResult[Value]]:
     """Run `work` for each host; results come in the order of `hosts`.
 
-    One broken device ends only its own work. `executor` replaces the threads: any Executor of this
-    process, or a Remote, with its own `parallel` and without pinning. Uploads share `transfer`;
-    `begun` may be open. The calling thread asks `admit` before each host (who is refused is not
-    attempted), tells `done` each result, and calls `meanwhile` once.
+    One broken device ends only its own work: its result has the error.
     """
-    if isinstance(executor, Remote):
-        _refuse_pinning(accept_new=accept_new)
-        return executor.everywhere(hosts, work, listener, admit=admit, done=done)
-    room, shared = max(1, min(parallel, len(hosts))), transfer or TransferContext()
-    pool, waiting, results = executor or _threads(room), deque(hosts), {}
-    made = partial(_begin, pool, work, listener, begun, accept_new=accept_new, transfer=shared)
-    pending: dict[Future[DeviceResult], Session] = {}
+    options = options or PoolOptions()
+    if isinstance(options.executor, Remote):
+        _refuse_pinning(accept_new=options.accept_new)
+        return options.executor.everywhere(
+            hosts, work, listener, admit=options.admit, done=options.done
+        )
+    room = max(1, min(options.parallel, len(hosts)))
+    pool, results = options.executor or _threads(room), dict[str, DeviceResult[Value]]()
+    transfer = options.transfer or TransferContext()
+    waiting, pending = deque(hosts), dict[Future[DeviceResult[Value]], Session]()
+    meanwhile = options.meanwhile
     try:
         while waiting or pending:
             while waiting and len(pending) < room:
                 host = waiting.popleft()
-                if admit is not None and not admit(host):
+                if options.admit is not None and not options.admit(host):
                     results[host.name] = DeviceResult(host, NOT_ATTEMPTED)
                     continue
-                pending.update([made(host)])
+                session = Session(
+                    host,
+                    listener,
+                    accept_new=options.accept_new,
+                    transfer=transfer,
+                    transport=options.begun.get(host.name),
+                )
+                pending[pool.submit(guarded, session, work)] = session
             if meanwhile is not None:
                 meanwhile()
                 meanwhile = None
             for future in wait(pending, return_when=FIRST_COMPLETED).done:
                 host = pending.pop(future).host
                 results[host.name] = future.result()
-                if done is not None:
-                    done(results[host.name])
+                if options.done is not None:
+                    options.done(results[host.name])
     except BaseException:
         _abandon(pool, pending.values())
         raise
-    if executor is None:
+    if options.executor is None:
         pool.shutdown()
     return [results[host.name] for host in hosts]
-
-
-def _begin(
-    pool: Executor,
-    work: Work,
-    listener: Listener,
-    begun: Mapping[str, Transport] | None,
-    host: Host,
-    *,
-    accept_new: bool,
-    transfer: TransferContext,
-) -> tuple[Future[DeviceResult], Session]:
-    link = (begun or {}).get(host.name)
-    session = Session(host, listener, accept_new=accept_new, transfer=transfer, transport=link)
-    return pool.submit(guarded, session, work), session
 
 
 def _abandon(pool: Executor, sessions: Iterable[Session]) -> None:
@@ -179,9 +198,9 @@ def _refuse_pinning(*, accept_new: bool) -> None:
         )
 
 
-def guarded(session: Session, work: Work) -> DeviceResult:
+def guarded(session: Session, work: Work[Value]) -> DeviceResult[Value]:
     """Open, work, close; what goes wrong is in the result. Ends with a DeviceDone."""
-    result = DeviceResult(session.host)
+    result = DeviceResult[Value](session.host)
     started = time.monotonic()
     try:
         session.open()
@@ -203,7 +222,7 @@ def guarded(session: Session, work: Work) -> DeviceResult:
     return result
 
 
-def note(result: DeviceResult, error: FleetError) -> None:
+def note(result: DeviceResult[Any], error: FleetError) -> None:
     """Put an error into a result, with the outcome that it means."""
     error.device = error.device or result.host.name
     result.error = error
@@ -216,7 +235,7 @@ def note(result: DeviceResult, error: FleetError) -> None:
         result.outcome = "failed"
 
 
-def done_event(result: DeviceResult) -> DeviceDone:
+def done_event(result: DeviceResult[Any]) -> DeviceDone:
     """The event that ends the work on a device."""
     return DeviceDone(
         host=result.host.name,

@@ -11,7 +11,7 @@ from threading import Thread
 
 from fleet.content.sources import SourceFiles
 from fleet.engine.leasing import Lease
-from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.releasing import apply_plan
 from fleet.engine.session import Session
 from fleet.engine.states import Look, Survey, facts_of
@@ -74,19 +74,17 @@ class Push:
         self,
         meanwhile: Callable[[], object] | None = None,
         begun: Mapping[str, Transport] | None = None,
-    ) -> list[DeviceResult]:
+    ) -> list[DeviceResult[None]]:
         """Bring them; a device that has them all is left alone. For the arguments see the pool."""
         Thread(target=self._name, daemon=True, name="fleet-name").start()
-        return on_every_device(
-            self.hosts,
-            self._push,
-            self._listener,
+        options = PoolOptions[None](
             parallel=self.options.parallel,
             accept_new=self.options.accept_new,
             transfer=self.transfer,
             meanwhile=meanwhile,
-            begun=begun,
+            begun=begun or {},
         )
+        return on_every_device(self.hosts, self._push, self._listener, options)
 
     def _name(self) -> None:
         """What takes a while is known when devices are connected: how large files compress, and
@@ -97,7 +95,7 @@ class Push:
         with suppress(InputError):
             _ = self.manifest.id
 
-    def _push(self, session: Session, result: DeviceResult) -> None:
+    def _push(self, session: Session, result: DeviceResult[None]) -> None:
         """One round trip to a device that is known and has everything."""
         late = self.sources.late()
         if self.transfer.bulk:
@@ -151,7 +149,7 @@ class Push:
         seen = seen or survey.look(verify=verify)
         return survey.again(seen, verify=verify) if seen.actions else seen
 
-    def _done(self, result: DeviceResult, plan: DevicePlan) -> None:
+    def _done(self, result: DeviceResult[None], plan: DevicePlan) -> None:
         result.plan = plan
         result.outcome = "changed" if plan.actions else "unchanged"
         result.text = f"release {self.manifest.id}"

@@ -1,114 +1,24 @@
-"""What is deployed on devices, and the way back: status and rollback."""
+"""The way back to the release before."""
 
 from __future__ import annotations
 
-import json
-import re
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
 
-from fleet.device.shell import MARK, device_script, framed, odd_answer
+from fleet.device.shell import MARK, device_script
 from fleet.engine.leasing import Lease
-from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.releasing import carry_out
 from fleet.engine.session import Session
 from fleet.engine.states import gathered
+from fleet.engine.status import deployed
 from fleet.facts.identity import check_identity
 from fleet.model.errors import DeviceError
 from fleet.model.events import Listener
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest, read_manifest
 from fleet.model.plan import ProbeHealth, SwitchRelease
-from fleet.ops.fsck import passed_in
-from fleet.ops.lease import Holders, holders_in, who_command
 from fleet.ops.release import own_dir, release_dir
 from fleet.profiles.runs import new_run_id
-
-_SECONDS = re.compile("[0-9]{1,11}")
-
-
-@dataclass
-class Deployed:
-    """One name on a device. `state` is installed or damaged; `broken` counts dead links.
-
-    `history` is oldest first; `origin` is what the manifest says of runtime and bundle; `since`
-    is when it was switched to, in UTC by the clock of the device, None where it does not say.
-    """
-
-    name: str
-    id: str
-    state: str
-    broken: int
-    history: list[str] = field(default_factory=list)
-    origin: dict[str, Any] = field(default_factory=dict)
-    since: str | None = None
-
-    @property
-    def previous(self) -> str | None:
-        """Where a rollback goes: the newest in history that is not current."""
-        return next((past for past in reversed(self.history) if past != self.id), None)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {**asdict(self), "previous": self.previous}
-
-
-def parse_status(text: str, host: str) -> list[Deployed]:
-    """The answer of status.sh. Raises DeviceError when it was cut or makes no sense."""
-    found: dict[str, Deployed] = {}
-    for words in framed(text, "fleet-status 1", host):
-        kind, name, *rest = (*words, "")
-        if kind == "name":
-            try:
-                found[name] = Deployed(name, rest[0], rest[1], int(rest[2]))
-            except (IndexError, ValueError) as error:
-                raise odd_answer(" ".join(words), host) from error
-        elif kind == "made" and name in found and _SECONDS.fullmatch(rest[0]):
-            found[name].since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(rest[0])))
-        elif kind == "history" and name in found:
-            found[name].history.append(rest[0])
-        elif kind == "manifest" and name in found:
-            try:
-                found[name].origin = json.loads(" ".join(rest))["origin"]
-            except (ValueError, KeyError, TypeError):
-                found[name].state = "damaged"
-    return list(found.values())
-
-
-def deployed(session: Session, base: str) -> tuple[list[Deployed], Holders, dict[str, Any] | None]:
-    """Everything under a base folder, who holds the board, and when all of it was last hashed and
-    found right; one round trip.
-    """
-    host = session.host.name
-    text = session.ask(who_command(device_script("status", base)), "status").text
-    said = [line.removeprefix("fsck ") for line in text.splitlines() if line.startswith("fsck ")]
-    passed = passed_in(said[-1]) if said else None
-    return parse_status(text, host), holders_in(text, host), passed
-
-
-def status(
-    hosts: Sequence[Host], listener: Listener, *, parallel: int, accept_new: bool = False
-) -> list[DeviceResult]:
-    """What is deployed on each host; `details["deployed"]` holds it. Reads only."""
-
-    def work(session: Session, result: DeviceResult) -> None:
-        facts = gathered(session)
-        found, holders, passed = deployed(session, facts.base_dir)
-        result.outcome = "ok"
-        checked = [f"fsck passed {passed['passed']}"] if passed else []
-        result.text = "; ".join([*holders.notes(), *checked])
-        result.details = {
-            "deployed": [release.as_dict() for release in found],
-            "base_dir": facts.base_dir,
-            "disk_free_bytes": facts.disk.available_bytes,
-            "emulated": facts.emulated,
-            "fsck": passed,
-            **holders.as_dict(),
-        }
-
-    return on_every_device(hosts, work, listener, parallel=parallel, accept_new=accept_new)
 
 
 def rollback(
@@ -118,7 +28,7 @@ def rollback(
     *,
     to: str | None = None,
     parallel: int = 16,
-) -> list[DeviceResult]:
+) -> list[DeviceResult[None]]:
     """Switch `name` back to its previous release (or to `to`), after a health probe of it.
 
     Nothing is uploaded. A device without that release, or whose old release opens no NPU
@@ -126,15 +36,15 @@ def rollback(
     """
     run_id = new_run_id()
 
-    def work(session: Session, result: DeviceResult) -> None:
+    def work(session: Session, result: DeviceResult[None]) -> None:
         switch_back(session, result, name, run_id, to=to)
 
-    return on_every_device(hosts, work, listener, parallel=parallel)
+    return on_every_device(hosts, work, listener, PoolOptions(parallel=parallel))
 
 
 def switch_back(
     session: Session,
-    result: DeviceResult,
+    result: DeviceResult[None],
     name: str,
     run_id: str,
     *,

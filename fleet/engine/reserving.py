@@ -5,41 +5,54 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from fleet.engine.claims import owner
 from fleet.engine.leasing import RACES, held_error, spent_error
-from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Session
 from fleet.model.command import Command
 from fleet.model.errors import InputError, LeaseHeldError
 from fleet.model.inventory import Host
-from fleet.model.lease import RESERVE, WRITE, human_seconds
+from fleet.model.lease import RESERVE, WRITE, LeaseHolder, Spent, human_seconds
 from fleet.ops.lease import LeaseAnswer, drop_command, parse_lease, take_command, who_command
 
 LONGEST_SECONDS = 30 * 86400  # a month; a board that is longer away has left the pool
 
 
-def who(hosts: Sequence[Host], *, parallel: int, accept_new: bool = False) -> list[DeviceResult]:
-    """Who holds each board, `details["holders"]`, or blocks it, `["blocked"]`. Reads only."""
+@dataclass(frozen=True)
+class BoardUse:
+    """The holders of a board, and what blocks it."""
 
-    def work(session: Session, result: DeviceResult) -> None:
+    holders: tuple[LeaseHolder, ...]
+    blocked: tuple[Spent, ...]
+
+    def as_dict(self) -> dict[str, object]:
+        """Return plain data for JSON."""
+        holders = [holder.as_dict() for holder in self.holders]
+        return {"holders": holders, "blocked": [asdict(spent) for spent in self.blocked]}
+
+
+def who(
+    hosts: Sequence[Host], *, parallel: int, accept_new: bool = False
+) -> list[DeviceResult[BoardUse]]:
+    """Ask who uses or blocks each board. Reads only."""
+
+    def work(session: Session, result: DeviceResult[BoardUse]) -> None:
         answer = _asked(session, who_command())
         result.outcome = "ok"
         said = [holder.describe() for holder in answer.held]
         said += [spent.describe() for spent in answer.spent]
         result.text = "; ".join(said) or "free"
-        result.details = {
-            "holders": [holder.as_dict() for holder in answer.held],
-            "blocked": [asdict(spent) for spent in answer.spent],
-        }
+        result.value = BoardUse(tuple(answer.held), tuple(answer.spent))
 
-    return on_every_device(hosts, work, lambda _: None, parallel=parallel, accept_new=accept_new)
+    options = PoolOptions[BoardUse](parallel=parallel, accept_new=accept_new)
+    return on_every_device(hosts, work, lambda _: None, options)
 
 
 def reserve(
     hosts: Sequence[Host], seconds: float, reason: str, *, parallel: int
-) -> list[DeviceResult]:
+) -> list[DeviceResult[None]]:
     """Keep others from writing to the boards. One's own reservation is replaced.
 
     Raises InputError for more than LONGEST_SECONDS; a board that another holds fails with
@@ -56,7 +69,7 @@ def reserve(
     def command() -> Command:
         return take_command(RESERVE, owner(), reason, "", token=secrets.token_hex(16), ttl=ttl)
 
-    def work(session: Session, result: DeviceResult) -> None:
+    def work(session: Session, result: DeviceResult[None]) -> None:
         answer = _settled(session, command)
         if answer.spent:
             raise spent_error(answer.spent[0], "reserve")
@@ -65,10 +78,10 @@ def reserve(
         result.outcome = "changed"
         result.text = f"reserved for {human_seconds(ttl)}"
 
-    return on_every_device(hosts, work, lambda _: None, parallel=parallel)
+    return on_every_device(hosts, work, lambda _: None, PoolOptions(parallel=parallel))
 
 
-def release(hosts: Sequence[Host], *, force: bool, parallel: int) -> list[DeviceResult]:
+def release(hosts: Sequence[Host], *, force: bool, parallel: int) -> list[DeviceResult[None]]:
     """End one's own reservations; with `force` whatever holds the boards.
 
     A writer whose lease is broken stops before its next step. Without `force` a foreign
@@ -78,7 +91,7 @@ def release(hosts: Sequence[Host], *, force: bool, parallel: int) -> list[Device
     def command() -> Command:
         return drop_command(owner(), "unreserve --force", secrets.token_hex(16), force=force)
 
-    def work(session: Session, result: DeviceResult) -> None:
+    def work(session: Session, result: DeviceResult[None]) -> None:
         answer = _settled(session, command)
         foreign = [holder for holder in answer.held if holder.kind == RESERVE]
         if foreign:
@@ -90,7 +103,7 @@ def release(hosts: Sequence[Host], *, force: bool, parallel: int) -> list[Device
         result.outcome = "changed" if ended else "unchanged"
         result.text = "; ".join([*ended, *writing]) or "the board was not reserved"
 
-    return on_every_device(hosts, work, lambda _: None, parallel=parallel)
+    return on_every_device(hosts, work, lambda _: None, PoolOptions(parallel=parallel))
 
 
 def _asked(session: Session, command: Command) -> LeaseAnswer:

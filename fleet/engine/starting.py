@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 from fleet.device.shell import AfterMark, device_script
-from fleet.engine.logs import LogQuery
+from fleet.engine.logs import LogLines, LogQuery
 from fleet.engine.pool import DeviceResult
 from fleet.engine.session import Beginning, Session
 from fleet.model.errors import DeadlineError, FleetError, HealthError
@@ -136,12 +135,12 @@ def _of_fastrpc(session: Session, seconds: float, said: str) -> str:
     """What libcdsprpc and the kernel wrote to the system log meanwhile, where the program, which
     may be anybody's, did not say it: the errno stands there and nowhere else.
     """
-    result = DeviceResult(session.host)
+    result = DeviceResult[LogLines](session.host)
     if _FASTRPC.search(said) is None:
         with suppress(FleetError):
             LogQuery((), _LOG_LINES, seconds + 1).work(session, result)
-    rows = cast("list[list[str]]", result.details.get("lines", []))
-    return "".join(f"{text}\n" for _, text in rows if _FASTRPC.search(text))
+    lines = result.value.lines if result.value else ()
+    return "".join(f"{text}\n" for _, text in lines if _FASTRPC.search(text))
 
 
 def _first_words(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fleet.engine.leasing import Lease
-from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.provisioning import ask_rights
 from fleet.engine.session import Session
 from fleet.engine.states import gathered
@@ -65,7 +65,7 @@ def undo(
     *,
     parallel: int,
     runs: RunStore | None = None,
-) -> list[DeviceResult]:
+) -> list[DeviceResult[None]]:
     """Play the logs of a run backwards (`last`: the newest). Releases stay as they are.
 
     Raises InputError when there is no such run; a device without a log is left unchanged.
@@ -73,7 +73,7 @@ def undo(
     root = undo_root(runs or RunStore())
     run_id = _known_run(run_id, root)
 
-    def work(session: Session, result: DeviceResult) -> None:
+    def work(session: Session, result: DeviceResult[None]) -> None:
         log = UndoLog(root, run_id, session.host.name)
         if not log.path.is_file():
             result.outcome, result.text = "unchanged", "the run changed nothing on this device"
@@ -89,4 +89,4 @@ def undo(
         result.outcome, result.text = "changed", f"the system is as before run {run_id}"
         result.text += acls and f", but {acls}"
 
-    return on_every_device(hosts, work, listener, parallel=parallel)
+    return on_every_device(hosts, work, listener, PoolOptions(parallel=parallel))

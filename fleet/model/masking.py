@@ -18,6 +18,8 @@ from dataclasses import fields, is_dataclass, replace
 from typing import TypeVar, cast
 from urllib.parse import quote, quote_plus
 
+from fleet.model.facts import Facts
+
 MASK = "***"
 SHORT = 4  # characters; fewer are refused: masked in the middle of words they would spoil any text
 # RFC 3986 unreserved alone, paths, encodeURIComponent, encodeURI (ECMA-262, 19.2.6)
@@ -154,6 +156,7 @@ def _masked(value: object, spared: frozenset[str] = frozenset()) -> object:
         return tuple(found) if isinstance(value, tuple) else list(found)
     if is_dataclass(value) and not isinstance(value, type):
         members = {field.name: getattr(value, field.name) for field in fields(value)}
+        spared = FACTS if isinstance(value, Facts) else spared
         return replace(value, **_members(members, spared))
     return value
 

@@ -11,7 +11,7 @@ from fleet.doctor.checks import every
 from fleet.doctor.examine import Round, look
 from fleet.doctor.parts import raw_parts
 from fleet.engine.leasing import Lease
-from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Session
 from fleet.model.diagnosis import BAD, UNKNOWN, WARN
 from fleet.model.errors import (
@@ -76,17 +76,12 @@ class Selftest:
         self.options = options
         self.climbed: dict[str, Climbed] = {}
 
-    def run(self) -> list[DeviceResult]:
+    def run(self) -> list[DeviceResult[None]]:
         """One result a device; it is `failed` where a rung does not hold."""
-        return on_every_device(
-            self._hosts,
-            self._climb,
-            self._listener,
-            parallel=self.options.parallel,
-            accept_new=self.options.accept_new,
-        )
+        how = PoolOptions[None](parallel=self.options.parallel, accept_new=self.options.accept_new)
+        return on_every_device(self._hosts, self._climb, self._listener, how)
 
-    def _climb(self, session: Session, result: DeviceResult) -> None:
+    def _climb(self, session: Session, result: DeviceResult[None]) -> None:
         seen = look(session, Round())
         session.boot = seen.facts.boot_id
         runtime, run_id = self.options.runtime, new_run_id()

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from fleet.cli import ab_table
 from fleet.cli.main import main
 from fleet.engine.ab.checks import check, check_first
 from fleet.engine.ab.journal import AbJournal, Asked, Pair
-from fleet.engine.ab.measuring import Judged, answers_of, differing, judged, settle
+from fleet.engine.ab.measuring import AbReport, Judged, answers_of, differing, judged, settle
 from fleet.engine.ab.sides import AbSide, not_measured, side_of
 from fleet.engine.pool import DeviceResult
 from fleet.model.errors import ConnectionLostError, FleetError, NotComparableError
@@ -50,7 +51,7 @@ def journal(tmp_path: Path) -> Iterator[AbJournal]:
     made.close()
 
 
-def measured(change: float, pairs: int, *, rounded: bool = False) -> DeviceResult:
+def measured(change: float, pairs: int, *, rounded: bool = False) -> DeviceResult[AbReport]:
     """One board; B against A, noise 2 %."""
     rng = np.random.default_rng(1)
     values = [10 * np.exp(0.02 * rng.standard_normal(2)) * (1, 1 + change) for _ in range(pairs)]
@@ -58,8 +59,7 @@ def measured(change: float, pairs: int, *, rounded: bool = False) -> DeviceResul
         values = [np.rint(both) for both in values]
     found = answer([(both[0], both[1]) for both in values], -0.05, 1)
     row = Judged("decode_tps", -0.05, 10.0, 10 * (1 + change), found)
-    details: dict[str, object] = {"ab": [row], "pairs": pairs}
-    return DeviceResult(Host("evk-01", "evk-01"), "ran", details=details)
+    return DeviceResult(Host("evk-01", "evk-01"), "ran", value=AbReport((row,), pairs))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_board_without_pairs_is_not_fine(
     """Exit code 0, and the row of the other board alone, before."""
     journal.asked = replace(journal.asked, limits=gates)
     empty = DeviceResult(
-        Host("evk-02", "evk-02"), "ran", details={"ab": judged(journal, []), "pairs": 0}
+        Host("evk-02", "evk-02"), "ran", value=AbReport(tuple(judged(journal, [])))
     )
     for results in ([empty], [measured(0.0, 40), empty]):
         ab_table.show(journal, results, as_json=False)
@@ -182,7 +182,7 @@ def test_failed_runs_of_b_are_shown_and_never_fine(
 ) -> None:
     result = measured(0.0, 40)
     tries = [("", "it ended with status 1")] * failed + [("", "")] * 8
-    result.details["failures"] = failures(tries, 1)
+    result.value = replace(result.answer, failures=failures(tries, 1))
     ab_table.show(journal, [result], as_json=True)
     (line,) = capsys.readouterr().out.splitlines()
     assert [one["b"] for one in json.loads(line)["failures"]] == [failed] * bool(failed)
@@ -214,7 +214,7 @@ def test_conditions_that_differ_are_named(
         for n in range(8)
     ]
     result = measured(0.0, 8)
-    result.details["conditions"] = differing(pairs)
+    result.value = replace(result.answer, conditions=tuple(differing(pairs)))
     ab_table.show(journal, [result], as_json=False)
     said = capsys.readouterr().err
     assert "evk-01: conditions differ: generated tokens: A 31, B 0" in said
@@ -252,14 +252,14 @@ def test_who_stops_it_or_loses_the_board_reads_how_to_continue(
     AbJournal.begin(RunStore(tmp_path), "ab1", asked).close()
     resume = f"fleet ab --resume ab1 --output {tmp_path}"
 
-    def stopped(*_: object, **__: object) -> list[DeviceResult]:
+    def stopped(*_: object, **__: object) -> list[DeviceResult[Any]]:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli, "_measured", stopped)
     assert fleet(monkeypatch, "--resume", "ab1", "--output", str(tmp_path)) == 130
     assert f"ab1 keeps its 0 pairs; to continue: {resume}" in capsys.readouterr().err
 
-    def lost(*_: object, **__: object) -> list[DeviceResult]:
+    def lost(*_: object, **__: object) -> list[DeviceResult[Any]]:
         result = measured(0.0, 3)
         result.outcome, result.error = "unreachable", ConnectionLostError("the link broke")
         return [result]
@@ -292,7 +292,7 @@ def test_what_all_boards_left_open_is_judged_with_the_chance_of_the_others(
     }
     monkeypatch.setattr(journal, "pairs", runs.get)
     results = [
-        DeviceResult(Host(host, host), "ran", details={"ab": judged(journal, runs[host])})
+        DeviceResult(Host(host, host), "ran", value=AbReport(tuple(judged(journal, runs[host]))))
         for host in values
     ]
     assert [item.decision.answer for item in answers_of(results[0])] == [Answer.UNDECIDED]
@@ -322,7 +322,7 @@ def test_a_line_over_boards_beside_those_of_each(
         monkeypatch.setattr(journal, "pairs", runs.get)
         results = [
             DeviceResult(Host(name, name), "ran",
-                         details={"ab": judged(journal, found), "pairs": len(found)})
+                         value=AbReport(tuple(judged(journal, found)), len(found)))
             for name, found in runs.items()
         ]  # fmt: skip
         assert {item.decision.answer for one in results for item in answers_of(one)} == {
@@ -379,7 +379,7 @@ def test_the_gate_is_named_and_what_ended_it(
     journal.close()
     for pairs, fine in ((8, False), (40, True)):
         results = [measured(-0.045 * (not fine), pairs)]
-        results[0].details |= {"in_time": fine, "pairs": pairs}
+        results[0].value = replace(results[0].answer, in_time=fine, pairs=pairs)
         ab_table.show(journal, results, as_json=False)
         ab_table.tell_ended(results, "3m")
         said = capsys.readouterr()
@@ -395,7 +395,9 @@ def test_a_change_that_is_not_that_of_the_medians_says_why(
 ) -> None:
     for b, differs in ((10.0, False), (9.5, True)):
         (result,) = [measured(0.0, 8)]
-        rows = answers_of(result)
-        rows[:] = [replace(row, b=b, decision=replace(row.decision, mid=0.0)) for row in rows]
+        rows = [
+            replace(row, b=b, decision=replace(row.decision, mid=0.0)) for row in answers_of(result)
+        ]
+        result.value = replace(result.answer, answers=tuple(rows))
         ab_table.show(journal, [result], as_json=False)
         assert ("the change is the median over all pairs" in capsys.readouterr().err) == differs

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 import typer
 
 from fleet.cli.common import end_devices
-from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Session
 from fleet.model import errors
 from fleet.model.errors import FleetError
@@ -30,7 +31,7 @@ ENDS: dict[str, tuple[str, FleetError | None, int]] = {
 }
 
 
-def code_of(results: list[DeviceResult]) -> int:
+def code_of(results: list[DeviceResult[Any]]) -> int:
     try:
         end_devices(results)
     except typer.Exit as left:
@@ -42,7 +43,7 @@ def code_of(results: list[DeviceResult]) -> int:
 def test_every_mixture(count: int) -> None:
     for mixture in itertools.product(ENDS, repeat=count):
         results = [
-            DeviceResult(Host(f"evk{n}"), outcome=ENDS[name][0], error=ENDS[name][1])
+            DeviceResult[None](Host(f"evk{n}"), outcome=ENDS[name][0], error=ENDS[name][1])
             for n, name in enumerate(mixture)
         ]
         code = code_of(results)
@@ -61,12 +62,12 @@ def test_a_crash_of_the_work_is_a_failed_device_and_no_success(
 ) -> None:
     monkeypatch.setattr(Session, "open", lambda self: None)
 
-    def work(session: Session, result: DeviceResult) -> None:
+    def work(session: Session, result: DeviceResult[Any]) -> None:
         result.outcome = "changed"
         if session.host.name == "evk1":
             raise crash
 
     hosts = [Host("evk0"), Host("evk1"), Host("evk2")]
-    results = on_every_device(hosts, work, lambda _: None, parallel=3)
+    results = on_every_device(hosts, work, lambda _: None, PoolOptions(parallel=3))
     assert [one.outcome for one in results] == ["changed", "failed", "changed"]
     assert code_of(results) == 1

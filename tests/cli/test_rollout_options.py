@@ -272,7 +272,7 @@ def test_no_secret_is_in_the_journal(two: Yard, monkeypatch: pytest.MonkeyPatch)
 def test_a_refused_deploy_is_begun_again_and_not_resumed(
     outcomes: tuple[str, ...], command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    results = [DeviceResult(Host(f"b{n}"), word) for n, word in enumerate(outcomes)]
+    results = [DeviceResult[None](Host(f"b{n}"), word) for n, word in enumerate(outcomes)]
     assert continuation("run1", results) == command
     playbook = Playbook(Path("p"), "app", Path("b"))
     operation = SimpleNamespace(playbook=playbook, run_id="run1", ending=Ending("stopped", ""))

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -22,11 +23,12 @@ from fleet.cli.facts import _show as show_facts
 from fleet.cli.main import build
 from fleet.cli.results import show_devices, show_plans
 from fleet.cli.rollout_options import show_waves
-from fleet.cli.status import _add_known, _items, _show_status
+from fleet.cli.status import _show_status
 from fleet.engine.pool import DeviceResult
 from fleet.engine.releases import _whole
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.waves import Wave
+from fleet.engine.status import Deployed, DeviceStatus, add_history
 from fleet.model.diagnosis import Check, Diagnosis, Evidence, Ranked
 from fleet.model.facts import DeviceNode, Disk, Facts, Soc, ThermalZone, Tools
 from fleet.model.files import FileRef
@@ -36,6 +38,8 @@ from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob, DevicePlan, SendBlobs, StageRelease, SwitchRelease
 from fleet.model.record import Metrics
 from fleet.model.rollout import RolloutSpec
+from fleet.ops.lease import NOBODY
+from fleet.profiles.latency import Rate
 from fleet.profiles.runs import RunStore
 from fleet.triage.knowledge import knowledge
 from tests.profiles.records import record
@@ -179,7 +183,7 @@ def test_facts_are_a_row_a_board(screen: Screen, width: int, count: int) -> None
 def test_results_are_a_row_a_board(screen: Screen, width: int, count: int) -> None:
     said = screen(width)
     made = [
-        replace(DeviceResult(host), outcome="changed", text=f"release {ID}, was nothing")
+        replace(DeviceResult[None](host), outcome="changed", text=f"release {ID}, was nothing")
         for host in HOSTS[:count]
     ]
     show_devices("deploy nemotron", made)
@@ -189,13 +193,12 @@ def test_results_are_a_row_a_board(screen: Screen, width: int, count: int) -> No
     assert len(lines) <= count + 4
 
 
-def deployed(host: Host, **changes: object) -> DeviceResult:
-    item = {"name": "nemotron", "id": ID, "state": "installed", "broken": 0, "previous": None,
-            "since": "2026-11-23T14:31:07Z", "history": [ID], "by": "jo@bench-workstation",
-            "rate": "10.03 tok/s", "origin": {"build_id": "2.51.0.260929181845"},
-            **changes}  # fmt: skip
-    details = {"deployed": [item], "emulated": False, "disk_free_bytes": 51 * 10**9}
-    return replace(DeviceResult(host), outcome="ok", details=details)
+def deployed(host: Host, **changes: Any) -> DeviceResult[DeviceStatus]:
+    item = Deployed("nemotron", ID, "installed", 0, [ID], {"build_id": "2.51.0.260929181845"},
+                    "2026-11-23T14:31:07Z", "jo@bench-workstation",
+                    Rate(10.03, "tok/s"))  # fmt: skip
+    value = DeviceStatus((replace(item, **changes),), "/o", 51 * 10**9, False, None, NOBODY)
+    return DeviceResult(host, "ok", value=value)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -251,12 +254,12 @@ def test_what_this_workstation_knows_of_a_release(
         deployed(HOSTS[0], name="tiny", history=[ID, "b", ID]),
     ]
     results.append(deployed(HOSTS[1], name="tiny"))
-    _add_known(results)
-    found = [(item["by"], item["rate"]) for made in results for item in _items(made)]
-    assert found == [("jo@desk", "10.00 tok/s"), (None, "10.00 tok/s"), (None, None)]
+    add_history(results, lambda _: None)
+    found = [(item.by, str(item.rate)) for made in results for item in made.answer.deployed]
+    assert found == [("jo@desk", "10.00 tok/s"), (None, "10.00 tok/s"), (None, "None")]
 
 
-def planned(host: Host, *notes: str) -> DeviceResult:
+def planned(host: Host, *notes: str) -> DeviceResult[Any]:
     files = FileRef(Path("a"), "model.bin", 5, "ab" * 32)
     app = Manifest("nemotron", (files,))
     steps = (SendBlobs((Blob(files),)), StageRelease(app), SwitchRelease("nemotron", app.id))

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -125,7 +126,7 @@ class Tree:
         }.get(self.plan.get(name, ""), {was})
 
 
-def fetch(tree: Tree, host: Host, as_root: AsRoot, target: Path) -> tuple[DeviceResult, int]:
+def fetch(tree: Tree, host: Host, as_root: AsRoot, target: Path) -> tuple[DeviceResult[Any], int]:
     """`fleet get` of the tree, with its mishaps; the result and the exit code."""
     dice = random.Random(tree.seed)
     threads = []
@@ -149,7 +150,7 @@ def fetch(tree: Tree, host: Host, as_root: AsRoot, target: Path) -> tuple[Device
     return done, 0
 
 
-def judge(tree: Tree, done: DeviceResult, code: int, target: Path) -> None:
+def judge(tree: Tree, done: DeviceResult[Any], code: int, target: Path) -> None:
     """Every file has arrived whole or is named, and the exit code says which."""
     where = os.fsencode(target / Path(tree.folder).name)
     came = {
@@ -158,7 +159,7 @@ def judge(tree: Tree, done: DeviceResult, code: int, target: Path) -> None:
         for name in names
     }
     parts = [name for name in came.values() if name.startswith(b".fleet-")]
-    missing = done.details.get("missing", {})
+    missing = done.value.missing if done.value else {}
     assert isinstance(missing, dict)
     said = f"seed {tree.seed}, {tree.plan}, {missing}, {done.error}"
     for name in tree.first:

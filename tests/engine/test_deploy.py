@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from fleet.engine import releases
+from fleet.engine.status import status
 from fleet.engine.transfer.context import TransferOptions
 from fleet.facts.gather import gather
 from fleet.model.errors import DiskFullError, HealthError, PreflightError, UnreachableError
@@ -183,11 +184,9 @@ def test_upgrade_then_rollback_without_upload(bench: Bench, own_bundle: Callable
     (forth,) = releases.rollback([bench.host], "tiny-genie", bench.events.append, to=new)
     assert forth.outcome == "changed"
     assert bench.current() == new
-    (shown,) = releases.status([bench.host], bench.events.append, parallel=1)
-    deployed = shown.details["deployed"]
-    assert isinstance(deployed, list)
-    (item,) = deployed
-    assert (item["id"], item["state"], item["previous"]) == (new, "installed", old)
+    (shown,) = status([bench.host], bench.events.append, parallel=1)
+    (item,) = shown.answer.deployed
+    assert (item.id, item.state, item.previous) == (new, "installed", old)
 
 
 @pytest.mark.parametrize("name", ["tiny-genie", "nothing"])

@@ -15,9 +15,9 @@ from fleet.engine import pushing
 from fleet.engine.fsck import Fsck, FsckOptions
 from fleet.engine.pool import DeviceResult
 from fleet.engine.pushing import Push, PushOptions
-from fleet.engine.releases import status
 from fleet.engine.session import Session
 from fleet.engine.states import facts_of
+from fleet.engine.status import status
 from fleet.engine.transfer.upload import Upload
 from fleet.model.events import Event, Progress
 from fleet.model.facts import Facts
@@ -49,7 +49,7 @@ class Boards:
             ).push():
                 assert result.outcome == "changed", result.error
 
-    def fsck(self, *names: str, **options: Any) -> list[DeviceResult]:
+    def fsck(self, *names: str, **options: Any) -> list[DeviceResult[Any]]:
         hosts = [self.host(name) for name in names]
         return Fsck(hosts, self.events.append, FsckOptions(parallel=1, **options)).run()
 
@@ -68,9 +68,8 @@ class Boards:
         return found
 
 
-def found(result: DeviceResult) -> list[dict[str, Any]]:
-    damages = result.details["damages"]
-    assert isinstance(damages, list)
+def found(result: DeviceResult[Any]) -> list[dict[str, Any]]:
+    damages: list[dict[str, Any]] = result.answer.as_dict()["damages"]
     return damages
 
 

@@ -30,7 +30,7 @@ def lock_of(bench: Bench) -> Lock:
     return Lock(bench.playbook.name, HASH, releases)
 
 
-def compare(bench: Bench, lock: Lock, **changes: object) -> DeviceResult:
+def compare(bench: Bench, lock: Lock, **changes: object) -> DeviceResult[Any]:
     (found,) = drift([bench.host], lock, bench.events.append, **changes)  # type: ignore[arg-type]
     return found
 
@@ -138,7 +138,7 @@ def test_drift_names_each_kind_of_damage(bench: Bench) -> None:
     (folder / "bundle" / "sample_prompt.txt").resolve().unlink()
     (bench.base / "meta" / "tiny-genie" / folder.name / ".installed").unlink()
     (release,) = lock.releases
-    assert compare(bench, lock).details["drift"] == [
+    assert [*compare(bench, lock).answer.differences] == [
         f"the current release {release.id} is not complete: its deploy did not finish",
         "bundle/sample_prompt.txt is missing",
         "bundle/tokenizer.json is damaged",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.engine import releases
+from fleet.engine.status import status
 from tests.transport.sshd import Sshd, running
 
 from .conftest import Bench
@@ -50,8 +50,8 @@ def test_the_whole_job_in_an_odd_login(bench: Bench, odd_server: Sshd) -> None:
     assert "NPU" in record.text
     (again,) = bench.operation().deploy()
     assert again.outcome == "unchanged"
-    (shown,) = releases.status([bench.host], lambda _: None, parallel=1)
-    assert shown.details["deployed"][0]["state"] == "installed"  # type: ignore[index]
+    (shown,) = status([bench.host], lambda _: None, parallel=1)
+    assert shown.answer.deployed[0].state == "installed"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def program(folder: Path, *libraries: str) -> Path:
     return path
 
 
-def deployed(bench: Bench, folder: Path, mine: Path, libraries: list[str]) -> DeviceResult:
+def deployed(bench: Bench, folder: Path, mine: Path, libraries: list[str]) -> DeviceResult[Any]:
     (folder / "bundle").mkdir(exist_ok=True)
     (folder / "bundle" / "x").write_text("x")
     text = {

@@ -62,7 +62,7 @@ class Desk:
     events: list[Event] = field(default_factory=list)
     hear: Callable[[Event], object] = lambda _: None
 
-    def push(self, hosts: Sequence[Host], *, parallel: int = 16) -> list[DeviceResult]:
+    def push(self, hosts: Sequence[Host], *, parallel: int = 16) -> list[DeviceResult[Any]]:
         def say(event: Event) -> None:
             self.events.append(event)
             self.hear(event)

@@ -21,6 +21,7 @@ from fleet.engine import releases
 from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.pushing import Push
+from fleet.engine.status import status
 from fleet.engine.transfer.context import TransferOptions
 from fleet.model.errors import InputError
 from fleet.model.events import Event
@@ -210,11 +211,9 @@ def test_rollback_and_status(bench: Bench) -> None:
     (back,) = releases.rollback([bench.host], "chat", bench.events.append)
     assert back.outcome == "changed", back.error
     assert bench.current() == first
-    (seen,) = releases.status([bench.host], bench.events.append, parallel=1)
-    deployed = seen.details["deployed"]
-    assert isinstance(deployed, list)
-    (one,) = deployed
-    assert (one["id"], one["state"], one["broken"]) == (first, "installed", 0)
+    (seen,) = status([bench.host], bench.events.append, parallel=1)
+    (one,) = seen.answer.deployed
+    assert (one.id, one.state, one.broken) == (first, "installed", 0)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
@@ -79,7 +79,7 @@ ROWS = (
 
 def work(
     command: str, playbook: Path, hosts: list[Host], home: Path, hear: Callable[[Event], None]
-) -> DeviceResult:
+) -> DeviceResult[Any]:
     """One command on one board, as the command line does it."""
     if command == "push":
         (result,) = Push("app", [playbook.parent / "bundle"], hosts, hear).push()

@@ -52,7 +52,7 @@ PYTHON_ALLOWED = {
     "engine/rollout/journal.py",
     "engine/rollout/claim.py",  # which run was begun last; a run of the future is passed over
     "engine/fsck.py",  # when it passed, for people
-    "engine/releases.py",  # since when a release is there, for people
+    "engine/status.py",  # since when a release is there, for people
     "engine/running.py",
     "profiles/compare/turns.py",  # hours between two sides, by what their records say
     "device/store/release.py",  # as state.sh

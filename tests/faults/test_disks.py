@@ -188,4 +188,4 @@ def test_a_full_disk_of_this_workstation_ends_a_get_at_once(tmp_path: Path, moun
     assert "No space left on device" in done.error.message
     assert "FLEET_HOME" not in done.error.hint
     assert list((disk / "got" / "there").iterdir()) == []
-    assert done.details["missing"] == {"a": "did not arrive", "b": "did not arrive"}
+    assert done.answer.missing == {"a": "did not arrive", "b": "did not arrive"}

@@ -11,11 +11,12 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fleet.engine import leasing
-from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.rollout.judge import Tally
 from fleet.engine.session import Session
 from fleet.engine.transfer import upload as uploading
@@ -56,7 +57,7 @@ def random_app(folder: Path, size: int = SIZE) -> Manifest:
 
 def deployed(
     host: Host, app: Manifest, watch: Watch, runs: Callable[[], bool], events: list[Event]
-) -> DeviceResult:
+) -> DeviceResult[Any]:
     """A deploy on a watch that goes while `runs`; connecting takes what it may take at most."""
     sessions: list[Session] = []
 
@@ -68,7 +69,7 @@ def deployed(
 
     worker: list[threading.Thread] = []
 
-    def work(session: Session, result: DeviceResult) -> None:
+    def work(session: Session, result: DeviceResult[Any]) -> None:
         worker.append(threading.current_thread())
         sessions.append(session)
         session.host = replace(host, connect_timeout=0.5)  # of real time, for what never answers
@@ -77,7 +78,7 @@ def deployed(
         result.outcome = "changed"
 
     transfer = TransferContext(TransferOptions(carrier="paramiko", compress="never"))
-    (result,) = on_every_device([host], work, events.append, parallel=1, transfer=transfer)
+    (result,) = on_every_device([host], work, events.append, PoolOptions(transfer=transfer))
     return result
 
 

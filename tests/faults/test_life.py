@@ -6,11 +6,12 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fleet.engine.leasing import Lease
-from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Session
 from fleet.engine.transfer import upload as uploading
 from fleet.lab import Lab
@@ -73,7 +74,7 @@ def test_a_reboot_during_a_run_is_called_so_and_gives_no_result(
         if isinstance(event, StepStarted) and event.step == "health":
             threading.Timer(1.0, lab.power_cycle, ("lab001",)).start()
 
-    def work(session: Session, result: DeviceResult) -> None:
+    def work(session: Session, result: DeviceResult[Any]) -> None:
         if step == "a run":
             session.boot = session.ask(Command(("cat", "/proc/sys/kernel/random/boot_id")), "").text
             session.boot = session.boot.strip()
@@ -83,7 +84,7 @@ def test_a_reboot_during_a_run_is_called_so_and_gives_no_result(
             deploy_in(session, new)
         result.outcome = "changed"
 
-    (result,) = on_every_device([board], work, strike, parallel=1)
+    (result,) = on_every_device([board], work, strike, PoolOptions(parallel=1))
     assert result.outcome == "unreachable"
     assert "rebooted" in result.text, result.text
     assert not returned
@@ -148,7 +149,7 @@ def test_one_black_hole_of_twenty_ends_by_its_own_deadline(
         ]
         lost = link.through(hosts[0], tmp_path)
 
-        def work(session: Session, result: DeviceResult) -> None:
+        def work(session: Session, result: DeviceResult[Any]) -> None:
             if session.host.port != link.port:
                 session.ask(Command(("mkdir", "-p", session.host.base_dir or "")), "write")
                 result.outcome = "changed"
@@ -164,7 +165,7 @@ def test_one_black_hole_of_twenty_ends_by_its_own_deadline(
             lambda: len(done) >= 19 or time.monotonic() > stuck,
             lambda: {one for one in at_it if one.is_alive()},
         )
-        results = on_every_device([lost, *hosts[1:]], work, hear, parallel=20)
+        results = on_every_device([lost, *hosts[1:]], work, hear, PoolOptions(parallel=20))
     assert [one.outcome for one in results] == ["unreachable"] + ["changed"] * 19, results
     assert done[-1] == lost.name, "the others did not wait for it"
     assert all((tmp_path / f"base{n:02}").is_dir() for n in range(1, 20))
@@ -211,7 +212,7 @@ def test_a_device_that_talks_without_end_starves_nobody_and_fills_no_memory(
 
     finished: list[str] = []
 
-    def work(session: Session, result: DeviceResult) -> None:
+    def work(session: Session, result: DeviceResult[Any]) -> None:
         if session.host.name == "talks":
             session.run(script(TALK, str(stop)), "talk", seconds=300, on_stdout=take)
         else:
@@ -222,7 +223,7 @@ def test_a_device_that_talks_without_end_starves_nobody_and_fills_no_memory(
         result.outcome = "ok"
         quiet_done.release()
 
-    results = on_every_device(hosts, work, lambda _: None, parallel=4)
+    results = on_every_device(hosts, work, lambda _: None, PoolOptions(parallel=4))
     assert [one.outcome for one in results] == ["ok"] * 4, results[0].error
     assert heard[0] >= 200_000_000
     assert peak[0] - before < 100_000_000, "its output was kept"

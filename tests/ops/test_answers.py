@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.device.shell import MARK, AfterMark
-from fleet.engine.releases import parse_status
 from fleet.engine.running import _keep
+from fleet.engine.status import parse_status
 from fleet.model.errors import FleetError
 from fleet.model.manifest import Manifest
 from fleet.ops import collected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,9 @@ __all__ = ["device"]
 EVERYWHERE = pytest.mark.parametrize("device", KINDS, indirect=True)
 
 
-def execute(device: Device, *words: str, seconds: float = 20, lease: bool = False) -> DeviceResult:
+def execute(
+    device: Device, *words: str, seconds: float = 20, lease: bool = False
+) -> DeviceResult[Any]:
     job = Executing(words, seconds, lease)
     (done,) = execute_everywhere(job, [device.host], device.events.append, parallel=1)
     return done
@@ -31,8 +34,8 @@ def execute(device: Device, *words: str, seconds: float = 20, lease: bool = Fals
 def test_a_command_its_streams_and_its_status(device: Device) -> None:
     text = "echo out; echo err >&2; exit 7"
     done = execute(device, "sh", "-c", text)
-    assert (done.details["status"], done.details["stdout"]) == (7, "out\n"), done.error
-    assert "err\n" in str(done.details["stderr"])
+    assert (done.answer.status, done.answer.stdout) == (7, "out\n"), done.error
+    assert "err\n" in str(done.answer.stderr)
     assert done.error is not None
     assert done.error.exit_code == 1
     assert execute(device, "sh", "-c", "exit 0", lease=True).fine
@@ -42,7 +45,7 @@ def test_a_command_its_streams_and_its_status(device: Device) -> None:
 def test_a_late_command_is_ended(device: Device) -> None:
     done = execute(device, "sh", "-c", "sleep 20 & sleep 20; echo never", seconds=1)
     assert isinstance(done.error, DeadlineError), done.error
-    assert done.details["stdout"] == ""
+    assert done.answer.stdout == ""
 
 
 @EVERYWHERE
@@ -64,7 +67,7 @@ def test_files_come_as_they_are(device: Device, tmp_path: Path) -> None:
     if device.host.os == "windows":
         pytest.skip("fleet get needs a POSIX shell on the device")
     make = "d=$(mktemp -d) && cd \"$d\" && mkdir sub && printf 'a\\0b' > 'sub/a b' && echo $d"
-    folder = str(execute(device, make).details["stdout"]).strip()
+    folder = str(execute(device, make).answer.stdout).strip()
     job = Fetching(folder, tmp_path)
     (done,) = fetch_everywhere(job, [device.host], device.events.append, parallel=1)
     assert done.fine, done.error
@@ -76,7 +79,7 @@ def test_logs_come_or_say_why_not(device: Device) -> None:
     if device.host.os == "windows":
         pytest.skip("fleet logs needs a POSIX shell on the device")
     (done,) = read_logs(LogQuery((), 5, 600), [device.host], parallel=1)
-    rows = [*done.details["lines"], *done.details["unread"]]  # type: ignore[misc]
+    rows = [*done.answer.lines, *done.answer.unread]
     phone = device.host.transport == "adb"
     assert {kind for kind, _ in rows} >= {"service", *(() if phone else ("journal", "dmesg"))}, rows
     assert ("journal" in {kind for kind, _ in rows}) is not phone

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ def playbook(tmp_path: Path) -> Path:
     return Path(shutil.copy(ROOT / "playbooks" / "mllm-qwen3.yaml", tmp_path / "playbooks"))
 
 
-def only(results: list[DeviceResult]) -> DeviceResult:
+def only(results: list[DeviceResult[Any]]) -> DeviceResult[Any]:
     (result,) = results
     assert result.error is None, result.error
     return result

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from fleet.doctor.examine import Round, examine
 from fleet.engine import releases
 from fleet.engine.pool import DeviceResult
 from fleet.engine.pushing import Push, PushOptions
+from fleet.engine.status import status
 from fleet.model.diagnosis import OK, PROBLEM, Diagnosis
 from fleet.model.events import Event, Warned
 from fleet.model.inventory import Host
@@ -37,20 +39,20 @@ class Device:
     source: Path
     events: list[Event] = field(default_factory=list)
 
-    def try_to_push(self, text: str) -> DeviceResult:
+    def try_to_push(self, text: str) -> DeviceResult[Any]:
         self.source.mkdir(exist_ok=True)
         (self.source / "model.txt").write_text(text)
         (self.source / "same.txt").write_text("in every release")
         options = PushOptions(keep=2)
         return Push("tiny", [self.source], [self.host], self.events.append, options).push()[0]
 
-    def push(self, text: str) -> DeviceResult:
+    def push(self, text: str) -> DeviceResult[Any]:
         done = self.try_to_push(text)
         assert done.error is None, done.error
         assert not [one for one in self.events if isinstance(one, Warned)]
         return done
 
-    def roll_back(self) -> DeviceResult:
+    def roll_back(self) -> DeviceResult[Any]:
         (done,) = releases.rollback([self.host], "tiny", self.events.append)
         assert done.error is None, done.error
         return done
@@ -143,11 +145,9 @@ def test_the_life_of_releases(device: Device) -> None:
     assert (again.outcome, again.bytes_sent) == ("unchanged", 0)
     assert device.roll_back().outcome == "changed"
     assert (device.current, device.live) == (ids[1], "two")
-    (seen,) = releases.status([device.host], device.events.append, parallel=1)
-    deployed = seen.details["deployed"]
-    assert isinstance(deployed, list)
-    (first,) = deployed
-    assert (first["id"], first["state"]) == (ids[1], "installed")
+    (seen,) = status([device.host], device.events.append, parallel=1)
+    (first,) = seen.answer.deployed
+    assert (first.id, first.state) == (ids[1], "installed")
     device.push("four")
     assert device.live == "four"
     assert device.names("current") == ["tiny"], "nothing is left beside it"

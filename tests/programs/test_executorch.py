@@ -12,6 +12,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def built() -> tuple[Path, tuple[Path, ...]]:
 
 def deployed(
     bench: Bench, folder: Path, built: tuple[Path, tuple[Path, ...]], version: str
-) -> DeviceResult:
+) -> DeviceResult[Any]:
     program, libraries = built
     cached_runtime(version, X86)
     text = {

@@ -8,6 +8,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def own(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 def deployed(
     bench: Bench, folder: Path, bundle: Path | str = "bundle", runtime: str = NEW
-) -> DeviceResult:
+) -> DeviceResult[Any]:
     text = {
         "name": "genai",
         "bundle": {"path": str(bundle), "kind": "ort"},

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ ANSWER = "fleet puts a compiled model on the NPU of every board and brings the p
 pytestmark = pytest.mark.qairt
 
 
-def deployed(bench: Bench, bundle: Path, version: str, store: RuntimeStore) -> DeviceResult:
+def deployed(bench: Bench, bundle: Path, version: str, store: RuntimeStore) -> DeviceResult[Any]:
     text = {
         "name": "genie",
         "bundle": str(bundle),

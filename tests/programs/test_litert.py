@@ -47,7 +47,7 @@ def playbook(path: Path, bundle: str, runtime: str = NEW, **run: Any) -> Playboo
     return load_playbook(path)
 
 
-def deployed(bench: Bench, path: Path, bundle: str, **run: Any) -> DeviceResult:
+def deployed(bench: Bench, path: Path, bundle: str, **run: Any) -> DeviceResult[Any]:
     own = replace(bench, store=cached_store(), playbook=playbook(path, bundle, **run))
     with file_lock(cache_root() / "packages.lock", 900):
         (result,) = own.operation().deploy()

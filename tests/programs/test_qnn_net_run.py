@@ -15,6 +15,7 @@ import subprocess
 from array import array
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,7 @@ def deployed(
     sdk: tuple[Path, RuntimeStore, str],
     libraries: list[str],
     **options: object,
-) -> DeviceResult:
+) -> DeviceResult[Any]:
     text = {
         "name": "net-run",
         "bundle": {"path": str(bundle), "kind": "qnn"},

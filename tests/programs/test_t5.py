@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ def own(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return replace(bench, store=cached_store())
 
 
-def deployed(bench: Bench, folder: Path, max_tokens: int) -> DeviceResult:
+def deployed(bench: Bench, folder: Path, max_tokens: int) -> DeviceResult[Any]:
     options = {
         "model": "encoder_model.onnx", "decoder": "decoder_model.onnx",
         "decoder_with_past": "decoder_with_past_model.onnx", "iterations": 3, "tolerance": 0,

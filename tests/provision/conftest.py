@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,10 +121,10 @@ class Bare:
             runs=self.runs,
         )
 
-    def deploy(self, playbook: Playbook, **options: object) -> DeviceResult:
+    def deploy(self, playbook: Playbook, **options: object) -> DeviceResult[Any]:
         return self.operation(playbook, **options).deploy()[0]
 
-    def plan(self, playbook: Playbook) -> DeviceResult:
+    def plan(self, playbook: Playbook) -> DeviceResult[Any]:
         return self.operation(playbook).plan()[0]
 
     def provision(self, spec: SystemSpec) -> Provisioned:
@@ -139,7 +140,7 @@ class Bare:
         finally:
             session.close()
 
-    def undo(self, run_id: str) -> DeviceResult:
+    def undo(self, run_id: str) -> DeviceResult[Any]:
         """As `fleet undo`."""
         return undo([self.host], run_id, self.events.append, parallel=1, runs=self.runs)[0]
 

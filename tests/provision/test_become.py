@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -148,7 +149,7 @@ def test_with_a_live_ticket_of_sudo_the_password_is_no_input_of_the_command(bare
         session.close()
 
 
-def executed(board: Bare, *words: str) -> DeviceResult:
+def executed(board: Bare, *words: str) -> DeviceResult[Any]:
     """`fleet exec --sudo` of `words` on the board."""
     job = Executing(words, 30.0, sudo=True)
     (done,) = execute_everywhere(job, [board.host], board.events.append, parallel=1)
@@ -162,14 +163,14 @@ def test_a_command_of_exec_runs_as_root_with_the_password_of_the_inventory(
     board = with_log(bare(profile))
     done = executed(board, "id -u; cat; tr '\\0' ' ' < /proc/$PPID/cmdline; echo; echo bad >&2")
     assert done.fine, done.error
-    out, err = str(done.details["stdout"]), str(done.details["stderr"])
+    out, err = done.answer.stdout, done.answer.stderr
     assert out.splitlines()[0] == "0"
     assert err == "bad\n", "no prompt of sudo"
     if board.host.become_password is not None:
         secret = board.host.become_password.get().reveal()
         assert secret not in out + err + "".join(logged(board))
         shown = executed(board, "sh", "-c", f"echo {secret[:4]}''{secret[4:]}")
-        assert secret not in str(shown.details), "masked where a command prints it"
+        assert secret not in str(shown.value), "masked where a command prints it"
 
 
 def test_exec_without_a_way_to_root_runs_nothing(bare: Make) -> None:

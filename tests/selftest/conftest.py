@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ class Hill:
 
     def climb(
         self, name: str, *, runtime: bool = False, bulk: int = 4 << 20
-    ) -> tuple[DeviceResult, Climbed]:
+    ) -> tuple[DeviceResult[Any], Climbed]:
         hosts = [h for h in load_inventory(self.lab.inventory).hosts if h.name == name]
         how = SelftestOptions(self.runtime if runtime else None, bulk)
         test = Selftest(hosts, lambda _: None, self.store, how)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ class Target:
         name: str = "app",
         transfer: TransferOptions | None = None,
         verify: bool = False,
-    ) -> DeviceResult:
+    ) -> DeviceResult[Any]:
         options = PushOptions(transfer=transfer or TransferOptions(compress="never"), verify=verify)
         return self.work(sources, name, options).push()[0]
 

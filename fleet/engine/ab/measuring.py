@@ -71,6 +71,22 @@ class Judged:
     change_between: float | None = None
 
 
+@dataclass(frozen=True)
+class AbReport:
+    """What `fleet ab` measured on one board.
+
+    `pairs` counts the whole pairs. `in_time` is False if the budget ended the measuring, None if
+    an error did. `failures` counts failed runs; `conditions` are sentences about conditions in
+    which A and B differ.
+    """
+
+    answers: tuple[Judged, ...]
+    pairs: int = 0
+    in_time: bool | None = None
+    failures: Failures | None = None
+    conditions: tuple[str, ...] = ()
+
+
 @dataclass
 class _Board:
     """What the pairs of one board share."""
@@ -78,7 +94,7 @@ class _Board:
     session: Session
     journal: AbJournal
     sides: dict[str, tuple[AbSide, DevicePlan]]
-    result: DeviceResult
+    result: DeviceResult[AbReport]
     tries: list[Try]
 
     @property
@@ -124,13 +140,12 @@ class _Board:
 
 
 def measure(
-    journal: AbJournal, sides: Sequence[AbSide], session: Session, result: DeviceResult,
+    journal: AbJournal, sides: Sequence[AbSide], session: Session, result: DeviceResult[AbReport],
     budget: Deadline | None = None,
 ) -> None:  # fmt: skip
     """Measure until every question has an answer, the last look, or the end of the budget.
 
-    `result.details["ab"]` are the answers, `failures` the failed runs, `in_time` is False where
-    the budget ended it. Raises DeviceError where runs of A do not count; what was measured stays.
+    Raises DeviceError where runs of A do not count; what was measured stays in the result.
     """
     with Lease(session, f"ab {sides[0].word} {sides[1].word}", journal.run_id):
         tries = journal.tries(session.host.name)
@@ -149,13 +164,15 @@ def measure(
             in_time = _pairs(board, budget)
         finally:  # what was measured is shown, whatever ended it
             board.tries = journal.tries(session.host.name)
-            found = judged(journal, board.pairs)
-            result.details = {
-                "ab": found, "pairs": len(board.pairs), "in_time": in_time,
-                "failures": failed(journal, board.tries), "conditions": differing(board.pairs),
-            }  # fmt: skip
+            result.value = AbReport(
+                answers=tuple(judged(journal, board.pairs)),
+                pairs=len(board.pairs),
+                in_time=in_time,
+                failures=failed(journal, board.tries),
+                conditions=tuple(differing(board.pairs)),
+            )
     result.outcome = "ran"
-    answers = [f"{item.metric} {item.decision.answer}" for item in found]
+    answers = [f"{item.metric} {item.decision.answer}" for item in result.value.answers]
     result.text = f"{len(board.pairs)} pairs: {', '.join(answers)}"
 
 
@@ -261,21 +278,23 @@ def judged(journal: AbJournal, pairs: Sequence[Pair]) -> list[Judged]:
     return found
 
 
-def settle(journal: AbJournal, results: Sequence[DeviceResult]) -> None:
+def settle(journal: AbJournal, results: Sequence[DeviceResult[AbReport]]) -> None:
     """Judge once more what all boards left undecided, with the chance that the others leave."""
-    items, asked = [], []
-    for result in filter(answers_of, results):
-        pairs = journal.pairs(result.host.name)
-        for item in answers_of(result):
-            items.append((result, item))
-            asked.append((_values(pairs, item.metric)[0], item.limit, item.decision))
-        result.details = result.details | {"ab": []}
-    found = settled(asked, journal.asked.family, journal.asked.design)
-    for (result, item), decision in zip(items, found, strict=True):
-        answers_of(result).append(replace(item, decision=decision))
+    items = [(result, item) for result in results for item in answers_of(result)]
+    asked = [
+        (_values(journal.pairs(result.host.name), item.metric)[0], item.limit, item.decision)
+        for result, item in items
+    ]
+    decisions = iter(settled(asked, journal.asked.family, journal.asked.design))
+    for result in results:
+        if result.value is not None:
+            answers = [replace(item, decision=next(decisions)) for item in result.value.answers]
+            result.value = replace(result.value, answers=tuple(answers))
 
 
-def over(journal: AbJournal, results: Sequence[DeviceResult]) -> tuple[list[str], list[Judged]]:
+def over(
+    journal: AbJournal, results: Sequence[DeviceResult[AbReport]]
+) -> tuple[list[str], list[Judged]]:
     """Return the answers for all boards together, and the boards that are in them.
 
     A board with fewer pairs than the first look has is left out; for fewer than two boards there
@@ -298,18 +317,14 @@ def over(journal: AbJournal, results: Sequence[DeviceResult]) -> tuple[list[str]
     return list(rows), found
 
 
-def failures_of(result: DeviceResult) -> Failures | None:
+def failures_of(result: DeviceResult[AbReport]) -> Failures | None:
     """Return the failed runs that `measure` counted on a board; None if it did not begin."""
-    found = result.details.get("failures")
-    assert found is None or isinstance(found, Failures)
-    return found
+    return result.value.failures if result.value else None
 
 
-def answers_of(result: DeviceResult) -> list[Judged]:
-    """What `measure` found on a board."""
-    found = result.details.get("ab", [])
-    assert isinstance(found, list)
-    return found
+def answers_of(result: DeviceResult[AbReport]) -> Sequence[Judged]:
+    """Return the answers of `measure` on a board; none if it did not begin."""
+    return result.value.answers if result.value else ()
 
 
 def _values(pairs: Sequence[Pair], name: str) -> tuple[list[tuple[float, float]], list[Pair]]:

@@ -13,9 +13,10 @@ from typing import Any
 from fleet.config.playbook import load_playbook
 from fleet.engine.planning import plan_device, refuse
 from fleet.engine.release_builder import ReleaseBuilder
-from fleet.engine.releases import deployed, stored_manifest
+from fleet.engine.releases import stored_manifest
 from fleet.engine.releasing import carry_out
 from fleet.engine.session import Session
+from fleet.engine.status import deployed
 from fleet.model.errors import DeviceError, InputError
 from fleet.model.events import Listener
 from fleet.model.manifest import Manifest

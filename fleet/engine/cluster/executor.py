@@ -16,7 +16,7 @@ from fleet.engine.cluster.fanout import FanOut
 from fleet.engine.cluster.placement import Place, check_versions, place_of
 from fleet.engine.cluster.remote_job import RemoteJob
 from fleet.engine.cluster.wire import TOPIC
-from fleet.engine.pool import DeviceResult, Remote, Work
+from fleet.engine.pool import DeviceResult, Remote, Value, Work
 from fleet.model.errors import FleetError, UnreachableError
 from fleet.model.events import Listener
 from fleet.model.inventory import Host
@@ -48,12 +48,12 @@ class ClusterExecutor(Remote):
     def everywhere(
         self,
         hosts: Sequence[Host],
-        work: Work,
+        work: Work[Value],
         listener: Listener,
         *,
         admit: Callable[[Host], bool] | None = None,
-        done: Callable[[DeviceResult], None] | None = None,
-    ) -> list[DeviceResult]:
+        done: Callable[[DeviceResult[Value]], None] | None = None,
+    ) -> list[DeviceResult[Value]]:
         """See Remote. Work is a method of Operation or a function of a module of fleet.
 
         Raises UnreachableError when the cluster has no worker, InputError for a site without.
@@ -143,7 +143,7 @@ class ClusterExecutor(Remote):
             with contextlib.suppress(queue.Full):
                 job.take(message)
 
-    def _job(self, work: Work, hosts: Sequence[Host]) -> RemoteJob:
+    def _job(self, work: Work[Value], hosts: Sequence[Host]) -> RemoteJob:
         key = (id(getattr(work, "__self__", work)), getattr(work, "__name__", ""))
         with self._lock:
             if key not in self._jobs:

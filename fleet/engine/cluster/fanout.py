@@ -75,7 +75,7 @@ class FanOut:
         job: RemoteJob,
         listener: Listener,
         admit: Callable[[Host], bool] | None = None,
-        done: Callable[[DeviceResult], None] | None = None,
+        done: Callable[[DeviceResult[Any]], None] | None = None,
     ) -> None:
         self._admit, self._tell = admit, done
         self._executor, self._job, self._say = executor, job, listener
@@ -85,9 +85,9 @@ class FanOut:
         self._out: dict[str, dict[str, _Task]] = {}
         self._places: dict[str, list[Place]] = {}
         self._absent: dict[str, float] = {}
-        self._done: dict[str, DeviceResult] = {}
+        self._done: dict[str, DeviceResult[Any]] = {}
 
-    def run(self, hosts: Sequence[Host]) -> list[DeviceResult]:
+    def run(self, hosts: Sequence[Host]) -> list[DeviceResult[Any]]:
         """Results in the order of `hosts`. What ends this (Ctrl-C) cancels all tasks."""
         for host in hosts:
             try:
@@ -305,11 +305,11 @@ class FanOut:
         return next((place.address for place in every if place.name == name), name)
 
     def _fail(self, host: Host, error: FleetError) -> None:
-        result = DeviceResult(host)
+        result = DeviceResult[Any](host)
         note(result, error)
         self._finish(result)
 
-    def _finish(self, result: DeviceResult) -> None:
+    def _finish(self, result: DeviceResult[Any]) -> None:
         if result.host.name not in self._done:
             self._done[result.host.name] = result
             self._say(done_event(result))

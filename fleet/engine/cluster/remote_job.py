@@ -33,7 +33,7 @@ class RemoteJob:
     """
 
     def __init__(
-        self, work: Work, hosts: Iterable[Host], call: Call, alive: Callable[[], set[str]]
+        self, work: Work[Any], hosts: Iterable[Host], call: Call, alive: Callable[[], set[str]]
     ) -> None:
         owner = getattr(work, "__self__", None)
         self.operation = owner if isinstance(owner, Operation) else None
@@ -159,7 +159,7 @@ def _thread(target: Callable[[], None], name: str) -> threading.Thread:
     return thread
 
 
-def _order(work: Work, operation: Operation | None, hosts: Iterable[Host]) -> Order:
+def _order(work: Work[Any], operation: Operation | None, hosts: Iterable[Host]) -> Order:
     made = secrets.token_hex(8)
     name = getattr(work, "__name__", "")
     if operation is None:

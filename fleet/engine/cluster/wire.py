@@ -83,7 +83,7 @@ class Reply:
 
     state: str
     worker: str
-    result: DeviceResult | None = None
+    result: DeviceResult[Any] | None = None
     files: tuple[Carried, ...] = ()
 
 
@@ -108,7 +108,7 @@ def may_travel(host: Host) -> None:
         )
 
 
-def brought_home(result: DeviceResult, host: Host, known: Mapping[str, Manifest]) -> None:
+def brought_home(result: DeviceResult[Any], host: Host, known: Mapping[str, Manifest]) -> None:
     """Make a result that of the workstation: its host, and its one manifest for all boards."""
     result.host = host
     plan = result.plan

@@ -67,9 +67,9 @@ class Run:
         self._changed = threading.Condition()
         self.transfer = TransferContext()
         self._operation: Operation | None = None
-        self.work: Work = self._work()
+        self.work: Work[Any] = self._work()
 
-    def _work(self) -> Work:
+    def _work(self) -> Work[Any]:
         order = self.order
         module, _, name = order.what.rpartition(":")
         if module:
@@ -81,7 +81,7 @@ class Run:
                     "sent this job, "
                     "check who can reach the dask scheduler",
                 )
-            found: Work = getattr(importlib.import_module(module), name)
+            found: Work[Any] = getattr(importlib.import_module(module), name)
             return found
         if order.playbook is None:
             raise InputError(f"the job {order.what} needs a playbook", hint="fleet deploy PLAYBOOK")
@@ -96,7 +96,7 @@ class Run:
             run_id=order.run_id,
         )
         self.transfer, self._operation = operation.transfer, operation
-        bound: Work = getattr(operation, name)
+        bound: Work[Any] = getattr(operation, name)
         return bound
 
     def owe(self, host: str) -> None:
@@ -299,7 +299,7 @@ def work_on(order: str, host: Host, attempt: int, owed: bool = False) -> Reply:
     if owed:
         run.owe(host.name)
     result = _work(run, host, patient=attempt > 1)
-    result.details = masked_data(result.details)
+    result.value = masked_data(result.value)
     run.publisher.flush(last_of=host.name)
     return Reply("done", me, result, _files(run, host.name))
 
@@ -309,7 +309,7 @@ def ticket(order: str, host: str, attempt: int) -> str:
     return f"fleet-{order}-{host}-{attempt}"
 
 
-def _work(run: Run, host: Host, *, patient: bool) -> DeviceResult:
+def _work(run: Run, host: Host, *, patient: bool) -> DeviceResult[Any]:
     end = time.monotonic() + (PATIENCE_SECONDS if patient else 0.0)
     while True:
         result = _once(run, host)
@@ -319,7 +319,7 @@ def _work(run: Run, host: Host, *, patient: bool) -> DeviceResult:
         time.sleep(AGAIN_SECONDS)
 
 
-def _once(run: Run, host: Host) -> DeviceResult:
+def _once(run: Run, host: Host) -> DeviceResult[Any]:
     try:
         session = Session(run.host(host), run.publisher, transfer=run.transfer)
     except InputError as error:

@@ -99,7 +99,7 @@ def _plain_options(options: DeployOptions) -> dict[str, Any]:
 
 def roll_out(
     operation: Deployment, journal: Journal, listener: Listener
-) -> tuple[list[DeviceResult], Ending]:
+) -> tuple[list[DeviceResult[None]], Ending]:
     """Go on with the waves of a journal; results in the order of the hosts, of every device."""
     executor = DeviceExecutor(operation, journal, listener)
     rollout = Rollout(executor, journal, listener, quiet=journal.state.header["rollout"] is None)
@@ -118,7 +118,7 @@ def roll_out(
     return results, ending
 
 
-def continuation(run_id: str, results: Sequence[DeviceResult]) -> str:
+def continuation(run_id: str, results: Sequence[DeviceResult[None]]) -> str:
     """Return the command that goes on with an unfinished deploy.
 
     A refusal of the pre-flight is mostly cured in the playbook or the bundle, and `fleet resume`
@@ -130,7 +130,7 @@ def continuation(run_id: str, results: Sequence[DeviceResult]) -> str:
     return "fleet deploy" if refused else f"fleet resume {run_id}"
 
 
-def _result(host: Host, rollout: Rollout, journal: Journal, ending: Ending) -> DeviceResult:
+def _result(host: Host, rollout: Rollout, journal: Journal, ending: Ending) -> DeviceResult[None]:
     """What this process saw of a device, else what the journal knows of it."""
     device = journal.state.devices[host.name]
     result = rollout.results.get(host.name) or DeviceResult(host)

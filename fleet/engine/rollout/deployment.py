@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from fleet.engine.options import DeployOptions
-from fleet.engine.pool import DeviceResult, Work
+from fleet.engine.pool import DeviceResult, Value, Work
 from fleet.engine.release_builder import ReleaseBuilder
 from fleet.engine.rollout.inputs import Inputs
 from fleet.engine.rollout.waves import Wave
@@ -36,16 +36,16 @@ class Deployment(Protocol):
     def waves(self) -> tuple[Wave, ...]:
         """Which device is reached in which wave."""
 
-    def bring(self, session: Session, result: DeviceResult) -> None:
+    def bring(self, session: Session, result: DeviceResult[None]) -> None:
         """Deploy to one device; one of `owed` also gets what may be missing after its switch."""
 
     def everywhere(
         self,
-        work: Work,
+        work: Work[Value],
         hosts: Sequence[Host],
         listener: Listener,
         *,
         admit: Callable[[Host], bool] | None = None,
-        done: Callable[[DeviceResult], None] | None = None,
-    ) -> list[DeviceResult]:
+        done: Callable[[DeviceResult[Value]], None] | None = None,
+    ) -> list[DeviceResult[Value]]:
         """`work` on these hosts, as the options say."""

@@ -15,7 +15,7 @@ from fleet.engine.rollout.waves import Wave
 from fleet.model.errors import WorkstationError
 from fleet.model.events import Listener, Looked, RolledBack, Soaking, WaveJudged, WaveStarted
 
-Done = Callable[[DeviceResult], None]
+Done = Callable[[DeviceResult[None]], None]
 Word = Literal["finished", "failed", "stopped", "rolled back", "not rolled back"]
 
 
@@ -56,7 +56,7 @@ class Rollout:
         self._executor, self._journal = executor, journal
         self._state = journal.state
         self._say: Listener = (lambda _: None) if quiet else say
-        self.results: dict[str, DeviceResult] = {}
+        self.results: dict[str, DeviceResult[None]] = {}
 
     def run(self) -> Ending:
         """Go on to the end. KeyboardInterrupt is written down and goes on its way."""
@@ -101,7 +101,7 @@ class Rollout:
             self._journal.write("begin", host=name, wave=wave.name)
             return True
 
-        def done(result: DeviceResult) -> None:
+        def done(result: DeviceResult[None]) -> None:
             if isinstance(result.error, WorkstationError):
                 unkept.append(result.error.message)
             else:
@@ -133,7 +133,7 @@ class Rollout:
         devices = self._state.devices
         return tally(wave, {n: devices[n].outcome for n in wave.hosts if n not in waiting})
 
-    def _end(self, result: DeviceResult) -> None:
+    def _end(self, result: DeviceResult[None]) -> None:
         self.results[result.host.name] = result
         self._journal.write(
             "end",
@@ -163,7 +163,7 @@ class Rollout:
         self._executor.wait(seconds)
         self._executor.check(devices, self._checked)
 
-    def _checked(self, result: DeviceResult) -> None:
+    def _checked(self, result: DeviceResult[None]) -> None:
         name = result.host.name
         fine = result.outcome in FINE
         text = result.text if fine else f"the check after the soak time failed: {result.text}"
@@ -197,7 +197,7 @@ class Rollout:
         open_ = any(device.to_roll_back for device in every)
         return Ending("not rolled back" if open_ else "rolled back", text)
 
-    def _returned(self, result: DeviceResult) -> None:
+    def _returned(self, result: DeviceResult[None]) -> None:
         device = self._state.devices[result.host.name]
         word = {"changed": BACK, "unchanged": LEFT}.get(result.outcome, result.outcome)
         if result.error is not None:

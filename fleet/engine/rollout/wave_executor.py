@@ -44,7 +44,7 @@ class DeviceExecutor:
         """Look again, at most `parallel` at a time."""
         operation = self._operation
 
-        def look(session: Session, result: DeviceResult, device: RolloutDevice) -> None:
+        def look(session: Session, result: DeviceResult[None], device: RolloutDevice) -> None:
             name, verify = operation.playbook.name, operation.options.verify
             check_after_soak(session, result, device, name, operation.run_id, verify=verify)
 
@@ -54,7 +54,7 @@ class DeviceExecutor:
         """Roll back, at most `parallel` at a time."""
         name, run_id = self._operation.playbook.name, self._operation.run_id
 
-        def undo(session: Session, result: DeviceResult, device: RolloutDevice) -> None:
+        def undo(session: Session, result: DeviceResult[None], device: RolloutDevice) -> None:
             switch_back(session, result, name, run_id, to=device.was, only=device.release)
 
         self._on(devices, undo, done)
@@ -66,7 +66,7 @@ class DeviceExecutor:
     def _on(
         self,
         devices: Sequence[RolloutDevice],
-        work: Callable[[Session, DeviceResult, RolloutDevice], None],
+        work: Callable[[Session, DeviceResult[None], RolloutDevice], None],
         done: Done,
     ) -> None:
         known = {device.name: device for device in devices}
@@ -114,7 +114,7 @@ class DeviceExecutor:
 
 def check_after_soak(
     session: Session,
-    result: DeviceResult,
+    result: DeviceResult[None],
     device: RolloutDevice,
     name: str,
     run_id: str,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import secrets
 import threading
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from fleet.device.shell import MARK
@@ -14,7 +14,7 @@ from fleet.engine.applying import apply_system
 from fleet.engine.leasing import Lease
 from fleet.engine.operation import Operation
 from fleet.engine.planning import plan_device, plan_system, refuse, require_current
-from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.serving.health import belongs, health_or_why
 from fleet.engine.session import Session
 from fleet.engine.states import facts_of
@@ -41,6 +41,32 @@ POLL_SECONDS = 0.3
 STOP_MARGIN = 30.0
 
 
+@dataclass(frozen=True)
+class ServiceStatus:
+    """The service on one device: its process, its release, and the answer of its health page.
+
+    `health` is empty if the service did not answer.
+    """
+
+    seen: ServiceSeen
+    port: int
+    health: Mapping[str, Any]
+    emulated: bool
+
+    def as_dict(self) -> dict[str, object]:
+        """Return plain data for JSON."""
+        seen = self.seen
+        return {
+            **asdict(seen),
+            "kept_by": seen.kept_by,
+            "pid": seen.pid,
+            "older": seen.older,
+            "port": self.port,
+            "health": dict(self.health) or None,
+            "emulated": self.emulated,
+        }
+
+
 class Serving:
     """The service of a playbook on hosts."""
 
@@ -59,12 +85,12 @@ class Serving:
 
     def start(
         self, operation: Operation, *, unit: str = "auto", again: bool = False
-    ) -> list[DeviceResult]:
+    ) -> list[DeviceResult[None]]:
         """Start it with the deployed release, which must be the playbook's. `unit`: user,
         system, none (our supervisor), or auto: user where it works. `again`: stop it first.
         """
 
-        def work(session: Session, result: DeviceResult) -> None:
+        def work(session: Session, result: DeviceResult[None]) -> None:
             with Lease(session, f"serve {self.playbook.name}", self._run_id) as lease:
                 plan = plan_device(session, operation.builder).plan
                 result.plan = plan
@@ -77,7 +103,7 @@ class Serving:
     def _start(
         self,
         session: Session,
-        result: DeviceResult,
+        result: DeviceResult[None],
         operation: Operation,
         unit: str,
         *,
@@ -109,9 +135,8 @@ class Serving:
         put = serving.put_command(base, name, plan.manifest.id)
         session.ask(put, "serve", stdin=[token, config.encode()], mutates=True)
         self._begin(session, operation, plan.facts, way)
-        health = self._wait(session, base)
+        self._wait(session, base)
         result.outcome = "changed"
-        result.details = {"way": way, "health": health, "port": self.spec.port}
         result.text = f"ready at port {self.spec.port}, supervised by {_keeper(way)}"
         if not self.spec.private:
             session.warn(
@@ -208,32 +233,24 @@ class Serving:
         done = session.run(serving.logs_command(base, self.playbook.name, lines), "logs")
         return done.stdout.partition(MARK)[2].decode("utf-8", "replace")
 
-    def status(self) -> list[DeviceResult]:
-        """What there is; `details` holds it. Reads only."""
+    def status(self) -> list[DeviceResult[ServiceStatus]]:
+        """Show the service on each device. Reads only."""
 
-        def work(session: Session, result: DeviceResult) -> None:
+        def work(session: Session, result: DeviceResult[ServiceStatus]) -> None:
             facts = facts_of(session)
             seen = self._state(session, facts.base_dir)
             port = seen.port or self.spec.port
             said, silent = health_or_why(session.transport.dial, port)
             said = said if belongs(said, self.playbook.name) else None
             result.outcome, result.text = _judged(seen, said, silent.message if silent else "")
-            result.details = {
-                **asdict(seen),
-                "kept_by": seen.kept_by,
-                "pid": seen.pid,
-                "older": seen.older,
-                "port": port,
-                "health": said,
-                "emulated": facts.emulated,
-            }
+            result.value = ServiceStatus(seen, port, said or {}, facts.emulated)
 
-        return on_every_device(self._hosts, work, self._say, parallel=self._parallel)
+        return on_every_device(self._hosts, work, self._say, PoolOptions(parallel=self._parallel))
 
-    def stop(self) -> list[DeviceResult]:
+    def stop(self) -> list[DeviceResult[None]]:
         """Stop it, whoever keeps it; what runs may end within the stop timeout."""
 
-        def work(session: Session, result: DeviceResult) -> None:
+        def work(session: Session, result: DeviceResult[None]) -> None:
             with Lease(session, f"serve {self.playbook.name}", self._run_id) as lease:
                 base = facts_of(session).base_dir
                 kept = self._state(session, base).kept_by
@@ -243,21 +260,21 @@ class Serving:
                     lease.take()
                     self._end(session, None, base, kept)
 
-        return on_every_device(self._hosts, work, self._say, parallel=self._parallel)
+        return on_every_device(self._hosts, work, self._say, PoolOptions(parallel=self._parallel))
 
-    def logs(self, lines: int) -> list[DeviceResult]:
-        """The end of the log; `details["log"]` holds it."""
+    def logs(self, lines: int) -> list[DeviceResult[str]]:
+        """Read the end of the service's log on each device."""
 
-        def work(session: Session, result: DeviceResult) -> None:
-            result.details = {"log": self._log(session, facts_of(session).base_dir, lines)}
+        def work(session: Session, result: DeviceResult[str]) -> None:
+            result.value = self._log(session, facts_of(session).base_dir, lines)
             result.outcome = "ok"
 
-        return on_every_device(self._hosts, work, self._say, parallel=self._parallel)
+        return on_every_device(self._hosts, work, self._say, PoolOptions(parallel=self._parallel))
 
-    def token(self, *, new: bool = False) -> list[DeviceResult]:
-        """The token; `details["token"]` is a Secret. `new`: another one, valid at once."""
+    def token(self, *, new: bool = False) -> list[DeviceResult[Secret]]:
+        """Read the token of each device. `new`: make another one, valid at once."""
 
-        def work(session: Session, result: DeviceResult) -> None:
+        def work(session: Session, result: DeviceResult[Secret]) -> None:
             base, name = facts_of(session).base_dir, self.playbook.name
             if new:
                 with Lease(session, f"serve {name}", self._run_id) as lease:
@@ -269,10 +286,10 @@ class Serving:
             found = done.stdout.partition(MARK)[2].decode("ascii", "replace").strip()
             if not found:
                 raise DeviceError("the service has no token yet", hint="fleet serve start")
-            result.details = {"token": Secret(found)}
+            result.value = Secret(found)
             result.outcome = "changed" if new else "ok"
 
-        return on_every_device(self._hosts, work, self._say, parallel=self._parallel)
+        return on_every_device(self._hosts, work, self._say, PoolOptions(parallel=self._parallel))
 
 
 def _way(seen: ServiceSeen, wanted: str, facts: Facts, session: Session) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,6 +30,15 @@ _NUMBERS = (
     f"AND v.metric IN ({_LATENCIES}) WHERE s.counts ORDER BY s.host, s.at, s.id"
 )
 _BODIES = f"SELECT b.data, {_TAGS} FROM record r JOIN body b ON b.record = r.id {{where}}"  # noqa: S608
+
+
+_HOST, _NAME, _RELEASE = (f"json_extract(p.value, '$[{n}]')" for n in range(3))
+_NEWEST = (
+    f"SELECT {_HOST}, {_NAME}, {_RELEASE}, b.data, {_TAGS} FROM json_each(?) p "  # noqa: S608
+    f"JOIN record r ON r.id IN (SELECT id FROM record WHERE host = {_HOST} AND name = {_NAME} "
+    f"AND release = {_RELEASE} AND counts = 1 ORDER BY at DESC, id DESC LIMIT ?) "
+    "JOIN body b ON b.record = r.id ORDER BY r.at DESC, r.id DESC"
+)
 
 
 class ProfileStore:
@@ -83,6 +92,19 @@ class ProfileStore:
         """The plain data as it was taken in, with the tags of now, oldest first."""
         sql = f"{_BODIES} ORDER BY r.at DESC, r.id DESC LIMIT ?"
         return list(map(_plain, self._all(query, sql, _limit(limit))))[::-1]
+
+    def newest(
+        self, places: Collection[tuple[str, str, str]], limit: int
+    ) -> dict[tuple[str, str, str], list[dict[str, Any]]]:
+        """Return the newest records that count of each (host, name, release), newest first.
+
+        One statement for all places; a place without such a record is not in the result.
+        """
+        found: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+        with database.mapped_errors(self.path):
+            for *place, data, tags in self.link.execute(_NEWEST, (json.dumps([*places]), limit)):
+                found.setdefault((place[0], place[1], place[2]), []).append(_plain((data, tags)))
+        return found
 
     def each(self, query: Query) -> Iterator[dict[str, Any]]:
         """Same as `plain`, one after the other: for more than fits into memory."""

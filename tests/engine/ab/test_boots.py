@@ -35,7 +35,7 @@ def test_the_first_look_is_spread_over_boots(bench: Bench, tmp_path: Path) -> No
     assert boots == [boots[0]] * 4 + [boots[-1]] * 4
     assert boots[0] != boots[-1]
     (found,) = judged(journal, pairs)
-    assert result.details["ab"] == [found]
+    assert result.answer.answers == (found,)
     assert found.boots == 2
     assert 0 <= (found.between_boots or 0) <= 1
     assert found.change_between is not None

@@ -15,7 +15,7 @@ import pytest
 from fleet.config.playbook import load_playbook
 from fleet.engine.ab.checks import check, not_valid
 from fleet.engine.ab.journal import AbJournal, Asked
-from fleet.engine.ab.measuring import failures_of, measure, progress
+from fleet.engine.ab.measuring import AbReport, answers_of, failures_of, measure, progress
 from fleet.engine.ab.sides import side_of
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.model.deadline import Deadline
@@ -61,31 +61,31 @@ def begun(bench: Bench, tmp_path: Path, rate: float, run_id: str = "ab") -> AbJo
     return AbJournal.begin(bench.runs, run_id, asked)
 
 
-def gone_on(bench: Bench, journal: AbJournal, budget: float | None = None) -> DeviceResult:
+def gone_on(
+    bench: Bench, journal: AbJournal, budget: float | None = None
+) -> DeviceResult[AbReport]:
     result = ended(bench, journal, budget)
     assert result.error is None, result.error
     return result
 
 
-def ended(bench: Bench, journal: AbJournal, budget: float | None = None) -> DeviceResult:
+def ended(bench: Bench, journal: AbJournal, budget: float | None = None) -> DeviceResult[AbReport]:
     sides = [
         side_of(word, journal.asked.playbook, bench.store, bench.events.append, offline=True)
         for word in (journal.asked.a, journal.asked.b)
     ]
     left = Deadline(budget) if budget is not None else None
+    result: DeviceResult[AbReport]
     (result,) = on_every_device(
         [bench.host],
         lambda session, found: measure(journal, sides, session, found, left),
         bench.events.append,
-        parallel=1,
     )
     return result
 
 
-def answers(result: DeviceResult) -> list[Answer]:
-    found = result.details["ab"]
-    assert isinstance(found, list)
-    return [item.decision.answer for item in found]
+def answers(result: DeviceResult[AbReport]) -> list[Answer]:
+    return [item.decision.answer for item in answers_of(result)]
 
 
 @pytest.mark.parametrize(("rate", "answer"), [(8.5, Answer.WORSE), (10, Answer.FINE)])
@@ -94,7 +94,7 @@ def test_one_slowed_by_15_percent_and_two_equal_ones(
 ) -> None:
     journal = begun(bench, tmp_path, rate)
     result = gone_on(bench, journal)
-    assert answers(result) == [answer], result.details
+    assert answers(result) == [answer], result.value
     pairs = journal.pairs(bench.host.name)
     assert len(pairs) == 8
     assert bench.current() is None, "nothing is switched"
@@ -139,7 +139,7 @@ def test_a_budget_ends_it_and_it_goes_on(bench: Bench, tmp_path: Path) -> None:
     journal = begun(bench, tmp_path, 8.5)
     stopped = gone_on(bench, journal, 0.0)
     assert answers(stopped) == [Answer.UNDECIDED], "no pairs are no answer"
-    assert stopped.details["in_time"] is False
+    assert stopped.answer.in_time is False
     with pytest.raises(
         InputError, match="another fleet process is already working on the comparison"
     ):

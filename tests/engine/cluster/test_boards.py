@@ -6,12 +6,13 @@ import json
 import platform
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fleet.engine.cluster.executor import ClusterExecutor
 from fleet.engine.facts import gather_facts
-from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.model.events import DeviceDone, RunDone, StepStarted
 from fleet.model.files import sha256_file
 from tests.profiles.records import load
@@ -19,7 +20,7 @@ from tests.profiles.records import load
 from .conftest import MODEL_BYTES, Cluster, Fleet
 
 
-def told(one: DeviceResult) -> tuple[object, ...]:
+def told(one: DeviceResult[Any]) -> tuple[object, ...]:
     """What a result says, without times and what differs from run to run."""
     assert one.plan is not None
     actions = [each.as_dict() for each in one.plan.actions]
@@ -112,9 +113,9 @@ def test_a_shared_disk_is_used_as_it_is(
 
 def test_facts_and_plan(fleet: Fleet, executor: ClusterExecutor) -> None:
     looked = on_every_device(
-        fleet.hosts, gather_facts, fleet.events.append, parallel=1, executor=executor
+        fleet.hosts, gather_facts, fleet.events.append, PoolOptions(parallel=1, executor=executor)
     )
-    assert {one.details["facts"].soc.chip for one in looked} == {"QCS9075"}  # type: ignore[attr-defined]
+    assert {one.answer.soc.chip for one in looked} == {"QCS9075"}
     asked, heard = [], []
     some = executor.everywhere(
         fleet.hosts,

@@ -19,7 +19,7 @@ from fleet.engine.cluster.connecting import executor_for
 from fleet.engine.cluster.executor import ClusterExecutor
 from fleet.engine.cluster.wire import TOPIC
 from fleet.engine.facts import gather_facts
-from fleet.engine.pool import on_every_device
+from fleet.engine.pool import PoolOptions, on_every_device
 from fleet.lab import Lab
 from fleet.model.errors import InputError, UnreachableError
 from fleet.model.events import Event, RunDone, StepStarted, Warned
@@ -221,10 +221,10 @@ def test_nor_is_it_in_facts(fleet: Fleet, executor: ClusterExecutor, user_boards
     host = replace(fleet.hosts[0], password=ref)
     try:
         zone.write_text(f"{CANARY}\n")
-        (done,) = on_every_device([host], gather_facts, print, parallel=1, executor=executor)
+        (done,) = on_every_device([host], gather_facts, print, PoolOptions(executor=executor))
     finally:
         zone.write_text(before)
-    assert "***" in repr(done.details["facts"])
+    assert "***" in repr(done.value)
     assert CANARY not in repr(done)
 
 
@@ -266,7 +266,10 @@ def test_no_scheduler_and_no_distributed(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_accept_new_is_not_for_workers(fleet: Fleet, executor: ClusterExecutor) -> None:
     with pytest.raises(InputError, match="workers do not store host keys"):
         on_every_device(
-            fleet.hosts, gather_facts, print, parallel=1, accept_new=True, executor=executor
+            fleet.hosts,
+            gather_facts,
+            print,
+            PoolOptions(accept_new=True, executor=executor),
         )
 
 

@@ -266,7 +266,7 @@ def test_a_full_disk_at_home_is_said_of_it(
     )
     monkeypatch.setattr(where, full)
     carried = (Carried("runs/r/evk/0/stdout.log", 1, b"x"),)
-    result = DeviceResult(Host("evk"), records=[record()])
+    result = DeviceResult[None](Host("evk"), records=[record()])
     with pytest.raises(WorkstationError, match="No space left on device") as caught:
         ResultCollection(lambda *_: {}, "order", runs).bring(
             Reply("done", "w", result, carried), "w"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,7 +72,7 @@ class Rig:
         self.events.append(event)
         self.hear(event)
 
-    def run(self, **changes: object) -> DeviceResult:
+    def run(self, **changes: object) -> DeviceResult[Any]:
         assert self.playbook.run is not None
         spec = replace(self.playbook.run, **changes)  # type: ignore[arg-type]
         operation = Operation(

@@ -47,7 +47,7 @@ def header(waves: Sequence[Wave], rules: RolloutSpec) -> dict[str, Any]:
     }
 
 
-def result(name: str, outcome: str) -> DeviceResult:
+def result(name: str, outcome: str) -> DeviceResult[Any]:
     if outcome == OURS:
         error = WorkstationError("this workstation cannot write /x: No space left on device")
         return DeviceResult(Host(name), "failed", error.message, error=error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,11 +40,11 @@ def three(tmp_path: Path) -> Iterator[Yard]:
         yield boards
 
 
-def outcomes(results: list[DeviceResult]) -> list[str]:
+def outcomes(results: list[DeviceResult[Any]]) -> list[str]:
     return [one.outcome for one in results]
 
 
-def go_on(boards: Yard) -> list[DeviceResult]:
+def go_on(boards: Yard) -> list[DeviceResult[Any]]:
     """`fleet resume last` in this process."""
     boards.events.clear()
     journal = Journal.reopen(boards.journal())
@@ -191,7 +192,7 @@ def test_the_look_after_a_soak_finds_what_became_of_a_board(one: Yard) -> None:
     executor = DeviceExecutor(operation, journal, one.events.append)
     executor.deploy(["b1"], lambda _: True, lambda _: None)
     device = journal.state.devices["b1"]
-    found: list[DeviceResult] = []
+    found: list[DeviceResult[Any]] = []
     for kind, outcome, words in LOOKS:
         boot, back = device.boot_id, spoil(one, kind)
         device.boot_id = "the one before" if kind == "another boot" else boot

@@ -293,7 +293,7 @@ def test_state_is_the_same_live_and_read_back(tmp_path: Path) -> None:
 class Afar(Remote):
     """A cluster that is never asked."""
 
-    def everywhere(self, *args: Any, **more: Any) -> list[DeviceResult]:
+    def everywhere(self, *args: Any, **more: Any) -> list[DeviceResult[Any]]:
         raise AssertionError("nothing may be begun")
 
 

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -20,7 +21,6 @@ from fleet.engine.session import Session
 from fleet.engine.transfer.context import TransferOptions
 from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
-from fleet.model.secret import Secret
 from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
 from tests.transport.sshd import Sshd, free_port, running
@@ -63,19 +63,21 @@ class Service:
     def serving(self) -> Serving:
         return Serving(self.playbook, [self.host], self.said.append)
 
-    def start(self, *, again: bool = False, unit: str = "none") -> DeviceResult:
+    def start(self, *, again: bool = False, unit: str = "none") -> DeviceResult[Any]:
         (done,) = self.serving().start(self.operation(), unit=unit, again=again)
         return done
 
     def status(self) -> dict[str, object]:
         (done,) = self.serving().status()
-        return {"outcome": done.outcome, "text": done.text, **done.details}
+        return {
+            "outcome": done.outcome,
+            "text": done.text,
+            **(done.value.as_dict() if done.value else {}),
+        }
 
     def token(self) -> str:
         (done,) = self.serving().token()
-        found = done.details["token"]
-        assert isinstance(found, Secret)
-        return found.reveal()
+        return done.answer.reveal()
 
     @contextlib.contextmanager
     def tunnel(self) -> Iterator[str]:

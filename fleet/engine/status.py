@@ -1,0 +1,213 @@
+"""What is deployed on devices, and what this workstation knows of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fleet.device.shell import device_script, framed, odd_answer
+from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
+from fleet.engine.session import Session
+from fleet.engine.states import gathered
+from fleet.model.errors import FleetError, InputError
+from fleet.model.events import Listener, Warned
+from fleet.model.inventory import Host
+from fleet.ops.fsck import passed_in
+from fleet.ops.lease import Holders, holders_in, who_command
+from fleet.profiles.latency import Rate, rate_of
+from fleet.profiles.runs import RunStore
+
+MOST_JOURNALS = 200  # that are read for the names of deployers, the newest first
+RECORDS = 5  # the newest of a release on a device: a run has that many by default
+Place = tuple[str, str]  # a device and the id of a release
+_SECONDS = re.compile("[0-9]{1,11}")
+
+
+@dataclass
+class Deployed:
+    """One name on a device. `state` is installed or damaged; `broken` counts dead links.
+
+    `history` is oldest first; `origin` is what the manifest says of runtime and bundle; `since`
+    is when it was switched to, in UTC by the clock of the device, None where it does not say.
+    `by` is who deployed it and `rate` that of its last run, if this workstation knows them.
+    """
+
+    name: str
+    id: str
+    state: str
+    broken: int
+    history: list[str] = field(default_factory=list)
+    origin: dict[str, Any] = field(default_factory=dict)
+    since: str | None = None
+    by: str | None = None
+    rate: Rate | None = None
+
+    @property
+    def previous(self) -> str | None:
+        """Where a rollback goes: the newest in history that is not current."""
+        return next((past for past in reversed(self.history) if past != self.id), None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        rate = str(self.rate) if self.rate else None
+        return {**asdict(self), "rate": rate, "previous": self.previous}
+
+
+def parse_status(text: str, host: str) -> list[Deployed]:
+    """The answer of status.sh. Raises DeviceError when it was cut or makes no sense."""
+    found: dict[str, Deployed] = {}
+    for words in framed(text, "fleet-status 1", host):
+        kind, name, *rest = (*words, "")
+        if kind == "name":
+            try:
+                found[name] = Deployed(name, rest[0], rest[1], int(rest[2]))
+            except (IndexError, ValueError) as error:
+                raise odd_answer(" ".join(words), host) from error
+        elif kind == "made" and name in found and _SECONDS.fullmatch(rest[0]):
+            found[name].since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(rest[0])))
+        elif kind == "history" and name in found:
+            found[name].history.append(rest[0])
+        elif kind == "manifest" and name in found:
+            try:
+                found[name].origin = json.loads(" ".join(rest))["origin"]
+            except (ValueError, KeyError, TypeError):
+                found[name].state = "damaged"
+    return list(found.values())
+
+
+def deployed(session: Session, base: str) -> tuple[list[Deployed], Holders, dict[str, Any] | None]:
+    """Everything under a base folder, who holds the board, and when all of it was last hashed and
+    found right; one round trip.
+    """
+    host = session.host.name
+    text = session.ask(who_command(device_script("status", base)), "status").text
+    said = [line.removeprefix("fsck ") for line in text.splitlines() if line.startswith("fsck ")]
+    passed = passed_in(said[-1]) if said else None
+    return parse_status(text, host), holders_in(text, host), passed
+
+
+@dataclass(frozen=True)
+class DeviceStatus:
+    """What `fleet status` shows of one device.
+
+    `fsck` is what the last check of all files found right and when, None if there was none.
+    """
+
+    deployed: tuple[Deployed, ...]
+    base_dir: str
+    disk_free_bytes: int | None
+    emulated: bool
+    fsck: dict[str, Any] | None
+    holders: Holders
+
+    def as_dict(self) -> dict[str, object]:
+        """Return plain data for JSON."""
+        return {
+            "deployed": [release.as_dict() for release in self.deployed],
+            "base_dir": self.base_dir,
+            "disk_free_bytes": self.disk_free_bytes,
+            "emulated": self.emulated,
+            "fsck": self.fsck,
+            **self.holders.as_dict(),
+        }
+
+
+def status(
+    hosts: Sequence[Host],
+    listener: Listener,
+    *,
+    parallel: int,
+    accept_new: bool = False,
+    runs: Path | None = None,
+) -> list[DeviceResult[DeviceStatus]]:
+    """Return what is deployed on each host, by whom, and how fast it was here. Reads only.
+
+    `runs`: the folder of runs whose journals and records tell who deployed and how fast a release
+    was; that of this user by default. A warning about records that cannot be read is an event.
+    """
+
+    def work(session: Session, result: DeviceResult[DeviceStatus]) -> None:
+        facts = gathered(session)
+        found, holders, passed = deployed(session, facts.base_dir)
+        result.outcome = "ok"
+        checked = [f"fsck passed {passed['passed']}"] if passed else []
+        result.text = "; ".join([*holders.notes(), *checked])
+        result.value = DeviceStatus(
+            deployed=tuple(found),
+            base_dir=facts.base_dir,
+            disk_free_bytes=facts.disk.available_bytes,
+            emulated=facts.emulated,
+            fsck=passed,
+            holders=holders,
+        )
+
+    options = PoolOptions[DeviceStatus](parallel=parallel, accept_new=accept_new)
+    results = on_every_device(hosts, work, listener, options)
+    add_history(results, listener, runs)
+    return results
+
+
+def add_history(
+    results: Sequence[DeviceResult[DeviceStatus]], listener: Listener, runs: Path | None = None
+) -> None:
+    """Add to each release who deployed it and its last rate, as this workstation knows them."""
+    every = [(r.host.name, item) for r in results if r.value for item in r.value.deployed]
+    store = RunStore(runs)
+    if not every or not store.root.is_dir():
+        return
+    known = deployers(store, {(host, item.id) for host, item in every})
+    rates: dict[tuple[str, str, str], Rate] = {}
+    try:
+        rates = _rates(runs, {(host, item.name, item.id) for host, item in every})
+    except FleetError as error:
+        listener(Warned("", f"fleet cannot read the rates of the last runs: {error}"))
+    for host, item in every:
+        # A release that came back was switched to by a rollback, not by its first deploy.
+        again = item.history.count(item.id) > 1
+        item.by = None if again else known.get((host, item.id))
+        item.rate = rates.get((host, item.name, item.id))
+
+
+def deployers(runs: RunStore, places: Collection[Place]) -> dict[Place, str]:
+    """Return `user@workstation` of the last deploy that switched a device to a release.
+
+    A place that no journal of this workstation names is not in the result.
+    """
+    from fleet.engine.rollout.claim import NAME  # noqa: PLC0415 - of deploys only
+    from fleet.engine.rollout.journal import Journal  # noqa: PLC0415
+
+    found: dict[Place, str] = {}
+    for path in sorted(runs.root.glob(f"*/{NAME}"), reverse=True)[:MOST_JOURNALS]:
+        if len(found) == len(places):
+            break
+        try:
+            state = Journal.read(path)
+        except InputError:  # damaged, or not begun: `fleet resume --list` reports it
+            continue
+        for device in state.devices.values():
+            place = device.name, device.release
+            if device.switched and place in places:
+                by = state.header.get("owner") or state.header["workstation"]
+                found.setdefault(place, str(by))
+    return found
+
+
+def _rates(
+    runs: Path | None, places: Collection[tuple[str, str, str]]
+) -> dict[tuple[str, str, str], Rate]:
+    """Return the median rate of the newest run that counts, by device, name and release."""
+    from fleet.profiles.store import ProfileStore  # noqa: PLC0415 - sqlite
+
+    found = {}
+    with ProfileStore(runs) as store:
+        store.look()
+        for place, records in store.newest(places, RECORDS).items():
+            newest = [r for r in records if r["run_id"] == records[0]["run_id"]]
+            if rate := rate_of([{**record, "counts": True} for record in newest]):
+                found[place] = rate
+    return found
