@@ -45,8 +45,8 @@ OWNERS = {
     "xxhash": {"content"},
     "rich": {"cli"},
     "yaml": {"config", "data", "bundles", "lab", "runtimes"},
-    "msgspec": {"config", "model"},
-    "pydantic": {"config", "runners"},
+    "msgspec": {"config", "model", "runners", "triage"},
+    "pydantic": {"config"},
     "pysequoia": set(),  # an extra, loaded by name
     "distributed": {"engine"},
     "numpy": {"profiles"},

@@ -7,6 +7,7 @@ from typing import Any
 
 from fleet.cli import options as opt
 from fleet.cli import output
+from fleet.config.shape import keys_of
 from fleet.model.errors import InputError
 from fleet.runners import Runner
 from fleet.runners.options import Options
@@ -49,7 +50,4 @@ def _options(found: Runner) -> dict[str, Any]:
     main = next((model for model in chosen if model.__name__.endswith("Options")), None)
     if main is None:
         return {}
-    return {
-        key: None if field.is_required() else field.get_default(call_default_factory=True)
-        for key, field in main.model_fields.items()
-    }
+    return {name: None if key.needed else key.default for name, key in keys_of(main).items()}

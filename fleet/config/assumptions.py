@@ -5,36 +5,38 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field
+from msgspec import field
 
-from fleet.config.fields import Matches, Source, Strict
+from fleet.config.fields import Source
+from fleet.config.shape import Body
+from fleet.config.values import Pattern
 from fleet.config.yamlpos import Keys
 
 KINDS = ("board", "phone", "lab", "lab-phone")
-Name = Annotated[str, Matches(r"[a-z][a-z0-9-]*", "name", "write it like token-limit")]
+Name = Annotated[str, Pattern(r"[a-z][a-z0-9-]*", "name", "write it like token-limit")]
 Allowed = dict[Literal["board", "phone", "lab", "lab-phone"], list[Name]]
 
 
-class _Rung(Strict):
+class _Rung(Body, frozen=True, kw_only=True):
     id: Name
-    asks: Annotated[str, Matches(r".{10,60}\?", "question", "at most 60 characters and a ?")]
-    checks: list[Name] = Field(default_factory=list)
+    asks: Annotated[str, Pattern(r".{10,60}\?", "question", "at most 60 characters and a ?")]
+    checks: list[Name] = field(default_factory=list)
     strict: bool = False
-    needs: list[Name] = Field(default_factory=list)
+    needs: list[Name] = field(default_factory=list)
     never: Name | None = None
     what: str = ""
 
 
-class _Assumption(Strict):
-    id: Annotated[str, Matches(r"A[1-9][0-9]?", "id", "write it like A7")]
-    statement: Annotated[str, Matches(r".{10,100}\.", "sentence", "a sentence with its full stop")]
-    symbol: Annotated[str, Matches(r"fleet(\.\w+)+:\w+", "symbol", "fleet.module:name")]
+class _Assumption(Body, frozen=True, kw_only=True):
+    id: Annotated[str, Pattern(r"A[1-9][0-9]?", "id", "write it like A7")]
+    statement: Annotated[str, Pattern(r".{10,100}\.", "sentence", "a sentence with its full stop")]
+    symbol: Annotated[str, Pattern(r"fleet(\.\w+)+:\w+", "symbol", "fleet.module:name")]
     rung: Name
     source: Source
     undecided: Allowed
 
 
-class AssumptionTable(Strict):
+class AssumptionTable(Body, frozen=True, kw_only=True):
     """The whole file."""
 
     reasons: dict[Name, str]

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from msgspec import Meta, convert, field
 
-from fleet.config.fields import Strict, wrong
 from fleet.config.problems import Problems
-from fleet.config.reports import validated
-from fleet.config.yamlpos import read
-from fleet.data import frozen
-from fleet.model.cause import LAYERS, PLATFORMS, Cause, Example, Fix, Predicate, Signature, Twin
+from fleet.config.shape import Before, Schema, read_body
+from fleet.config.shape_schema import struct_schema
+from fleet.config.yamlpos import plain, read
+from fleet.model.cause import Cause, Condition, Example, Fix, Predicate
 from fleet.model.errors import InputError
 
 # 70 files are read for each diagnosis; libyaml takes 0.05 s for them, Python 0.6 s.
@@ -32,101 +31,63 @@ def _words(value: object) -> object:
     return [_word(word) for word in value] if isinstance(value, list) else [_word(value)]
 
 
-def _among(value: str, known: tuple[str, ...], what: str) -> str:
-    if value not in known:
-        raise wrong(f"'{value}' is not a valid {what}", f"use one of: {', '.join(known)}")
-    return value
-
-
-Word = Annotated[str, BeforeValidator(_word)]
-Words = Annotated[list[str], BeforeValidator(_words)]
+_WORD = {"type": ["string", "number", "boolean"]}
+Word = Annotated[str, Before(_word), Schema(_WORD)]
+Words = Annotated[
+    tuple[str, ...], Before(_words), Schema({"anyOf": [_WORD, {"type": "array", "items": _WORD}]})
+]
+Layer = Literal[
+    "host", "link", "os", "user", "nodes", "library", "daemon", "dsp", "runtime", "bundle",
+    "session",
+]  # fmt: skip
+Platform = Literal["linux", "android", "windows"]
 Context = Literal["npu", "chip", "shell", "phone", "link", "runtime"]
-Layer = Annotated[str, AfterValidator(lambda value: _among(value, LAYERS, "layer"))]
-Platform = Annotated[str, AfterValidator(lambda value: _among(value, PLATFORMS, "platform"))]
-Weight = Annotated[float, Field(gt=0, lt=1)]
 
 
-class _Signature(Strict):
-    match: str
-    weight: Weight
-    summary: bool = False
-    unless: str = ""
-    needs: str = ""
+class _Predicate(Predicate, frozen=True, kw_only=True):
+    values: Words = field(name="is")
 
 
-class _Predicate(Strict):
-    fact: str
-    values: Words = Field(alias="is")
-    weight: Weight
+class _Condition(Condition, frozen=True, kw_only=True):
+    values: Words = field(name="is")
 
 
-class _Twin(Strict):
-    cause: str
-    command: str
-    reading: str
-
-
-class _Condition(Strict):
-    fact: str
-    values: Words = Field(alias="is")
-
-
-class _Fix(Strict):
+class _Fix(Fix, frozen=True, kw_only=True):
     platform: Literal["linux", "android", "windows", "any"]
-    title: str
-    command: str = ""
     where: Literal["device", "host"] = "device"
-    needs_root: bool = False
-    reversible: bool = True
-    reboot: bool = False
     apply: Literal["provision", "redeploy", "rollback", ""] = ""
     unless: _Condition | None = None
     when: _Condition | None = None
-    changes: Annotated[str, Field(min_length=1)]
-    undo: str = ""
+    changes: Annotated[str, Meta(min_length=1)]
 
-    @model_validator(mode="after")
-    def _has_a_way_back(self) -> Self:
+    def __post_init__(self) -> None:
         kept = self.changes.startswith("nothing") or not self.reversible
         if not kept and not self.undo:
-            raise wrong(
+            raise InputError(
                 "this fix changes the device, so it must say how to undo the change",
-                "add `undo:` with a command, or `reversible: false`",
+                hint="add `undo:` with a command, or `reversible: false`",
             )
-        return self
 
 
-class _Example(Strict):
-    log: str = ""
+class _Example(Example, frozen=True, kw_only=True):
     facts: dict[str, Word] | None = None
-    top: int = Field(default=1, ge=1)
-    source: str = ""
 
 
-class _Cause(Strict):
-    id: str
-    title: str
+class _Cause(Cause, frozen=True, kw_only=True):
     layer: Layer
     severity: Literal["error", "advice"] = "error"
-    platforms: list[Platform] = Field(default_factory=lambda: list(PLATFORMS))
-    codes: Words = Field(default_factory=list)
-    context: list[Context] = Field(default_factory=list)
-    explanation: str
-    signatures: list[_Signature] = Field(default_factory=list)
-    excludes: list[str] = Field(default_factory=list)
-    against: list[str] = Field(default_factory=list)
-    refuted: list[_Condition] = Field(default_factory=list)
-    twins: list[_Twin] = Field(default_factory=list)
-    probe: list[_Predicate] = Field(default_factory=list)
-    fix: list[_Fix] = Field(default_factory=list)
-    verify: str
-    sources: list[str] = Field(default_factory=list)
-    examples: list[_Example] = Field(min_length=1)
+    platforms: tuple[Platform, ...] = ("linux", "android", "windows")
+    codes: Words = ()
+    context: tuple[Context, ...] = ()
+    refuted: tuple[_Condition, ...] = ()
+    probe: tuple[_Predicate, ...] = ()
+    fix: tuple[_Fix, ...] = ()
+    examples: Annotated[tuple[_Example, ...], Meta(min_length=1)]
 
 
 def cause_schema() -> dict[str, Any]:
     """The JSON Schema of a cause file."""
-    return _Cause.model_json_schema(by_alias=True)
+    return struct_schema(_Cause)
 
 
 def load_causes(paths: Iterable[Path]) -> tuple[Cause, ...]:
@@ -151,32 +112,11 @@ def load_causes(paths: Iterable[Path]) -> tuple[Cause, ...]:
 
 
 def load_cause(path: Path) -> Cause:
-    """One cause file."""
+    """Return the cause in a file. Raises InputError for the first mistake, in its place."""
     try:
         raw = yaml.load(path.read_text("utf-8"), Loader=_LOADER)  # noqa: S506 - a safe loader
-        parsed = _Cause.model_validate(raw)
-    except (OSError, ValueError, yaml.YAMLError):
+        cause = read_body(_Cause, plain(raw, path), Problems(InputError))
+    except (OSError, ValueError, InputError, yaml.YAMLError):
         # The slow way, which knows the lines of what is wrong.
-        parsed = validated(_Cause, read(path, InputError), Problems(InputError))
-    return _cause(parsed)
-
-
-def _cause(raw: _Cause) -> Cause:
-    made: dict[str, Any] = {
-        "refuted": tuple((fact.fact, tuple(fact.values)) for fact in raw.refuted),
-        "signatures": tuple(Signature(**row.model_dump()) for row in raw.signatures),
-        "probe": tuple(Predicate(row.fact, tuple(row.values), row.weight) for row in raw.probe),
-        "twins": tuple(Twin(**twin.model_dump()) for twin in raw.twins),
-        "fix": tuple(_fix(fix) for fix in raw.fix),
-        "examples": tuple(Example(**example.model_dump()) for example in raw.examples),
-    }
-    return Cause(**frozen(dict(raw)) | made)
-
-
-def _fix(raw: _Fix) -> Fix:
-    plain = raw.model_dump(exclude={"unless", "when"})
-    return Fix(**plain, unless=_condition(raw.unless), when=_condition(raw.when))
-
-
-def _condition(raw: _Condition | None) -> tuple[str, tuple[str, ...]] | None:
-    return (raw.fact, tuple(raw.values)) if raw is not None else None
+        cause = read_body(_Cause, read(path, InputError), Problems(InputError))
+    return convert(cause, Cause, from_attributes=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from fleet.config.fields import Duration
 from fleet.config.shape import After, Before, Body, Doc, Schema
-from fleet.config.typed import Duration, Matches
-from fleet.config.values import seconds_of
+from fleet.config.values import Pattern, seconds_of
 from fleet.config.yamlpos import describe
 from fleet.model.errors import InputError
 from fleet.model.gates import (
@@ -86,10 +86,10 @@ Level = Annotated[
 ]
 AtMost = Annotated[int, After(_at_most), Schema({"type": "integer", "minimum": LEAST_REPEATS})]
 ZoneName = Annotated[
-    str, Matches(r"[^\x00-\x1f]{1,64}", "thermal zone", "write a name, a glob like cpu*, or `auto`")
+    str, Pattern(r"[^\x00-\x1f]{1,64}", "thermal zone", "write a name, a glob like cpu*, or `auto`")
 ]
 MetricName = Annotated[
-    str, Matches(r"[a-z][a-z0-9_]{0,40}", "metric", "write a name like decode_tps or ttft_ms")
+    str, Pattern(r"[a-z][a-z0-9_]{0,40}", "metric", "write a name like decode_tps or ttft_ms")
 ]
 
 

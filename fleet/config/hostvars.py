@@ -11,14 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from fleet.config.fields import Duration, FilePath
 from fleet.config.problems import Problems
-from fleet.config.shape import BAD, After, Range, Schema, Walker, unwrapped
+from fleet.config.shape import BAD, After, Schema, Walker, unwrapped
 from fleet.config.shape_schema import value_schema
-from fleet.config.typed import Duration, FilePath
 from fleet.config.values import (
     FILE_PATH,
     TARGET,
     Pattern,
+    Range,
     no_template,
     unlike,
 )

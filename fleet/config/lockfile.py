@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from msgspec import Meta, field
 
-from fleet.config.fields import Matches, Strict
 from fleet.config.problems import Problems
-from fleet.config.reports import validated
+from fleet.config.shape import Body, Doc, read_body
+from fleet.config.values import Pattern
 from fleet.config.yamlpos import read
 from fleet.model.errors import InputError, LockFileError, Position
 from fleet.model.files import check_name, sha256_file, told
@@ -18,42 +18,40 @@ from fleet.model.lockfile import NAME, Lock, LockedFile, LockedRelease
 
 MAX_BYTES = 1 << 44  # 16 TiB: more is no file of a release
 
-_Sha = Annotated[str, Matches(r"[0-9a-f]{64}", "sha256", "write 64 hex digits, in lower case")]
-_Id = Annotated[str, Matches(r"[0-9a-f]{16}", "release id", "write 16 hex digits, in lower case")]
-_Word = Annotated[str, Matches(r"[A-Za-z0-9._-]*", "word", "letters, digits, . _ -")]
+_Sha = Annotated[str, Pattern(r"[0-9a-f]{64}", "sha256", "write 64 hex digits, in lower case")]
+_Id = Annotated[str, Pattern(r"[0-9a-f]{16}", "release id", "write 16 hex digits, in lower case")]
+_Word = Annotated[str, Pattern(r"[A-Za-z0-9._-]*", "word", "letters, digits, . _ -")]
 
 
-class FileLine(Strict):
+class FileLine(Body, frozen=True, kw_only=True):
     """One file of a release."""
 
-    name: str = Field(description="Name in the release.")
-    sha256: _Sha = Field(description="SHA-256 of the content.")
-    size: Annotated[int, Field(ge=0, le=MAX_BYTES)] = Field(description="Bytes.")
-    executable: bool = Field(default=False, description="True for a program.")
-    arch: _Word = Field(default="", description="CPU architecture of the file.")
+    name: Annotated[str, Doc("Name in the release.")]
+    sha256: Annotated[_Sha, Doc("SHA-256 of the content.")]
+    size: Annotated[Annotated[int, Meta(ge=0, le=MAX_BYTES)], Doc("Bytes.")]
+    executable: Annotated[bool, Doc("True for a program.")] = False
+    arch: Annotated[_Word, Doc("CPU architecture of the file.")] = ""
 
 
-class ReleaseBody(Strict):
+class ReleaseBody(Body, frozen=True, kw_only=True):
     """What one kind of device gets."""
 
-    target: _Word = Field(description="QAIRT target.")
-    arch: _Word = Field(description="Hexagon arch.")
-    id: _Id = Field(description="Release id.")
-    build_id: _Word = Field(description="Build id of the QAIRT runtime.")
-    env: dict[str, str] = Field(description="Environment of the release.")
-    count: Annotated[int, Field(ge=0)] = Field(
-        description="Number of files, to detect a truncated file."
-    )
-    files: list[FileLine] = Field(description="Files.")
+    target: Annotated[_Word, Doc("QAIRT target.")]
+    arch: Annotated[_Word, Doc("Hexagon arch.")]
+    id: Annotated[_Id, Doc("Release id.")]
+    build_id: Annotated[_Word, Doc("Build id of the QAIRT runtime.")]
+    env: Annotated[dict[str, str], Doc("Environment of the release.")]
+    count: Annotated[int, Meta(ge=0), Doc("Number of files, to detect a truncated file.")]
+    files: Annotated[list[FileLine], Doc("Files.")]
 
 
-class LockBody(Strict):
+class LockBody(Body, frozen=True, kw_only=True):
     """fleet.lock."""
 
-    schema_: Literal[1] = Field(alias="schema", description="Version of this format.")
-    name: _Word = Field(description="Release name.")
-    playbook: _Sha = Field(description="sha256 of the playbook file.")
-    releases: list[ReleaseBody] = Field(description="One for each kind of device.")
+    schema_: Annotated[Literal[1], Doc("Version of this format.")] = field(name="schema")
+    name: Annotated[_Word, Doc("Release name.")]
+    playbook: Annotated[_Sha, Doc("sha256 of the playbook file.")]
+    releases: Annotated[list[ReleaseBody], Doc("One for each kind of device.")]
 
 
 def lock_path(playbook: Path, given: Path | None) -> Path:
@@ -80,7 +78,7 @@ def load_lock(path: Path) -> Lock:
             )
     document = read(path, LockFileError)
     problems = Problems(LockFileError)
-    body = validated(LockBody, document, problems)
+    body = read_body(LockBody, document, problems)
     for number, release in enumerate(body.releases):
         if release.count != len(release.files):
             at = document.value(("releases", number, "count"))

@@ -6,16 +6,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
+from fleet.config.fields import FilePath
 from fleet.config.problems import Problems
 from fleet.config.shape import Body, Doc
-from fleet.config.typed import FilePath, Matches
+from fleet.config.values import Pattern
 from fleet.config.yaml_words import near_hint
 from fleet.config.yamlpos import Document, Keys
 from fleet.model.op_package import OpPackageSpec
 
 PackageName = Annotated[
     str,
-    Matches(
+    Pattern(
         r"(?!lib[A-Z])(?!.*\.so$)[A-Za-z0-9][A-Za-z0-9._+-]{0,63}",
         "name of an op package",
         "write the name without lib and .so, like QnnLLaMAPackage; on the device the files are "
@@ -24,7 +25,7 @@ PackageName = Annotated[
 ]
 Symbol = Annotated[
     str,
-    Matches(
+    Pattern(
         r"[A-Za-z_][A-Za-z0-9_]{0,255}",
         "name of a function",
         "write the exported function, like LLaMAPackageInterfaceProvider",
@@ -32,7 +33,7 @@ Symbol = Annotated[
 ]
 Qairt = Annotated[
     str,
-    Matches(
+    Pattern(
         r"\d+\.\d+\.\d+(\.\d+)?",
         "QAIRT version",
         'write "2.41.0", or a full build id like "2.41.0.251128"',

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
+from fleet.config.fields import Duration, FilePath
 from fleet.config.gates_file import Cool, Sampling, Until
 from fleet.config.op_packages import OpPackageBody
 from fleet.config.rollout_file import RolloutBody
@@ -14,8 +15,7 @@ from fleet.config.serve_file import ServeBody
 from fleet.config.shape import Before, Body, Doc, Schema
 from fleet.config.system_file import Fastrpc, SystemBody
 from fleet.config.tune import PATTERN
-from fleet.config.typed import Duration, FilePath, Matches
-from fleet.config.values import TARGET, no_template
+from fleet.config.values import TARGET, Pattern, no_template
 from fleet.model.errors import InputError
 from fleet.model.gates import DEFAULT_SAMPLE_SECONDS
 from fleet.model.playbook import (
@@ -30,7 +30,7 @@ VERSION = r"bundle|\d+\.\d+\.\d+(\.\d+)?"
 
 Name = Annotated[
     str,
-    Matches(
+    Pattern(
         r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}",
         "release name",
         "use up to 64 letters, digits and . _ -; begin with a letter or digit",
@@ -38,7 +38,7 @@ Name = Annotated[
 ]
 AutoTarget = Annotated[
     str,
-    Matches(
+    Pattern(
         f"auto|{TARGET.pattern}",
         "QAIRT target",
         "write `auto`, or a name like aarch64-oe-linux-gcc11.2",
@@ -46,7 +46,7 @@ AutoTarget = Annotated[
 ]
 RunnerName = Annotated[
     str,
-    Matches(
+    Pattern(
         r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "name of a runner", "fleet config runners (lists them)"
     ),
 ]
@@ -236,7 +236,7 @@ class HealthBody(Body, frozen=True, kw_only=True):
     ] = DEFAULT_HEALTH_SECONDS
 
 
-TUNE_WORD = Matches(
+TUNE_WORD = Pattern(
     PATTERN,
     "word of `tune`",
     "write carrier=ssh, bandwidth=50MB/s, per-hub=2, compress=never, whole, relay or relay=no",

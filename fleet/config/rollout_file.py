@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from fleet.config.fields import Duration
 from fleet.config.shape import Before, Body, Doc, Schema
-from fleet.config.typed import Duration
 from fleet.config.values import no_template
 from fleet.config.yamlpos import describe
 from fleet.model.errors import InputError

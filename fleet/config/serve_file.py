@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from fleet.config.fields import Duration
 from fleet.config.shape import Before, Body, Doc, Schema
-from fleet.config.typed import Duration, Matches
+from fleet.config.values import Pattern
 from fleet.model.errors import InputError
 from fleet.model.serve import TEMPLATES, ServeSpec
 
@@ -69,7 +70,7 @@ class ServeBody(Body, frozen=True, kw_only=True):
     bind: Annotated[
         Annotated[
             str,
-            Matches(
+            Pattern(
                 r"[0-9A-Za-z.:_-]{1,64}",
                 "address",
                 "write 127.0.0.1, or 0.0.0.0 for all network interfaces",

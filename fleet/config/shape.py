@@ -1,8 +1,8 @@
 """The one reader of files that people write: a msgspec Struct, walked leaf by leaf.
 
 A Struct declares keys, types, defaults and, in `Annotated`, what else a value obeys: `Doc`,
-`Before`, `After`, `Matches`, `msgspec.Meta`. The walker reports all errors of a document at once,
-each at its line and column. `T | SomeStruct` is a short form or a mapping.
+`Before`, `After`, `Pattern`, `Range`, `msgspec.Meta`. The walker reports all errors of a document
+at once, each at its line and column. `T | SomeStruct` is a short form or a mapping.
 """
 
 from __future__ import annotations
@@ -12,22 +12,39 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from inspect import isclass
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
 from fleet.config.problems import Problems, suggest_or_list, suggestion
-from fleet.config.values import Pattern, no_word, unlike
+from fleet.config.values import Pattern, Range, beyond, no_word, unlike
 from fleet.config.yamlpos import Document, Keys, Vault
 from fleet.model.errors import InputError
 
 WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+LIMITS = (msgspec.Meta, Range)
 BAD: Any = object()  # a value whose error is reported
-_B = TypeVar("_B", bound="Body")
+_B = TypeVar("_B", bound=msgspec.Struct)
 
 
 class Body(msgspec.Struct, frozen=True):
-    """A mapping that knows all its keys."""
+    """A mapping that knows all its keys.
+
+    With `OTHERS` every other key is a value of that type: it is checked, and not kept. Values that
+    do not fit each other: `__post_init__` raises InputError.
+    """
+
+    OTHERS: ClassVar[Any] = None
 
 
 class Doc(str):
@@ -52,15 +69,6 @@ class After:
     """A function that checks the converted value. Raises InputError."""
 
     check: Callable[[Any], Any]
-
-
-@dataclass(frozen=True)
-class Range:
-    """The least and the most of a number, with the cure of a number beyond them."""
-
-    ge: int | float | None
-    le: int | float | None
-    hint: str = ""
 
 
 @dataclass(frozen=True, eq=False)  # a type holds it, so it needs a hash
@@ -138,15 +146,17 @@ class Walker:
                     value = mark.read(value)
                     if mark.final:
                         return value
-            found = self._inner(plain, marks, value, path)
-            for mark in marks if found is not BAD else ():
+            found = self._inner(plain, value, path)
+            for mark in marks if found is not BAD and found is not None else ():
                 if isinstance(mark, Pattern | After):
                     found = mark.check(found)
+                elif isinstance(mark, LIMITS) and (wrong := beyond(str(path[-1]), found, mark)):
+                    return self._wrong(path, *wrong)
         except InputError as error:
             return self._wrong(path, error.message, error.hint)
         return found
 
-    def _inner(self, plain: Any, marks: tuple[Any, ...], value: Any, path: Keys) -> Any:
+    def _inner(self, plain: Any, value: Any, path: Keys) -> Any:
         members = branches(plain)
         if len(members) > 1:
             return self._member(members, value, path)
@@ -154,8 +164,9 @@ class Walker:
             return value if plain is Any else self._unlike(path, value, "text")
         if is_body(plain):
             return self._body(plain, value, path)
-        read = {list: self._list, dict: self._dict, Literal: self._word}.get(get_origin(plain))
-        return read(get_args(plain), value, path) if read else self._leaf(plain, marks, value, path)
+        readers = {list: self._list, tuple: self._tuple, dict: self._dict, Literal: self._word}
+        read = readers.get(get_origin(plain))
+        return read(get_args(plain), value, path) if read else self._leaf(plain, value, path)
 
     def _member(self, members: tuple[Any, ...], value: Any, path: Keys) -> Any:
         """Choose of `None | short form | mapping`."""
@@ -181,8 +192,12 @@ class Walker:
         if not isinstance(value, dict):
             hint = f"write lines below `{path[-1] if path else ''}:`, with these keys: "
             return self._unlike(path, value, "a mapping", hint + ", ".join(keys))
+        others = getattr(kind, "OTHERS", None)
         unknown = [name for name in value if name not in keys]
-        for name in unknown:
+        if others is not None:
+            rows = [self.value(others, value[name], (*path, name)) for name in unknown]
+            unknown = [name for name, row in zip(unknown, rows, strict=True) if row is BAD]
+        for name in unknown if others is None else ():
             hint = suggest_or_list(str(name), list(keys))
             place = self._document.key((*path, name))
             self._problems.add(f"unknown key '{name}'", place, hint)
@@ -205,6 +220,14 @@ class Walker:
         made = [self.value(kinds[0], item, (*path, number)) for number, item in enumerate(value)]
         return BAD if any(item is BAD for item in made) else made
 
+    def _tuple(self, kinds: tuple[Any, ...], value: Any, path: Keys) -> Any:
+        every = kinds[1:] == (...,)
+        if not isinstance(value, list) or not (every or len(value) == len(kinds)):
+            return self._unlike(path, value, "a list" if every else f"a list of {len(kinds)}")
+        types = kinds[:1] * len(value) if every else kinds
+        made = [self.value(types[at], item, (*path, at)) for at, item in enumerate(value)]
+        return BAD if any(item is BAD for item in made) else tuple(made)
+
     def _dict(self, kinds: tuple[Any, ...], value: Any, path: Keys) -> Any:
         if not isinstance(value, dict):
             return self._unlike(path, value, "a mapping")
@@ -213,22 +236,14 @@ class Walker:
         return BAD if BAD in (*names, *made) else dict(zip(names, made, strict=True))
 
     def _word(self, words: tuple[Any, ...], value: Any, path: Keys) -> Any:
-        if isinstance(value, bool | int | float):
-            return self._unlike(path, value, "text")
-        if value in words:
+        if any(value == word and type(value) is type(word) for word in words):
             return value
-        return self._wrong(path, *no_word(str(path[-1]), str(value), words))
+        if not isinstance(value, str) and any(isinstance(word, str) for word in words):
+            return self._unlike(path, value, "text")
+        shown = [str(word).lower() if isinstance(word, bool) else str(word) for word in words]
+        return self._wrong(path, *no_word(str(path[-1]), str(value), shown))
 
-    def _leaf(self, plain: Any, marks: tuple[Any, ...], value: Any, path: Keys) -> Any:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        for mark in marks if number else ():
-            if not isinstance(mark, msgspec.Meta | Range):
-                continue
-            low = mark.ge is not None and value < mark.ge
-            if low or (mark.le is not None and value > mark.le):
-                at = f"at least {mark.ge}" if low else f"at most {mark.le}"
-                hint = getattr(mark, "hint", f"write a number that is {at}")
-                return self._wrong(path, f"'{path[-1]}' must be {at}, not {value}", hint)
+    def _leaf(self, plain: Any, value: Any, path: Keys) -> Any:
         try:
             return msgspec.convert(value, plain, strict=True)
         except (msgspec.ValidationError, UnicodeEncodeError):  # the latter of a lone surrogate

@@ -6,11 +6,17 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-from fleet.config.shape import Range, Schema, branches, is_body, keys_of, unwrapped
-from fleet.config.values import Pattern
+from fleet.config.shape import Schema, branches, is_body, keys_of, unwrapped
+from fleet.config.values import Pattern, Range
 
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
-_LIMITS = {"ge": "minimum", "le": "maximum"}
+_LIMITS = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+}
+_LENGTHS = {str: "minLength", list: "minItems", tuple: "minItems"}
 
 
 def struct_schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
@@ -24,9 +30,12 @@ def _body(kind: type[msgspec.Struct], parts: dict[str, Any]) -> dict[str, Any]:
     needed = [name for name, key in keys.items() if key.needed]
     properties = {}
     for name, key in keys.items():
-        properties[name] = {**value_schema(key.type, parts), "description": key.description}
-        if not key.needed and isinstance(key.default, str | int | float | bool | list | None):
-            properties[name]["default"] = key.default
+        properties[name] = value_schema(key.type, parts)
+        if key.description:
+            properties[name]["description"] = key.description
+        default = list(key.default) if isinstance(key.default, tuple) else key.default
+        if not key.needed and isinstance(default, str | int | float | bool | list | None):
+            properties[name]["default"] = default
     return {
         "type": "object",
         "description": kind.__doc__ or "",
@@ -49,8 +58,11 @@ def value_schema(annotation: Any, parts: dict[str, Any]) -> dict[str, Any]:
         for mark in marks
         if isinstance(mark, msgspec.Meta | Range)
         for name, word in _LIMITS.items()
-        if getattr(mark, name) is not None
+        if getattr(mark, name, None) is not None
     }
+    least = next((mark.min_length for mark in marks if isinstance(mark, msgspec.Meta)), None)
+    if least is not None:
+        limits[_LENGTHS[get_origin(plain) or plain]] = least
     members = branches(plain)
     if len(members) > 1:
         return {"anyOf": [value_schema(member, parts) for member in members]}
@@ -60,15 +72,16 @@ def value_schema(annotation: Any, parts: dict[str, Any]) -> dict[str, Any]:
 def _shape(plain: Any, parts: dict[str, Any]) -> dict[str, Any]:
     origin, inside = get_origin(plain), get_args(plain)
     if is_body(plain):
-        if plain.__name__ not in parts:
-            parts[plain.__name__] = {}
-            parts[plain.__name__] = _body(plain, parts)
-        return {"$ref": f"#/$defs/{plain.__name__}"}
+        name = plain.__name__.lstrip("_")
+        if name not in parts:
+            parts[name] = {}
+            parts[name] = _body(plain, parts)
+        return {"$ref": f"#/$defs/{name}"}
     if plain is type(None):
         return {"type": "null"}
     if origin is Literal:
         return {"enum": list(inside)}
-    if origin is list:
+    if origin is list or inside[1:] == (...,):
         return {"type": "array", "items": value_schema(inside[0], parts)}
     if origin is dict:
         return {"type": "object", "additionalProperties": value_schema(inside[1], parts)}

@@ -6,8 +6,9 @@ from typing import Annotated, Literal
 
 from msgspec import field
 
+from fleet.config.fields import FilePath
 from fleet.config.shape import Before, Body, Doc, Schema
-from fleet.config.typed import FilePath, Matches
+from fleet.config.values import Pattern
 from fleet.data import load
 
 LOGIN = "@login"
@@ -18,7 +19,7 @@ FASTRPC = ("off", "auto", *_PACKAGINGS)
 
 PackageName = Annotated[
     str,
-    Matches(
+    Pattern(
         r"[a-z0-9][a-z0-9+.-]*(=[A-Za-z0-9][A-Za-z0-9.+:~-]*)?",
         "package name",
         "write NAME or NAME=VERSION",
@@ -26,11 +27,11 @@ PackageName = Annotated[
 ]
 GroupName = Annotated[
     str,
-    Matches(r"[a-z_][a-z0-9_-]{0,30}", "group name", "use 1 to 31 characters: a-z, 0-9, _ and -"),
+    Pattern(r"[a-z_][a-z0-9_-]{0,30}", "group name", "use 1 to 31 characters: a-z, 0-9, _ and -"),
 ]
 Member = Annotated[
     str,
-    Matches(
+    Pattern(
         f"{LOGIN}|[a-z_][a-z0-9_.-]{{0,30}}",
         "user name",
         f"write a login name, or {LOGIN} for the user of the ssh login",
@@ -38,7 +39,7 @@ Member = Annotated[
 ]
 RuleName = Annotated[
     str,
-    Matches(
+    Pattern(
         r"[0-9A-Za-z][A-Za-z0-9._-]{0,80}\.rules",
         "name of a udev rule file",
         "write it like 70-npu.rules: a file name without a folder",
@@ -46,7 +47,7 @@ RuleName = Annotated[
 ]
 LoaderName = Annotated[
     str,
-    Matches(
+    Pattern(
         r"[0-9A-Za-z][A-Za-z0-9._-]{0,80}\.conf",
         "name of an ld.so.conf.d file",
         "write it like npu.conf: a file name without a folder",
@@ -54,7 +55,7 @@ LoaderName = Annotated[
 ]
 UnitName = Annotated[
     str,
-    Matches(
+    Pattern(
         r"[A-Za-z0-9][A-Za-z0-9@._:-]{0,120}\.(service|socket|timer|target|path|mount)",
         "systemd unit",
         "write the name with its suffix: cdsprpcd.service",
@@ -62,7 +63,7 @@ UnitName = Annotated[
 ]
 DevicePath = Annotated[
     str,
-    Matches(
+    Pattern(
         r"(/(?!\.{1,2}(/|$))[^/\x00-\x1f]+)+",
         "path on the device",
         "write an absolute path without `..` and without a slash at its end",
@@ -70,7 +71,7 @@ DevicePath = Annotated[
 ]
 Mode = Annotated[
     str,
-    Matches(
+    Pattern(
         "0?[0-7][0-7][4-7]",
         "file mode that the deploy user may read",
         'write it in quotes, like "0644"; the deploy user must be able to read the file, so '
@@ -79,7 +80,7 @@ Mode = Annotated[
 ]
 Fingerprint = Annotated[
     str,
-    Matches(
+    Pattern(
         r"[0-9A-Fa-f ]{40,80}",
         "OpenPGP fingerprint",
         "write all 40 (or 64) hex digits, as `gpg --show-keys FILE` prints them",
@@ -87,18 +88,18 @@ Fingerprint = Annotated[
 ]
 RepositoryName = Annotated[
     str,
-    Matches(r"[a-z0-9][a-z0-9-]{0,40}", "repository name", "use lower-case letters, digits and -"),
+    Pattern(r"[a-z0-9][a-z0-9-]{0,40}", "repository name", "use lower-case letters, digits and -"),
 ]
 Uri = Annotated[
     str,
-    Matches(
+    Pattern(
         r"(https?|file|copy|cdrom|mirror\+https?)://?[^\s\x00-\x1f]+",
         "repository address",
         "write it like https://HOST/PATH, without a password",
     ),
 ]
 SuiteName = Annotated[
-    str, Matches(r"[A-Za-z0-9./][A-Za-z0-9./~+-]*", "suite", "write it like noble, or ./")
+    str, Pattern(r"[A-Za-z0-9./][A-Za-z0-9./~+-]*", "suite", "write it like noble, or ./")
 ]
 Fastrpc = Annotated[
     Literal[FASTRPC],  # type: ignore[valid-type]

@@ -13,12 +13,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec import Meta, field
 
 from fleet.config.assumptions import AssumptionTable, unknown_names
-from fleet.config.fields import Matches, Source, Strict
+from fleet.config.fields import Source
 from fleet.config.problems import Problems, suggest_or_list
-from fleet.config.reports import validated
+from fleet.config.shape import Body, read_body
+from fleet.config.values import Pattern
 from fleet.config.word_tables import (
     BenignLines,
     ContextWords,
@@ -31,49 +32,49 @@ from fleet.config.word_tables import (
 from fleet.config.yamlpos import Keys, read
 from fleet.model.errors import InputError
 
-Arch = Annotated[str, Matches(r"v[0-9]{2,3}", "Hexagon arch", "write it like v73")]
-Version = Annotated[str, Matches(r"[0-9]+(\.[0-9]+)+", "version", 'quote it: "2.51.0"')]
-Mode = Annotated[str, Matches(r"0[0-7]{3}", "mode", 'quote it: "0640"')]
-Day = Annotated[str, Matches(r"20\d\d-\d\d-\d\d", "day", 'quote it: "2026-10-28"')]
-FileName = Annotated[str, Field(min_length=1)]
+Arch = Annotated[str, Pattern(r"v[0-9]{2,3}", "Hexagon arch", "write it like v73")]
+Version = Annotated[str, Pattern(r"[0-9]+(\.[0-9]+)+", "version", 'quote it: "2.51.0"')]
+Mode = Annotated[str, Pattern(r"0[0-7]{3}", "mode", 'quote it: "0640"')]
+Day = Annotated[str, Pattern(r"20\d\d-\d\d-\d\d", "day", 'quote it: "2026-10-28"')]
+FileName = Annotated[str, Meta(min_length=1)]
 Names = list[FileName]
 
 
-Chips = Annotated[list[str], Field(min_length=1)]
+Chips = Annotated[list[str], Meta(min_length=1)]
 
 
-class _Pc(Strict):
+class _Pc(Body, frozen=True, kw_only=True):
     inf_code: str
-    processors: list[str] = Field(default_factory=list)
+    processors: list[str] = field(default_factory=list)
 
 
-class _Soc(Strict):
-    chip: Annotated[str, Matches(r"[A-Z0-9]+", "chip", "write it as Qualcomm does: QCS9075")]
+class _Soc(Body, frozen=True, kw_only=True):
+    chip: Annotated[str, Pattern(r"[A-Z0-9]+", "chip", "write it as Qualcomm does: QCS9075")]
     marketing: str
-    soc_model: Annotated[int, Field(ge=1)] | None
-    soc_model_candidates: list[int] = Field(default_factory=list)
+    soc_model: Annotated[int, Meta(ge=1)] | None
+    soc_model_candidates: list[int] = field(default_factory=list)
     arch: Arch | None
     htp: Literal[False] | None = None
-    vtcm_mb: Annotated[int, Field(ge=1, le=64)] | None
-    kernel_soc_ids: list[Annotated[int, Field(ge=1)]]
-    compatible: list[list[str]] = Field(default_factory=list)
-    models: list[str] = Field(default_factory=list)
-    targets: list[str] = Field(default_factory=list)
+    vtcm_mb: Annotated[int, Meta(ge=1, le=64)] | None
+    kernel_soc_ids: list[Annotated[int, Meta(ge=1)]]
+    compatible: list[list[str]] = field(default_factory=list)
+    models: list[str] = field(default_factory=list)
+    targets: list[str] = field(default_factory=list)
     min_qairt: Version | None = None
     windows: _Pc | None = None
-    sources: list[str] = Field(min_length=1)
+    sources: Annotated[list[str], Meta(min_length=1)]
     confidence: Literal["certain", "likely", "uncertain"]
 
 
-class _Socs(Strict):
-    schema_version: Literal[1] = Field(alias="schema")
+class _Socs(Body, frozen=True, kw_only=True):
+    schema_version: Literal[1] = field(name="schema")
     sources: dict[str, str]
     platforms: dict[str, Chips]
     aihub: dict[str, str]
-    socs: list[_Soc] = Field(min_length=1)
+    socs: Annotated[list[_Soc], Meta(min_length=1)]
 
 
-class _PackagingVersion(Strict):
+class _PackagingVersion(Body, frozen=True, kw_only=True):
     since: str
     date: Day
     group: str | None
@@ -84,61 +85,60 @@ class _PackagingVersion(Strict):
     source: Source
 
 
-class _Packaging(Strict):
+class _Packaging(Body, frozen=True, kw_only=True):
     title: str
     packages: list[str]
     companions: list[str]
     marks: list[str]
     unit: str | None
-    versions: list[_PackagingVersion] = Field(min_length=1)
+    versions: Annotated[list[_PackagingVersion], Meta(min_length=1)]
     setup: str = ""
-    boards: list[str] = Field(default_factory=list)
+    boards: list[str] = field(default_factory=list)
     version_mark: str = ""
 
 
-class _Fastrpc(Strict):
+class _Fastrpc(Body, frozen=True, kw_only=True):
     """Every other key is a packaging too; code names these two."""
 
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, _Packaging]
+    OTHERS = _Packaging
     upstream: _Packaging
     bsp: _Packaging
     qnn_packages: Names
 
 
-class _Wheel(Strict):
+class _Wheel(Body, frozen=True, kw_only=True):
     machine: str
     platforms: Names
 
 
-class _Target(Strict):
+class _Target(Body, frozen=True, kw_only=True):
     os: Literal["linux", "android", "windows"]
     machine: str
     kind: Literal["device", "emulator", "windows"]
     stub_archs: list[Arch] | None
     genie: bool
     min_glibc: Version | None = None
-    refused_soc_models: list[int] = Field(default_factory=list)
-    needs_on_device: Names = Field(default_factory=list)
+    refused_soc_models: list[int] = field(default_factory=list)
+    needs_on_device: Names = field(default_factory=list)
     warning: str = ""
     wheel: _Wheel | None = None
 
 
-class _Needed(Strict):
-    lib: Names = Field(default_factory=list)
-    dsp: Names = Field(default_factory=list)
-    bin: Names = Field(default_factory=list)
+class _Needed(Body, frozen=True, kw_only=True):
+    lib: Names = field(default_factory=list)
+    dsp: Names = field(default_factory=list)
+    bin: Names = field(default_factory=list)
 
 
-class _Files(Strict):
+class _Files(Body, frozen=True, kw_only=True):
     tool: str = ""
     tool_required: bool = False
     required: _Needed
-    optional: _Needed = Field(default_factory=_Needed)
+    optional: _Needed = field(default_factory=_Needed)
     sources: list[str]
 
 
-class _Runner(Strict):
+class _Runner(Body, frozen=True, kw_only=True):
     tool: str
     tool_required: bool
     device: _Files
@@ -146,26 +146,26 @@ class _Runner(Strict):
     windows: _Files | None = None
 
 
-class _More(Strict):
-    required: _Needed = Field(default_factory=_Needed)
-    optional: _Needed = Field(default_factory=_Needed)
+class _More(Body, frozen=True, kw_only=True):
+    required: _Needed = field(default_factory=_Needed)
+    optional: _Needed = field(default_factory=_Needed)
 
 
-class _Feature(Strict):
+class _Feature(Body, frozen=True, kw_only=True):
     device: _More | None = None
     emulator: _More | None = None
     windows: _More | None = None
     sources: list[str]
 
 
-class _Keep(Strict):
+class _Keep(Body, frozen=True, kw_only=True):
     lib: Names
     dsp: Names
     bin: Names
     root: Names
 
 
-class _RuntimeFiles(Strict):
+class _RuntimeFiles(Body, frozen=True, kw_only=True):
     targets: dict[str, _Target]
     default_targets: dict[Literal["linux", "android", "windows"], dict[str, str]]
     wheel_pythons: list[Version]
@@ -174,7 +174,7 @@ class _RuntimeFiles(Strict):
     features: dict[str, _Feature]
 
 
-class _Release(Strict):
+class _Release(Body, frozen=True, kw_only=True):
     qairt: Version
     wheel: Version
     build_id: Version
@@ -185,50 +185,50 @@ class _Release(Strict):
     onnxruntime: str
 
 
-class _LiteRt(Strict):
+class _LiteRt(Body, frozen=True, kw_only=True):
     version: Version
     qairt: Version
 
 
-class _ExecuTorch(Strict):
+class _ExecuTorch(Body, frozen=True, kw_only=True):
     version: Version
     backend: str
     works: Version
     fails: list[Version]
 
 
-class _Releases(Strict):
+class _Releases(Body, frozen=True, kw_only=True):
     package: str
     sdk_url: str
     executorch: _ExecuTorch
     litert: _LiteRt
     htp_backend_api_major: int
     onnx_ir_version: int
-    releases: list[_Release] = Field(min_length=1)
+    releases: Annotated[list[_Release], Meta(min_length=1)]
 
 
-Sha256 = Annotated[str, Matches(r"[0-9a-f]{64}", "SHA-256", "write 64 hex digits, in lower case")]
+Sha256 = Annotated[str, Pattern(r"[0-9a-f]{64}", "SHA-256", "write 64 hex digits, in lower case")]
 
 
-class _WheelHashes(Strict):
+class _WheelHashes(Body, frozen=True, kw_only=True):
     wheels: dict[str, Sha256]
 
 
 Codes = dict[
-    Annotated[str, Matches(r"-?[0-9]+|0x[0-9a-fA-F]+", "number", "write -1, 14001 or 0x2c")],
-    Annotated[list[str], Field(min_length=1)],
+    Annotated[str, Pattern(r"-?[0-9]+|0x[0-9a-fA-F]+", "number", "write -1, 14001 or 0x2c")],
+    Annotated[list[str], Meta(min_length=1)],
 ]
 
 
-class _ErrorCodes(Strict):
+class _ErrorCodes(Body, frozen=True, kw_only=True):
     dsp_offset: int
-    qnn_ranges: list[Annotated[tuple[int, int, str], Field(strict=False)]]  # a list of YAML
+    qnn_ranges: list[tuple[int, int, str]]
     qnn: Codes
     genie: Codes
     fastrpc: Codes
 
 
-TABLES: dict[str, type[BaseModel]] = {
+TABLES: dict[str, type[Body]] = {
     "socs": _Socs,
     "fastrpc": _Fastrpc,
     "runtime_files": _RuntimeFiles,
@@ -310,7 +310,7 @@ def check(path: Path) -> None:
         raise InputError(f"{path} is not a table", hint="use one of: " + ", ".join(TABLES))
     document = read(path, InputError)
     problems = Problems(InputError)
-    table = validated(model, document, problems)
+    table = read_body(model, document, problems)
     for where, message, hint in _CROSS[path.stem](table) if path.stem in _CROSS else ():
         problems.add(message, document.value(where), hint)
     problems.raise_first()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fleet.config.problems import SECRET_KEYS, suggestion
 from fleet.config.yamlpos import Vault, describe
@@ -55,6 +57,15 @@ class Pattern:
         return value
 
 
+@dataclass(frozen=True)
+class Range:
+    """The least and the most of a number, with the cure of a number beyond them."""
+
+    ge: int | float | None
+    le: int | float | None
+    hint: str = ""
+
+
 FILE_PATH = Pattern(r"[^\x00-\x1f]+", "path", "write a path; ~ and relative paths are fine")
 TARGET = Pattern(
     r"(aarch64|arm64x|x86_64|hexagon)-[a-z0-9][a-z0-9._-]*",
@@ -74,6 +85,27 @@ def seconds_of(value: object) -> float:
     if not 0 < seconds <= LONGEST_SECONDS:
         raise InputError(f"the duration {value} is not between 0 and 7 days", hint=_LIKE)
     return seconds
+
+
+_BOUNDS: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {
+    "ge": ("at least", operator.ge),
+    "gt": ("more than", operator.gt),
+    "le": ("at most", operator.le),
+    "lt": ("less than", operator.lt),
+}
+
+
+def beyond(key: str, value: Any, limits: object) -> tuple[str, str] | None:  # noqa: ANN401
+    """Return message and cure for a value beyond the limits of `Range` or `msgspec.Meta`."""
+    least = getattr(limits, "min_length", None)
+    if least is not None and len(value) < least:
+        return f"'{key}' is empty", f"write at least {least} of them"
+    for name, (sign, holds) in _BOUNDS.items():
+        bound = getattr(limits, name, None)
+        if bound is not None and not holds(value, bound):
+            cure = getattr(limits, "hint", f"write a number that is {sign} {bound}")
+            return f"'{key}' must be {sign} {bound}, not {value}", cure
+    return None
 
 
 def unlike(key: str, value: object, wanted: str, text: str) -> tuple[str, str]:
@@ -100,7 +132,7 @@ def unlike(key: str, value: object, wanted: str, text: str) -> tuple[str, str]:
 def _write(key: str, value: object, wanted: str) -> str:
     if wanted == "a mapping":
         return f"write lines with a colon below `{key}:`"
-    if wanted == "a list":
+    if wanted.startswith("a list"):
         one = isinstance(value, str | int | float) and not isinstance(value, bool)
         return f"write [{value}]" if one else "write one line with `- ` for each entry"
     if wanted == "text":

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator
-
-from fleet.config.fields import Strict, wrong
+from fleet.config.shape import After, Body
+from fleet.model.errors import InputError
 
 
 def _pattern(text: str) -> str:
@@ -15,35 +14,37 @@ def _pattern(text: str) -> str:
     try:
         everywhere = re.compile(text).search("") is not None
     except re.error as error:
-        raise wrong(f"'{text}' is not a valid regular expression: {error}", _SYNTAX) from error
+        raise InputError(
+            f"'{text}' is not a valid regular expression: {error}", hint=_SYNTAX
+        ) from error
     if _LOOKS.search(text):
-        raise wrong(f"'{text}' uses syntax that RE2 does not have", _SYNTAX)
+        raise InputError(f"'{text}' uses syntax that RE2 does not have", hint=_SYNTAX)
     if everywhere:
-        raise wrong(f"'{text}' matches every line", "match at least one character")
+        raise InputError(f"'{text}' matches every line", hint="match at least one character")
     return text
 
 
 _LOOKS = re.compile(r"(?<!\\)\((\?<?[=!]|\?P=)|(?<!\\)\\[1-9]")
 _SYNTAX = "correct the expression; RE2 syntax has no look-around and no back references"
-Pattern = Annotated[str, AfterValidator(_pattern)]
+Pattern = Annotated[str, After(_pattern)]
 
 
-class _Benign(Strict):
+class _Benign(Body, frozen=True, kw_only=True):
     match: Pattern
     source: str
 
 
-class BenignLines(Strict):
+class BenignLines(Body, frozen=True, kw_only=True):
     """benign.yaml: lines that look like a failure and are none."""
 
     patterns: list[_Benign]
 
 
-class _Succeeded(_Benign):
+class _Succeeded(_Benign, frozen=True, kw_only=True):
     needs: Pattern = ""
 
 
-class Success(Strict):
+class Success(Body, frozen=True, kw_only=True):
     """success.yaml: lines by which a program says that its work was done, and doubts of it."""
 
     patterns: list[_Succeeded]
@@ -51,7 +52,7 @@ class Success(Strict):
     failure_words: list[Pattern]
 
 
-class ContextWords(Strict):
+class ContextWords(Body, frozen=True, kw_only=True):
     """context_words.yaml: what a log is about."""
 
     npu: list[Pattern]
@@ -69,35 +70,35 @@ class ContextWords(Strict):
     document: list[Pattern]
 
 
-class _Step(Strict):
+class _Step(Body, frozen=True, kw_only=True):
     id: str
     when: str
     text: str
     command: str = ""
 
 
-class NextSteps(Strict):
+class NextSteps(Body, frozen=True, kw_only=True):
     """next_steps.yaml: what to do where nothing is recognised."""
 
     steps: list[_Step]
 
 
-class _Sentence(Strict):
+class _Sentence(Body, frozen=True, kw_only=True):
     match: str
     says: str
 
 
-class _Kind(Strict):
+class _Kind(Body, frozen=True, kw_only=True):
     id: str
     match: Pattern
 
 
-class _Unsure(Strict):
+class _Unsure(Body, frozen=True, kw_only=True):
     subjects: list[str]
     symptoms: list[str]
 
 
-class Families(Strict):
+class Families(Body, frozen=True, kw_only=True):
     """families.yaml: what a line is about, and what is wrong with it."""
 
     unsure: _Unsure
@@ -106,13 +107,13 @@ class Families(Strict):
     table: dict[str, dict[str, str]]
 
 
-class Sentences(Strict):
+class Sentences(Body, frozen=True, kw_only=True):
     """sentences.yaml: what common lines say that are no cause of their own."""
 
     sentences: list[_Sentence]
 
 
-class PlatformWords(Strict):
+class PlatformWords(Body, frozen=True, kw_only=True):
     """platform_words.yaml: by which words a log is of a platform."""
 
     android: list[Pattern]

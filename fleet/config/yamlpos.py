@@ -98,6 +98,11 @@ def parse(text: str, path: Path, error: type[InputError]) -> Document:
     return Document(path, data, builder.keys, builder.values, builder.texts)
 
 
+def plain(data: object, path: Path) -> Document:
+    """Return data that another reader read as a document without places; `path` is its file."""
+    return Document(path, data if isinstance(data, dict) else {}, {}, {(): (1, 1)}, {})
+
+
 def describe(value: object) -> str:
     """What kind of YAML value it is, for messages: `a list`, `a number`, ... Never the value."""
     kinds: tuple[tuple[type, str], ...] = (

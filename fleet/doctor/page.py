@@ -91,8 +91,10 @@ def _fix(fix: Fix) -> str:
     marks += ["as root"] * fix.needs_root + ["reboot"] * fix.reboot
     marks += [] if fix.reversible else ["no way back"]
     marks += [f"`fleet doctor --fix` does it ({fix.apply})"] if fix.apply else []
-    marks += [f"not where `{fix.unless[0]}` is {' or '.join(fix.unless[1])}"] if fix.unless else []
-    marks += [f"only where `{fix.when[0]}` is like {_or(fix.when[1])}"] if fix.when else []
+    if fix.unless:
+        marks.append(f"not where `{fix.unless.fact}` is {' or '.join(fix.unless.values)}")
+    if fix.when:
+        marks.append(f"only where `{fix.when.fact}` is like {_or(fix.when.values)}")
     back = f"; back: {fix.undo}" if fix.undo else ""
     text = f"- fix ({', '.join(marks)}): {fix.title} (changes: {fix.changes}{back})"
     return text + "".join(f"\n  `{line}`" for line in fix.command.splitlines() if line.strip())

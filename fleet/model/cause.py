@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from fleet.model.slots import filled
 
@@ -23,10 +26,10 @@ LAYERS = (
     "session",
 )
 PLATFORMS = ("linux", "android", "windows")
+Weight = Annotated[float, Meta(gt=0, lt=1)]
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(Struct, frozen=True):
     """A pattern for one line of a log, in RE2 syntax, without regard to case.
 
     `weight` (0 to 1) is how surely the line alone means the cause. `summary` marks the last
@@ -36,23 +39,32 @@ class Signature:
     """
 
     match: str
-    weight: float
+    weight: Weight
     summary: bool = False
     unless: str = ""
     needs: str = ""
 
 
-@dataclass(frozen=True)
-class Predicate:
+class Predicate(Struct, frozen=True):
     """A fact of a live device that speaks for the cause: `fact` has one of `values`."""
 
     fact: str
-    values: tuple[str, ...]
-    weight: float
+    values: tuple[str, ...] = field(name="is")
+    weight: Weight
 
 
-@dataclass(frozen=True)
-class Twin:
+class Condition(Struct, frozen=True):
+    """A fact of a device and the words of it that decide."""
+
+    fact: str
+    values: tuple[str, ...] = field(name="is")
+
+    def holds(self, facts: Mapping[str, str]) -> bool:
+        """Return True if the fact fits a word, which is a pattern of a shell: `libQnn*.so`."""
+        return any(fnmatchcase(facts.get(self.fact) or "", word) for word in self.values)
+
+
+class Twin(Struct, frozen=True):
     """Another cause with the same log, and the read-only command that tells them apart."""
 
     cause: str
@@ -60,8 +72,7 @@ class Twin:
     reading: str
 
 
-@dataclass(frozen=True)
-class Fix:
+class Fix(Struct, frozen=True):
     """A cure on one platform (`any` for all).
 
     `command` is literal, "" where only a person can act; `where` is device or host.
@@ -73,14 +84,14 @@ class Fix:
 
     platform: str
     title: str
-    command: str
+    command: str = ""
     where: str = "device"
     needs_root: bool = False
     reversible: bool = True
     reboot: bool = False
     apply: str = ""
-    unless: tuple[str, tuple[str, ...]] | None = None
-    when: tuple[str, tuple[str, ...]] | None = None
+    unless: Condition | None = None
+    when: Condition | None = None
     changes: str = ""
     undo: str = ""
 
@@ -88,8 +99,8 @@ class Fix:
         """Whether it is a cure on this platform ("" is any), where these words are known."""
         return (
             (not platform or self.platform in {platform, "any"})
-            and (self.unless is None or not _among(facts.get(self.unless[0]), self.unless[1]))
-            and (self.when is None or _among(facts.get(self.when[0]), self.when[1]))
+            and not (self.unless and self.unless.holds(facts))
+            and (self.when is None or self.when.holds(facts))
         )
 
     def filled(self, slots: Mapping[str, str]) -> Fix:
@@ -103,13 +114,7 @@ class Fix:
         )
 
 
-def _among(word: str | None, patterns: tuple[str, ...]) -> bool:
-    """Patterns of a shell: `libQnn*.so`; "" is what is not known."""
-    return any(fnmatchcase(word or "", pattern) for pattern in patterns)
-
-
-@dataclass(frozen=True)
-class Example:
+class Example(Struct, frozen=True):
     """What the cause looks like: lines of a log or facts of a device.
 
     The cause must be among the first `top` of the diagnosis; `source` says who saw it.
@@ -117,12 +122,11 @@ class Example:
 
     log: str = ""
     facts: Mapping[str, str] | None = None
-    top: int = 1
+    top: Annotated[int, Meta(ge=1)] = 1
     source: str = ""
 
 
-@dataclass(frozen=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """One root cause. `id` is the name of its file, `codes` the numbers under which it shows.
 
     `severity` is error, or advice where nothing is broken. A signature of 0.9 or more that
@@ -144,7 +148,7 @@ class Cause:
     probe: tuple[Predicate, ...] = ()
     excludes: tuple[str, ...] = ()
     against: tuple[str, ...] = ()
-    refuted: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    refuted: tuple[Condition, ...] = ()
     twins: tuple[Twin, ...] = ()
     fix: tuple[Fix, ...] = ()
     sources: tuple[str, ...] = ()
@@ -152,7 +156,7 @@ class Cause:
 
     def is_refuted(self, facts: Mapping[str, str]) -> bool:
         """Whether a fact of the device proves that it is not the one."""
-        return any(facts.get(fact) in words for fact, words in self.refuted)
+        return any(facts.get(fact.fact) in fact.values for fact in self.refuted)
 
     def is_denied(self, facts: Mapping[str, str]) -> bool:
         """Whether all that could be seen of it on the device was looked at, and nothing was."""

@@ -7,8 +7,10 @@ import math
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from msgspec import field
 
+from fleet.config.shape import After
+from fleet.config.values import Pattern
 from fleet.model.errors import InputError
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
@@ -22,43 +24,51 @@ def _regex(text: str) -> str:
     try:
         groups = re.compile(text).groups
     except re.error as error:
-        raise ValueError(f"is not a valid regular expression: {error}") from error
+        raise InputError(
+            f"'{text}' is not a valid regular expression: {error}", hint="correct the expression"
+        ) from error
     if groups != 1:
-        raise ValueError("must have exactly one (group), which matches the number")
+        raise InputError(
+            f"'{text}' must have exactly one (group), which matches the number",
+            hint="write it like `rate: ([0-9.]+)`",
+        )
     return text
 
 
 def _relative(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._*?/-]{0,200}", text) or ".." in text:
-        raise ValueError(
-            "must be the name of a file in the work folder, of letters, digits and . _ - * ? /"
+        raise InputError(
+            f"'{text}' is not the name of a file in the work folder",
+            hint="use letters, digits and . _ - * ? /",
         )
     return text
 
 
-Pattern = Annotated[str, AfterValidator(_relative)]
+WorkFile = Annotated[str, After(_relative)]
 
 
-class Reading(Options):
+class Reading(Options, frozen=True, kw_only=True):
     """One number of the output: by `regex`, or by `json` (keys joined with dots)."""
 
-    metric: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
+    metric: Annotated[
+        str, Pattern(r"[a-z][a-z0-9_]{0,40}", "metric", "write it in lower case, like decode_tps")
+    ]
     unit: str = ""
-    regex: Annotated[str, AfterValidator(_regex)] | None = None
-    json_path: Annotated[str | None, Field(alias="json")] = None
+    regex: Annotated[str, After(_regex)] | None = None
+    json_path: str | None = field(default=None, name="json")
     file: str = "stdout"
     required: bool = True
 
 
-class ExecOptions(Options):
+class ExecOptions(Options, frozen=True):
     """`argv` may hold {release}, {work} and {program}; without it the program alone starts."""
 
     argv: list[str] | None = None
     health: list[str] | None = None
     stdin: Literal["prompt", "none"] = "none"
     cwd: str = "bundle"
-    collect: list[Pattern] = Field(default_factory=list)
-    parse: list[Reading] = Field(default_factory=list)
+    collect: list[WorkFile] = field(default_factory=list)
+    parse: list[Reading] = field(default_factory=list)
     text: Literal["stdout", "none"] = "stdout"
 
 

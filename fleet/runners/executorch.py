@@ -6,9 +6,11 @@ import re
 from array import array
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta, field
 
+from fleet.config.values import Pattern
 from fleet.model.errors import InputError
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
@@ -22,7 +24,12 @@ _ITERATION = re.compile(r"(?<= )--?iteration[ =]([0-9]{1,9})(?= |$)")
 SPEED = "inference_speed.txt"
 
 
-class ExecutorchOptions(Options):
+Version = Annotated[
+    str, Pattern(r"[A-Za-z0-9._-]{1,40}", "version of a decoder", "write it like qwen3 or llama3")
+]
+
+
+class ExecutorchOptions(Options, frozen=True):
     """`input_list` and `profile_level` are for qnn_executor_runner, `tokenizer` and the rest for
     qnn_llama_runner.
 
@@ -35,16 +42,16 @@ class ExecutorchOptions(Options):
     model: str | None = None
     input_list: str | None = None
     tokenizer: str | None = None
-    decoder_model_version: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]{1,40}$")
-    eval_mode: int | None = Field(default=None, ge=0, le=9)
+    decoder_model_version: Version | None = None
+    eval_mode: Annotated[int, Meta(ge=0, le=9)] | None = None
     temperature: float = 0.0
-    seq_len: int = Field(default=128, ge=1)
-    iterations: int = Field(default=1, ge=1)
+    seq_len: Annotated[int, Meta(ge=1)] = 128
+    iterations: Annotated[int, Meta(ge=1)] = 1
     shared_buffer: bool = False
-    profile_level: int | None = Field(default=None, ge=0, le=2)
-    reference: dict[str, str] = Field(default_factory=dict)
-    tolerance: float | None = Field(default=None, ge=0)
-    extra: list[str] = Field(default_factory=list)
+    profile_level: Annotated[int, Meta(ge=0, le=2)] | None = None
+    reference: dict[str, str] = field(default_factory=dict)
+    tolerance: Annotated[float, Meta(ge=0)] | None = None
+    extra: list[str] = field(default_factory=list)
 
 
 class ExecutorchRunner(OwnProgram):

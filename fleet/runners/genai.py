@@ -34,7 +34,7 @@ _STATUS = {
 }
 
 
-class GenaiOptions(Options):
+class GenaiOptions(Options, frozen=True):
     """None: what the search needs stands in genai_config.json."""
 
 

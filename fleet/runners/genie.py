@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Annotated
 
-from pydantic import Field
+from msgspec import structs
 
 from fleet.bundles.genie import genie_scripts
 from fleet.bundles.paths import clean_name, inside
+from fleet.config.values import Pattern
 from fleet.device.texts import path_of
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError, RunnerError
@@ -32,7 +33,22 @@ from fleet.runners.base import (
 )
 from fleet.runners.options import Options, has_program, own_files, parsed
 
-Encoded = Annotated[str, Field(pattern=r"^[^,]+(,u?int(8|16),[-+0-9.e]+,-?[0-9]+)?$")]
+Encoded = Annotated[
+    str,
+    Pattern(
+        r"[^,]+(,u?int(8|16),[-+0-9.e]+,-?[0-9]+)?",
+        "file of embeddings",
+        "write FILE, or FILE,TYPE,SCALE,OFFSET like table.bin,uint8,0.05,-128",
+    ),
+]
+Lora = Annotated[
+    str,
+    Pattern(
+        r"[^,\s]+(,[^,\s]+,-?[0-9.]+)*",
+        "LoRA adapter",
+        "write ADAPTER, or ADAPTER,ALPHA,STRENGTH like summary,alpha,0.5",
+    ),
+]
 SCRIPT, TOOL_SCRIPT = "run/fleet_genie.py", "run/t2t_run.sh"
 OUTCOME, PROFILE = "outcome.json", "profile.json"
 _PROMPT = ("--prompt_file", "{work}/prompt.txt")
@@ -47,14 +63,14 @@ _STATUS = {
 }
 
 
-class GenieOptions(Options):
+class GenieOptions(Options, frozen=True):
     """`lora`: the adapter to apply, with the strength of each alpha tensor after it, as
     genie-t2t-run takes them. `embedding_file`, `tokens_file`: the input in place of a prompt, and
     `embedding_table` the table for the tokens that follow; files of the bundle, the embeddings
     with `,TYPE,SCALE,OFFSET` after them where they are quantized.
     """
 
-    lora: Annotated[str, Field(pattern=r"^[^,\s]+(,[^,\s]+,-?[0-9.]+)*$")] | None = None
+    lora: Lora | None = None
     embedding_file: Encoded | None = None
     embedding_table: Encoded | None = None
     tokens_file: str | None = None
@@ -253,7 +269,7 @@ def _refuse_other_input(kit: Kit, options: GenieOptions) -> None:
         if options.arguments:
             raise InputError(
                 f"{name} is a genie-app script, which takes none of the options "
-                f"{', '.join(key for key, value in options if value)}",
+                f"{', '.join(key for key, value in structs.asdict(options).items() if value)}",
                 hint="write adapters and inputs into the script, and remove them from `run: "
                 "options:`",
             )

@@ -11,9 +11,9 @@ import copy
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from msgspec import Meta, field, structs
 
 from fleet.bundles.tflite import Operations, operations
 from fleet.device.texts import path_of
@@ -32,7 +32,7 @@ DISPATCH = "libLiteRtDispatch_Qualcomm.so"
 SCRIPT, WORKER = "run/fleet_litert.py", "run/fleet/device/npu/fleet_ort.py"
 
 
-class LitertOptions(Options):
+class LitertOptions(Options, frozen=True):
     """`off_npu`: so many operations may stay on the CPU. `source`: the model before it was
     compiled, of which they are a share. The others as of runner ort.
     """
@@ -40,14 +40,20 @@ class LitertOptions(Options):
     model: str | None = None
     source: str | None = None
     accelerator: Literal["npu", "cpu"] = "npu"
-    off_npu: int = Field(default=0, ge=0)
-    threads: int = Field(default=1, ge=1, le=64)
-    inputs: dict[str, str] = Field(default_factory=dict)
-    reference: dict[str, str] = Field(default_factory=dict)
-    tolerance: Number | None = Field(default=None, ge=0)
-    iterations: int = Field(default=10, ge=1, le=100_000)
-    warmups: int = Field(default=1, ge=0, le=10_000)
+    off_npu: Annotated[int, Meta(ge=0)] = 0
+    threads: Annotated[int, Meta(ge=1, le=64)] = 1
+    inputs: dict[str, str] = field(default_factory=dict)
+    reference: dict[str, str] = field(default_factory=dict)
+    tolerance: Annotated[Number, Meta(ge=0)] | None = None
+    iterations: Annotated[int, Meta(ge=1, le=100_000)] = 10
+    warmups: Annotated[int, Meta(ge=0, le=10_000)] = 1
     seed: int = 0
+
+
+def _passed_on(options: LitertOptions) -> dict[str, Any]:
+    """Return the options that the script has under the same name."""
+    own = {"model", "source", "off_npu", "tolerance"}
+    return {name: value for name, value in structs.asdict(options).items() if name not in own}
 
 
 class LitertRunner(Scripted):
@@ -93,7 +99,7 @@ class LitertRunner(Scripted):
         spec = {
             "model": model,
             "partly": options.accelerator == "npu" and found.others > 0,
-            **options.model_dump(exclude={"model", "source", "off_npu", "tolerance"}),
+            **_passed_on(options),
         }
         argv = script_argv(SCRIPT, timeout, *more)
         marks = ("cpu",) if options.accelerator == "cpu" else ()

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta, field
 
+from fleet.config.values import Pattern
 from fleet.model.errors import InputError
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics
@@ -60,20 +62,22 @@ _BATCH, _SCRIPT = ("--ubatch-size", "1024"), ("-fa on", "--ubatch-size 1024")
 _TEXT_ONLY = ("-no-cnv", "--no-display-prompt")
 
 
-class LlamaOptions(Options):
+class LlamaOptions(Options, frozen=True):
     """`device` as --device takes it (HTP0, or HTP0,HTP1 for large models). `seed` and
     `temperature` are for llama-completion, whose own seed is another one each time.
     """
 
     model: str | None = None
-    device: str = Field(default="HTP0", pattern=r"^[A-Za-z0-9,]{1,60}$")
-    gpu_layers: int = Field(default=99, ge=0)
-    prompt_tokens: int = Field(default=128, ge=0)
-    seed: int = Field(default=0, ge=0)
-    temperature: float = Field(default=0.0, ge=0)
-    repetitions: int = Field(default=1, ge=1)
-    env: dict[str, str] = Field(default_factory=dict)
-    extra: list[str] = Field(default_factory=list)
+    device: Annotated[
+        str, Pattern(r"[A-Za-z0-9,]{1,60}", "device of llama.cpp", "write HTP0, or HTP0,HTP1")
+    ] = "HTP0"
+    gpu_layers: Annotated[int, Meta(ge=0)] = 99
+    prompt_tokens: Annotated[int, Meta(ge=0)] = 128
+    seed: Annotated[int, Meta(ge=0)] = 0
+    temperature: Annotated[float, Meta(ge=0)] = 0.0
+    repetitions: Annotated[int, Meta(ge=1)] = 1
+    env: dict[str, str] = field(default_factory=dict)
+    extra: list[str] = field(default_factory=list)
 
 
 class LlamaCppRunner(OwnProgram):

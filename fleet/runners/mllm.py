@@ -8,7 +8,9 @@ standard output as they come, and no time is printed.
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated
+
+from msgspec import Meta, field
 
 from fleet.model.errors import InputError
 from fleet.model.playbook import RunSpec
@@ -23,14 +25,14 @@ _HEALTH_PROMPT = b"hi\n"
 UNTRIED = "untested: nobody has tested fleet with the real mllm program yet"
 
 
-class MllmOptions(Options):
+class MllmOptions(Options, frozen=True):
     """`ar_len` must be the value that the context binary was compiled with."""
 
-    ar_len: int = Field(default=128, ge=1, le=CONTEXT_TOKENS)
+    ar_len: Annotated[int, Meta(ge=1, le=CONTEXT_TOKENS)] = 128
     model: str | None = None
     tokenizer: str | None = None
     config: str | None = None
-    extra: list[str] = Field(default_factory=list)
+    extra: list[str] = field(default_factory=list)
 
 
 class MllmRunner(OwnProgram):

@@ -8,9 +8,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import ErrorDetails
+from msgspec import StructMeta
 
+from fleet.config.problems import Problems
+from fleet.config.shape import Body, Walker, keys_of
+from fleet.config.yamlpos import plain
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError, reason
 from fleet.model.files import FileRef, file_ref
@@ -20,38 +22,31 @@ from fleet.runners.base import FLAT, Defaults, Ended, Kit, Layout, Start
 TIMED_OUT = (124, 137)
 
 
-class Options(BaseModel):
-    """Base of option models: unknown keys are errors."""
+class _OptionsMeta(StructMeta):
+    """An option that must be given may stand behind one with a default."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    def __new__(mcs, *parts: Any, **how: Any) -> Any:  # noqa: ANN401
+        return super().__new__(mcs, *parts, **{"kw_only": True, **how})
+
+
+class Options(Body, frozen=True, metaclass=_OptionsMeta):
+    """The options of a runner, each key with its type and default; other keys are errors."""
 
 
 T = TypeVar("T", bound=Options)
 
 
 def parsed(model: type[T], given: Mapping[str, Any], runner: str) -> T:
-    """The options as values. Raises InputError that names the key and the known ones."""
-    try:
-        return model.model_validate(dict(given))
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        known = ", ".join(model.model_fields)
+    """Return the options as values. Raises InputError that names all wrong keys."""
+    problems = Problems(InputError)
+    options: T = Walker(plain(given, Path()), problems).value(model, dict(given), ())
+    if errors := problems.errors:
+        known = ", ".join(keys_of(model)) or "none"
         raise InputError(
-            f"`{key}` under `run: options:` {_wrong(first, runner)}",
-            hint=f"correct this option in the playbook; runner {runner} takes: {known or 'none'}",
-        ) from error
-
-
-def _wrong(detail: ErrorDetails, runner: str) -> str:
-    """pydantic's error in our words."""
-    if detail["type"] == "extra_forbidden":
-        return f"is not an option of runner {runner}"
-    if detail["type"] == "missing":
-        return f"is missing; runner {runner} needs it"
-    said = detail["msg"].replace("Value error, ", "it ").replace("Input", "it")
-    said = said[:1].lower() + said.partition(" after validation")[0][1:]
-    return f"has the wrong value {detail['input']!r:.60}: {said}"
+            "; ".join(error.message for error in errors) + ", under `run: options:`",
+            hint=f"{'; '.join(error.hint for error in errors)}; runner {runner} takes: {known}",
+        )
+    return options
 
 
 def needs_program(run: RunSpec, runner: str, example: str) -> None:

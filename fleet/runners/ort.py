@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from msgspec import Meta, field
 
 from fleet.bundles.ort import models_of
+from fleet.config.shape import Before
+from fleet.config.values import Pattern
 from fleet.device.texts import path_of
 from fleet.model.errors import InputError, RunnerError
 from fleet.model.files import FileRef, file_ref
@@ -47,10 +49,13 @@ def _number(value: object) -> object:
         return value
 
 
-Number = Annotated[float, BeforeValidator(_number)]
+Number = Annotated[float, Before(_number)]
+PerfMode = Annotated[
+    str, Pattern(r"[a-z_]{1,40}", "performance mode", "write it as the HTP names it, like burst")
+]
 
 
-class OrtOptions(Options):
+class OrtOptions(Options, frozen=True):
     """`inputs`, `reference`: tensor → .npy file of the bundle; an input without one is random.
 
     `tolerance`: the largest difference from a reference that still counts, in the unit of the
@@ -63,21 +68,21 @@ class OrtOptions(Options):
     model: str | None = None
     decoder: str | None = None
     decoder_with_past: str | None = None
-    start_token: int = Field(default=0, ge=0)
-    end_token: int = Field(default=1, ge=0)
-    inputs: dict[str, str] = Field(default_factory=dict)
-    reference: dict[str, str] = Field(default_factory=dict)
-    tolerance: Number | None = Field(default=None, ge=0)
-    dimensions: dict[str, int] = Field(default_factory=dict)
-    iterations: int = Field(default=10, ge=1, le=100_000)
-    warmups: int = Field(default=1, ge=0, le=10_000)
+    start_token: Annotated[int, Meta(ge=0)] = 0
+    end_token: Annotated[int, Meta(ge=0)] = 1
+    inputs: dict[str, str] = field(default_factory=dict)
+    reference: dict[str, str] = field(default_factory=dict)
+    tolerance: Annotated[Number, Meta(ge=0)] | None = None
+    dimensions: dict[str, int] = field(default_factory=dict)
+    iterations: Annotated[int, Meta(ge=1, le=100_000)] = 10
+    warmups: Annotated[int, Meta(ge=0, le=10_000)] = 1
     profiling: Literal["off", "basic", "detailed", "optrace"] = "basic"
-    perf_mode: str = Field(default="burst", pattern=r"^[a-z_]{1,40}$")
-    provider: dict[str, str] = Field(default_factory=dict)
-    session: dict[str, str] = Field(default_factory=dict)
+    perf_mode: PerfMode = "burst"
+    provider: dict[str, str] = field(default_factory=dict)
+    session: dict[str, str] = field(default_factory=dict)
     seed: int = 0
     keep_outputs: bool = False
-    log: int = Field(default=2, ge=0, le=4)
+    log: Annotated[int, Meta(ge=0, le=4)] = 2
 
 
 _PASSED_ON = {  # options that the script has under the same name
@@ -134,7 +139,7 @@ class OrtRunner(Scripted):
         spec = {
             "model": _model(kit, options.model, "model"),
             **_generation(kit, options),
-            **options.model_dump(include=_PASSED_ON),
+            **{name: getattr(options, name) for name in _PASSED_ON},
             "provider": {
                 "backend_path": "QnnHtp.dll" if kit.windows else "libQnnHtp.so",
                 **({"htp_performance_mode": options.perf_mode} if kit.dsp else {}),
@@ -232,7 +237,8 @@ def _generation(kit: Kit, options: OrtOptions) -> dict[str, Any]:
     parts = {"decoder": options.decoder, "decoder_with_past": options.decoder_with_past}
     return {
         **{key: _model(kit, name, key) for key, name in parts.items()},
-        **options.model_dump(include={"start_token", "end_token"}),
+        "start_token": options.start_token,
+        "end_token": options.end_token,
         "max_tokens": kit.run.max_tokens,
     }
 

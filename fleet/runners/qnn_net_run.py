@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from msgspec import Meta, field
 
 from fleet.bundles.op_packages import net_run_option
+from fleet.config.values import Pattern
 from fleet.device.texts import path_of
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError
@@ -34,21 +35,26 @@ _REFUSED = re.compile(r"Invalid perf_profile .*|Unknown Key: \S*perf_profile.*")
 _SET = re.compile(r"Perf Infra set power config return: \[(-?[0-9]{1,10})\]")
 
 
-class NetRunOptions(Options):
+PerfMode = Annotated[
+    str, Pattern(r"[a-z_]{1,40}", "performance mode", "write it as the HTP names it, like burst")
+]
+
+
+class NetRunOptions(Options, frozen=True, kw_only=True):
     """`inputs`: one row an inference; a row is a list of files of the bundle, each
     `file` or `tensor:=file`. `perf_profile` has no place beside a `config_file` of one's own.
     """
 
     model: str | None = None
-    inputs: list[list[str]] = Field(min_length=1)
+    inputs: Annotated[list[list[str]], Meta(min_length=1)]
     profiling: Literal["off", "client", "basic", "detailed", "optrace"] = "basic"
-    perf_profile: str | None = Field(default=None, pattern=r"^[a-z_]{1,40}$")
-    num_inferences: int | None = Field(default=None, ge=1)
+    perf_profile: PerfMode | None = None
+    num_inferences: Annotated[int, Meta(ge=1)] | None = None
     native_inputs: bool = False
     native_outputs: bool = False
     config_file: str | None = None
     keep_results: bool = False
-    extra: list[str] = Field(default_factory=list)
+    extra: list[str] = field(default_factory=list)
 
     @property
     def mode(self) -> str | None:

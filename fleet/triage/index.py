@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from fleet.model.cause import Cause, Example, Fix, Predicate, Signature, Twin
+import msgspec
+
+from fleet.model.cause import Cause
 
 NAME = "causes.index.json"
-_PARTS = {"signatures": Signature, "probe": Predicate, "twins": Twin, "fix": Fix}
 
 
 def digest(paths: Iterable[Path]) -> str:
@@ -39,30 +39,12 @@ def read(paths: Iterable[Path]) -> dict[str, Any] | None:
             return None
     if head["digest"] != digest(paths):
         return None
-    head["causes"] = [json.loads(line) for line in lines[1:]]
+    head["causes"] = [msgspec.json.decode(line, type=Cause) for line in lines[1:]]
     return dict(head)
 
 
 def write(paths: Iterable[Path], causes: Iterable[Cause], head: Mapping[str, Any]) -> None:
     """One cause a line, so that a change of one is a change of a line."""
-    rows = [{"digest": digest(paths), **head}, *(asdict(cause) for cause in causes)]
-    text = "\n".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False) for row in rows)
+    rows = [{"digest": digest(paths), **head}, *causes]
     with as_file(files("fleet") / "data" / NAME) as path:
-        path.write_text(text + "\n", "utf-8")
-
-
-def cause_of(row: dict[str, Any]) -> Cause:
-    """A cause as it was written."""
-    for name, kind in _PARTS.items():
-        row[name] = tuple(kind(**_tuples(part)) for part in row[name])
-    row["examples"] = tuple(Example(**part) for part in row["examples"])
-    return Cause(**_tuples(row))
-
-
-def _tuples(row: dict[str, Any]) -> dict[str, Any]:
-    """JSON has lists where a cause has tuples, at any depth."""
-    return {key: _tuple(value) for key, value in row.items()}
-
-
-def _tuple(value: Any) -> Any:  # noqa: ANN401 - what JSON holds
-    return tuple(map(_tuple, value)) if isinstance(value, list) else value
+        path.write_bytes(b"\n".join((*map(msgspec.json.encode, rows), b"")))

@@ -64,7 +64,7 @@ def knowledge(folder: Path | None = None) -> Known:
     paths = _paths(folder)
     raw = index.read([*paths, *_tables()]) if folder is None else None
     if raw is not None:
-        return _known([index.cause_of(row) for row in raw["causes"]], raw["tables"], raw["words"])
+        return _known(raw["causes"], raw["tables"], raw["words"])
     return _known(_parsed(paths), _loaded(), None)
 
 
@@ -94,7 +94,7 @@ def _tables() -> list[Path]:
 
 
 def _parsed(paths: Sequence[Path]) -> Sequence[Cause]:
-    from fleet.config.cause_file import load_causes  # noqa: PLC0415 - pydantic and yaml
+    from fleet.config.cause_file import load_causes  # noqa: PLC0415 - yaml
 
     return load_causes(paths)
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from inspect import isclass
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 import pytest
 import yaml
-from pydantic import BaseModel
 
+from fleet.config.shape import Body, is_body, keys_of, unwrapped
 from fleet.config.tables import TABLES, check
 from fleet.data import load
 from fleet.model.errors import InputError, Position
@@ -24,26 +23,20 @@ Place = tuple[str | int, ...]
 STRANGE = "zzzz"
 
 
-def rows(model: type[BaseModel], data: object, at: Place = ()) -> Iterator[tuple[Place, Any]]:
+def rows(model: type[Body], data: object, at: Place = ()) -> Iterator[tuple[Place, Any]]:
     """Each mapping that a model describes, with the model; of equal rows of a list the first."""
     assert isinstance(data, dict)
     yield at, model
-    fields = {field.alias or name: field for name, field in model.model_fields.items()}
     for key, value in data.items():
-        if key in fields:
-            yield from nested(fields[key].annotation, value, (*at, key))
-        elif (row := more_rows(model)) is not None:
-            yield from rows(row, value, (*at, key))
+        if key in keys_of(model):
+            yield from nested(keys_of(model)[key].type, value, (*at, key))
+        elif model.OTHERS is not None:
+            yield from rows(model.OTHERS, value, (*at, key))
 
 
-def more_rows(model: type[BaseModel]) -> type[BaseModel] | None:
-    """What every key is that the model does not name."""
-    others = get_type_hints(model).get("__pydantic_extra__")
-    return get_args(others)[1] if others else None
-
-
-def nested(annotation: object, data: object, at: Place) -> Iterator[tuple[Place, Any]]:
-    if isclass(annotation) and issubclass(annotation, BaseModel):
+def nested(annotation: Any, data: object, at: Place) -> Iterator[tuple[Place, Any]]:
+    annotation, _ = unwrapped(annotation)
+    if is_body(annotation):
         if data is not None:
             yield from rows(annotation, data, at)
         return
@@ -76,7 +69,7 @@ def shortened(data: Any, needed: set[Place], at: Place = ()) -> Any:
 
 
 @cache
-def table_of(name: str) -> tuple[dict[str, Any], list[tuple[Place, type[BaseModel]]]]:
+def table_of(name: str) -> tuple[dict[str, Any], list[tuple[Place, type[Body]]]]:
     """A table, and where it has mappings of which model."""
     data, model = load(name), TABLES[name]
     needed = {at[:end] for at, _ in rows(model, data) for end in range(1, len(at) + 1)}
@@ -143,12 +136,12 @@ def test_a_wrong_key_in_any_row_is_named_with_those_that_are_known(
         data = changed(whole, at)
         inside(data, at)[STRANGE] = 1
         error, text = refused(table, data, tmp_path)
-        row = more_rows(model)  # such a key is a row of its own, and 1 is none
+        row = model.OTHERS  # such a key is a row of its own, and 1 is none
         message = f"'{STRANGE}' must be a mapping" if row else f"unknown key '{STRANGE}'"
         assert message in error.message, at
         assert place_of(error.position) == spot(text, (*at, STRANGE), of_key=row is None), at
-        for name, field in (row or model).model_fields.items():
-            assert re.search(rf"\b{re.escape(field.alias or name)}\b", error.hint or ""), at
+        for name in keys_of(row or model):
+            assert re.search(rf"\b{re.escape(name)}\b", error.hint or ""), at
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -167,9 +160,8 @@ def test_a_wrong_type_of_any_value_is_named(table: str, tmp_path: Path) -> None:
 def test_a_missing_key_of_any_row_is_named(table: str, tmp_path: Path) -> None:
     whole, places = table_of(table)
     for at, model in places:
-        for name, field in model.model_fields.items():
-            key = field.alias or name
-            if not field.is_required():
+        for key, field in keys_of(model).items():
+            if not field.needed:
                 continue
             data = changed(whole, at)
             del inside(data, at)[key]

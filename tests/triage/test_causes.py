@@ -115,7 +115,7 @@ def test_a_contributor_adds_a_cause_without_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("layer: os", "layer: attic", "'attic' is not a valid layer"),
+        ("layer: os", "layer: attic", "'attic' is not a value of 'layer'"),
         ("weight: 0.9", "weight: 7", "less than 1"),
         ("verify: look\n", "", "verify"),
         ("title:", "titel:", "titel"),
