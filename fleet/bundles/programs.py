@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from fleet.bundles.elfsymbols import NotReadableError, read_needed
+from fleet.bundles.rule import install
 from fleet.data import load
 from fleet.model.facts import Facts
 from fleet.model.files import FileRef
@@ -74,9 +75,9 @@ def _cure(library: str, facts: Facts) -> str:
     python = re.fullmatch(r"libpython(3\.[0-9]+)\.so\.1\.0", library)
     if python and (facts.tools.python3_version or "").startswith(f"{python[1]}."):
         package = f"libpython{python[1]}"
-    if package and facts.os_id in {"debian", "ubuntu"}:
+    if package and facts.android is None and facts.os_id in {"debian", "ubuntu"}:
         return (
-            f"sudo apt install {package} on the device, or name a copy of {library} under "
+            f"{install(facts, package)}, or name a copy of {library} under "
             "`run: libraries:` in the playbook"
         )
     return (

@@ -103,6 +103,22 @@ class Rule:
             )
 
 
+def place_of(facts: Facts) -> str:
+    """Return where a command of a cure is typed, as the end of its sentence."""
+    return (
+        "on this computer, whose libraries this lab board uses" if facts.local else "on the device"
+    )
+
+
+def install(facts: Facts, package: str, library: str = "") -> str:
+    """Return the cure for a package that is missing. A phone has no packages: its firmware
+    or the release brings a library.
+    """
+    if facts.android is not None:
+        return f"name a copy of {library or package} under `run: libraries:` in the playbook"
+    return f"sudo apt install {package} {place_of(facts)}"
+
+
 def rule(name: str, severity: str, source: str) -> Callable[[Check], Rule]:
     """Make a `Rule` of a function."""
     return lambda check: Rule(name, severity, source, check)

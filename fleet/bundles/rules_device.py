@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fleet.bundles.rule import REFUSE, WARN, Case, Fault, rule, unknown
+from fleet.bundles.rule import REFUSE, WARN, Case, Fault, install, place_of, rule, unknown
 from fleet.model.facts import SHELL_FOLDERS, DeviceNode
 from fleet.model.runtime import version_key
 from fleet.runtimes.spec import sdk_command
@@ -56,7 +56,7 @@ def libatomic_missing(case: Case) -> Iterator[Fault]:
         "would open",
         "no libatomic.so.1",
         "libatomic.so.1",
-        "sudo apt install libatomic1 on the device",
+        install(case.facts, "libatomic1", "libatomic.so.1"),
     )
 
 
@@ -71,7 +71,7 @@ def libstdcpp_missing(case: Case) -> Iterator[Fault]:
             "NPU session would open",
             f"no {need}",
             need,
-            "sudo apt install libstdc++6 on the device",
+            install(case.facts, "libstdc++6", need),
         )
 
 
@@ -95,7 +95,7 @@ def python3_missing(case: Case) -> Iterator[Fault]:
             "genie-t2t-run" if phone else "python3 with ctypes, or genie-t2t-run",
             f"add a QAIRT SDK, which has genie-t2t-run: {sdk}"
             if phone
-            else (f"sudo apt install python3 on the device, or add a QAIRT SDK: {sdk}"),
+            else f"{install(case.facts, 'python3')}, or add a QAIRT SDK: {sdk}",
         )
 
 
@@ -148,7 +148,7 @@ def base_not_writable(case: Case) -> Iterator[Fault]:
             f"{case.facts.user.name or 'the user'} cannot write to {disk.path} on the device",
             "not writable",
             "writable",
-            f"sudo install -d -o {user} '{disk.path}' on the device, or set "
+            f"sudo install -d -o {user} '{disk.path}' {place_of(case.facts)}, or set "
             "`base_dir:` in the inventory to a folder that the user can write to",
         )
 
@@ -238,7 +238,9 @@ def _node_cure(case: Case, node: DeviceNode) -> str:
             "add a udev rule that gives the node a group ( KERNEL=='fastrpc-cdsp', "
             f"GROUP='fastrpc', MODE='0640'), then sudo usermod -aG fastrpc {user.name or '$USER'}"
         )
-    return f"sudo usermod -aG {group} {user.name or '$USER'} on the device, then log in again"
+    return (
+        f"sudo usermod -aG {group} {user.name or '$USER'} {place_of(case.facts)}, then log in again"
+    )
 
 
 @rule("libcdsprpc-missing", REFUSE, "docs/sources/qairt.md 1, 6: the stub NEEDs the unversioned "
@@ -252,17 +254,18 @@ def libcdsprpc_missing(case: Case) -> Iterator[Fault]:
         yield unknown("libcdsprpc", need, "ssh <device> ldconfig -p | grep cdsprpc")
     elif not case.facts.libcdsprpc_unversioned:
         found = case.facts.libcdsprpc
-        link = (
-            f"sudo ln -s '{found[0]}' '{found[0].split('.so')[0]}.so' on the device"
-            if found
-            else "sudo apt install qcom-fastrpc1 (ppa:ubuntu-qcom-iot/qcom-ppa) on the device"
-        )
+        if case.facts.android is not None:
+            cure = "flash the stock firmware of the phone, which brings libcdsprpc.so"
+        elif found:
+            cure = f"sudo ln -s '{found[0]}' '{found[0].split('.so')[0]}.so' on the device"
+        else:
+            cure = "set `fastrpc: auto` in the playbook, then: fleet plan (shows what it installs)"
         yield Fault(
             f"the stub library loads {need}, but the device has "
             f"{', '.join(found) or 'no libcdsprpc'}: QNN would fail with error 14001",
             ", ".join(found) or "no libcdsprpc",
             need,
-            link,
+            cure,
         )
 
 

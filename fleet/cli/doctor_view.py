@@ -212,7 +212,7 @@ def _first(ranked: Ranked, diagnosis: Diagnosis, *, offers: bool) -> None:
     for twin in _twins(ranked, diagnosis):
         _line(f"  [bold]or[/]     {escape(twin)}")
     for fix in ranked.fixes:
-        _fix(fix)
+        _fix(fix, _place(fix, ranked.facts.get("device.local", "no")))
     verify = ranked.verify
     if diagnosis.checks:  # of a device, not of a log
         verify = verify.replace("--limit DEVICE", f"--limit {shlex.quote(diagnosis.target)}")
@@ -238,8 +238,17 @@ def _twins(ranked: Ranked, diagnosis: Diagnosis) -> list[str]:
     ]
 
 
-def _fix(fix: Fix) -> None:
-    marks = [fix.where]
+def _place(fix: Fix, local: str) -> str:
+    """Return where the command of a fix is typed. A lab board that shares the libraries of this
+    computer gets those from it, and has the rest in a folder of its own.
+    """
+    of_libraries = fix.when is not None and fix.when[0] == "library"
+    here = local == "yes" or (local == "libraries" and of_libraries)
+    return "this computer" if here and fix.where == "device" else fix.where
+
+
+def _fix(fix: Fix, place: str) -> None:
+    marks = [place]
     marks += ["needs root"] * fix.needs_root + ["reboot"] * fix.reboot
     marks += [] if fix.reversible else ["cannot be undone"]
     _line(f"  [bold]fix[/]    {escape(fix.title)} [dim]({', '.join(marks)})[/]")

@@ -17,6 +17,13 @@ def shell(
     inventory: opt.Inventory,
     lease: opt.Lease = False,
     accept_new: opt.AcceptNew = False,
+    env: Annotated[
+        bool,
+        typer.Option("--env", help="Set PATH and the library paths of the live release."),
+    ] = False,
+    release: Annotated[
+        str, typer.Option(help="Name of the release for --env, if the device has several.")
+    ] = "",
 ) -> None:
     """Open a terminal on a device, over ssh with its pinned host key or over adb.
 
@@ -26,4 +33,11 @@ def shell(
     Example: fleet shell lab001 -i inventories/lab.yaml
     """
     found = only_host(inventory, [host], "a terminal")
-    raise typer.Exit(open_terminal(found, SaidLines().take, lease=lease, accept_new=accept_new))
+    status = open_terminal(
+        found,
+        SaidLines().take,
+        lease=lease,
+        accept_new=accept_new,
+        environment=release if env or release else None,
+    )
+    raise typer.Exit(status)

@@ -12,7 +12,7 @@ from fleet.doctor.checks import every
 from fleet.doctor.link import link_check
 from fleet.doctor.parts import own_words, raw_parts
 from fleet.doctor.seen import Seen, seen
-from fleet.doctor.session import Opened, open_session
+from fleet.doctor.session import Opened, has_validator, open_session, run_validator
 from fleet.doctor.subject import subjects
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Session
@@ -122,7 +122,7 @@ def _one(session: Session, how: Round) -> _Found:
     now = look(session, how)
     wanted = not how.only or "session" in how.only
     found = _Found(now, wanted, parts=raw_parts(session, now) if how.parts else {})
-    ours = [_host(session), _link(session)]
+    ours = [_host(session), _link(session, now.facts)]
     found.checks = [check for check in ours if not how.only or check.layer in how.only]
     found.checks += [_harmless(check) for check in every(now, how.only)]
     bad = [check for check in found.checks if check.status == BAD]
@@ -131,7 +131,7 @@ def _one(session: Session, how: Round) -> _Found:
         opened = _session(session, now, bad)
         found.checks += [_harmless(trial.check) for trial in opened]
         for trial in opened:
-            if trial.check.status == BAD:
+            if trial.log and trial.check.status != OK:
                 found.witnesses += witnesses(lines_of(trial.log), known, "session log")
     found.witnesses += _of_log(how.log, found.checks)
     failed = [check for check in found.checks if check.status == BAD]
@@ -170,7 +170,12 @@ def _session(session: Session, now: Seen, bad: list[Check]) -> list[Opened]:
             "--folder FOLDER"
         )
         return [Opened(Check("session", "session", UNKNOWN, text, {"session": "unknown"}))]
-    return [open_session(session, now, subject) for subject in every_subject]
+    opened = []
+    for subject in every_subject:
+        opened.append(open_session(session, now, subject))
+        if has_validator(subject):
+            opened.append(run_validator(session, now, subject))
+    return opened
 
 
 def _harmless(check: Check) -> Check:
@@ -192,9 +197,10 @@ def _host(session: Session) -> Check:
     return Check("host", "host", OK, text)
 
 
-def _link(session: Session) -> Check:
+def _link(session: Session, facts: Facts) -> Check:
     text = f"{session.host.transport} to {session.host.name}: {session.identity}"
-    return Check("link", "link", OK, text, {"link": "ok"})
+    own = "yes" if session.host.transport == "local" else "libraries" if facts.local else "no"
+    return Check("link", "link", OK, text, {"link": "ok", "device.local": own})
 
 
 def _of_checks(checks: Iterable[Check], *, failing: bool) -> list[Witness]:
@@ -228,7 +234,8 @@ def _diagnosis(result: DeviceResult[None], found: _Found | None) -> Diagnosis:
 def _unreached(result: DeviceResult[None]) -> Diagnosis:
     error = result.error
     check = link_check(result.host, error)
-    ranked = rank(_of_checks([check], failing=True), known=knowledge().causes)
+    platform = "android" if result.host.transport == "adb" else ""
+    ranked = rank(_of_checks([check], failing=True), platform, known=knowledge().causes)
     said = error.as_dict() if error else None
     return Diagnosis(result.host.name, UNCHECKED, ranked, (check,), error=said)
 
@@ -248,7 +255,7 @@ def _of_found(target: str, found: _Found) -> Diagnosis:
     ]
     ranked = tuple(
         replace(cause, facts=known, slots={**cause.slots, **_slots(facts)})
-        for cause in rank(possible, facts.os_family, known=knowledge().causes)
+        for cause in rank(possible, _platform(facts), known=knowledge().causes)
     )
     return Diagnosis(
         target=target,
@@ -260,6 +267,11 @@ def _of_found(target: str, found: _Found) -> Diagnosis:
         parts=found.parts,
         secrets=own_words(facts),
     )
+
+
+def _platform(facts: Facts) -> str:
+    """Return whose fixes fit. A phone without bionic, as some lab phones are, has no apt either."""
+    return "android" if facts.android is not None else facts.os_family
 
 
 def _slots(facts: Facts) -> dict[str, str]:

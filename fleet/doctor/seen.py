@@ -110,7 +110,7 @@ def seen(text: str, host: Host, complaint: str = "") -> Seen:
     releases = _releases(text)
     return Seen(
         host=host,
-        facts=parse(text, host=host.name, soc=host.soc, complaint=complaint),
+        facts=parse(text, host, complaint=complaint),
         lines=values,
         releases=releases,
         folders=_folders(text, elves),

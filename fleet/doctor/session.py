@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from importlib.resources import files
+from pathlib import PurePosixPath
 from typing import Any
 
 from fleet.device.texts import path_of
@@ -12,8 +14,8 @@ from fleet.doctor.seen import Seen
 from fleet.doctor.subject import BACKEND, Subject, device_machine
 from fleet.engine.releasing import check_health
 from fleet.engine.session import Session
-from fleet.model.command import Command
-from fleet.model.diagnosis import BAD, OK, UNKNOWN, Check
+from fleet.model.command import Command, script
+from fleet.model.diagnosis import BAD, OK, UNKNOWN, WARN, Check
 from fleet.model.errors import DeadlineError, DeviceError
 from fleet.profiles.runs import new_run_id
 
@@ -71,6 +73,68 @@ def open_session(session: Session, seen: Seen, subject: Subject) -> Opened:
         )
     said = result.text + "\n" + result.error_text
     return Opened(_judge(said, result.status, subject), said)
+
+
+VALIDATOR = "bin/qnn-platform-validator"
+VALIDATOR_SECONDS = 60.0
+_ITS_TEST = re.compile(r"Unit Test on the backend \S+\s*:\s*(\w+)", re.IGNORECASE)
+_ITS_FINDINGS = re.compile(
+    r"^((?:Backend (?:Hardware|Libraries)|(?:Library|Core) Version|Unit Test) +: .*\S"
+    r"|ERROR:.*\S)",
+    re.MULTILINE,
+)
+# The tool writes a table beside its words: into a folder of its own, as those of doctor.sh.
+_IN_A_FOLDER = """f=$1/.fleet-try-$$
+mkdir "$f" && cd "$f" || exit 74
+"$2" --backend dsp --coreVersion --libVersion --testBackend --targetPath "$f"
+status=$?
+cd / && rm -rf "$f"
+exit $status"""
+
+
+def has_validator(subject: Subject) -> bool:
+    """Return whether the set-up brings Qualcomm's own test of the platform."""
+    release = subject.release
+    names = release.files if release is not None else subject.files
+    place = VALIDATOR if release is not None else f"{subject.root}/{VALIDATOR}"
+    return place in names and not subject.emulator and bool(subject.lib)
+
+
+def run_validator(session: Session, seen: Seen, subject: Subject) -> Opened:
+    """Run qnn-platform-validator of the set-up, and read its words and its exit status.
+
+    It says what only it tries (its own small program on the DSP), so a failure beside an NPU
+    session that opens is a warning.
+    """
+    tool = f"{subject.root}/{VALIDATOR}"
+    parent = PurePosixPath(seen.facts.base_dir).parent
+    command = script(_IN_A_FOLDER, str(parent), tool, env=_environment(seen, subject))
+    command = replace(command, unset=("DSP_LIBRARY_PATH",))
+    shown = f"{tool} --backend dsp --coreVersion --libVersion --testBackend"
+    try:
+        result = session.run(command, "validator", seconds=VALIDATOR_SECONDS)
+    except DeadlineError:
+        text = f"qnn-platform-validator did not end within {VALIDATOR_SECONDS:g} s"
+        return Opened(_validated(UNKNOWN, text, "unknown", shown))
+    said = result.text + "\n" + result.error_text
+    verdict = _ITS_TEST.search(said)
+    findings = [re.sub(r" +", " ", line) for line in _ITS_FINDINGS.findall(said)]
+    output = "\n".join(findings[:8]) or _tail(said)
+    if verdict is None:
+        text = f"qnn-platform-validator gave no verdict (exit status {result.status})"
+        return Opened(_validated(UNKNOWN, text, "unknown", shown, output))
+    if verdict[1].lower() == "passed" and result.status == 0:
+        text = f"{subject.label}: qnn-platform-validator passed its test on the DSP"
+        return Opened(_validated(OK, text, "passed", shown, output))
+    text = (
+        f"{subject.label}: the test of qnn-platform-validator {verdict[1].lower()} "
+        f"(exit status {result.status})"
+    )
+    return Opened(_validated(WARN, text, "failed", shown, output), said)
+
+
+def _validated(status: str, text: str, word: str, command: str, output: str = "") -> Check:
+    return Check("validator", "session", status, text, {"validator": word}, command, output)
 
 
 def _context(subject: Subject) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import signal
 import subprocess
 import tempfile
@@ -10,21 +11,33 @@ from pathlib import Path
 
 from fleet.engine.leasing import Lease
 from fleet.engine.session import Session
+from fleet.engine.states import facts_of
+from fleet.model.command import script
+from fleet.model.errors import InputError
 from fleet.model.events import Listener
 from fleet.model.inventory import Host
+from fleet.model.manifest import is_name
 from fleet.ops.lease import holders_in, who_command
 
 
 def open_terminal(
-    host: Host, listener: Listener, *, lease: bool = False, accept_new: bool = False
+    host: Host,
+    listener: Listener,
+    *,
+    lease: bool = False,
+    accept_new: bool = False,
+    environment: str | None = None,
 ) -> int:
     """Its exit status, 128+N for a signal. Who holds the board is told as a warning; with
-    `lease` nobody else writes meanwhile. Raises what Session.open raises, and LeaseHeldError.
+    `lease` nobody else writes meanwhile. `environment` is the name of a live release, whose
+    environment the shell gets; "" for the only one. Raises what Session.open raises,
+    LeaseHeldError, and InputError if there is no such release.
     """
     session = Session(host, listener, accept_new=accept_new)
     with contextlib.closing(session), tempfile.TemporaryDirectory(prefix="fleet-") as folder:
         session.open()
-        argv = session.transport.terminal(Path(folder))
+        command = "" if environment is None else _with_environment(session, environment)
+        argv = session.transport.terminal(Path(folder), command)
         if lease:
             with Lease(session, "shell") as held:
                 held.take()
@@ -35,6 +48,31 @@ def open_terminal(
                 session.warn(note)
         session.close()
         return _attended(argv)
+
+
+def _with_environment(session: Session, name: str) -> str:
+    """Return the command that starts a shell in the environment of a live release."""
+    host = session.host.name
+    if session.transport.system != "posix":
+        raise InputError(
+            f"fleet cannot set the environment of a shell on {host}, which runs Windows",
+            hint=f"fleet shell {host} (then type there: . fleet/env/NAME.ps1)",
+        )
+    base = facts_of(session, short=True).base_dir
+    found = session.ask(script('ls "$1/env" 2>/dev/null; true', base), "environments").text
+    files = [line.removesuffix(".sh") for line in found.split("\n") if line.endswith(".sh")]
+    names = sorted(name for name in files if is_name(name))
+    if name not in names and (name or len(names) != 1):
+        known = ", ".join(names)
+        raise InputError(
+            f"{host} has no release {name}" if name
+            else f"{host} has several releases: {known}" if names
+            else f"{host} has no release whose environment a shell could get",
+            hint=f"fleet shell {host} --env --release {names[0]}" if names
+            else "fleet deploy (puts a release there)",
+        )  # fmt: skip
+    path = shlex.quote(f"{base}/env/{name or names[0]}.sh")
+    return shlex.join(("sh", "-c", f'. {path} && exec "${{SHELL:-sh}}"'))
 
 
 def _attended(argv: list[str]) -> int:

@@ -82,4 +82,4 @@ def gather(transport: Transport, host: Host, deadline: Deadline, *, short: bool 
     tables = _tables()  # read while the device answers
     result = transport.run(command, deadline)
     tables.join()
-    return parse(result.text, host=host.name, soc=host.soc, complaint=result.error_text)
+    return parse(result.text, host, complaint=result.error_text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fleet.facts import values as read
@@ -11,6 +12,7 @@ from fleet.facts.values import Values
 from fleet.facts.windows import user_of, windows
 from fleet.model.errors import DeviceError
 from fleet.model.facts import Facts
+from fleet.model.inventory import Host
 
 HEAD, TAIL = "fleet-facts 1", "end"
 _SHOWN_CHARACTERS = 200
@@ -20,14 +22,14 @@ _TEXTS = (
 )
 
 
-def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str = "") -> Facts:
-    """Facts of the probe's output. `soc` is the chip that the inventory names.
+def parse(text: str, host: Host | None = None, *, complaint: str = "") -> Facts:
+    """Facts of the probe's output. `host` has the chip that the inventory names.
 
     Noise before the first line is dropped, unknown keys are ignored, a value that makes no
     sense is unknown. `complaint` is the device's standard error. Raises DeviceError when the
     output is not that of the probe or was cut, InputError for a chip that the table has not.
     """
-    found = framed_values(text, host, complaint)
+    found = framed_values(text, host.name if host else "", complaint)
     phone, pc = android(found), windows(found)
     libc, _, version = (read.value_of(found, "libc") or "").partition(" ")
     libraries = tuple(dict.fromkeys(found.get("libcdsprpc", ())))
@@ -41,7 +43,7 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
         memory_available_bytes=read.kilobytes(found, "mem_available_kb"),
         soc=identify(
             read.soc(found),
-            soc,
+            host.soc if host else None,
             android=phone.soc_model if phone else None,
             platform=phone.platform if phone else None,
             windows=pc,
@@ -61,9 +63,18 @@ def parse(text: str, *, host: str = "", soc: str | None = None, complaint: str =
         remoteproc=tuple(read.pair(value) for value in found.get("remoteproc", ())),
         tools=read.tools(found),
         lab="lab" in found,
+        local=(host is not None and host.transport == "local") or _is_here(found),
         android=phone,
         windows=pc,
     )
+
+
+def _is_here(found: Values) -> bool:
+    """Return whether this is a lab board that shares the programs of this computer: it says
+    which folder of this computer its /sys and /etc are.
+    """
+    root = PurePosixPath(read.value_of(found, "lab") or "")
+    return root.is_absolute() and Path(root, "etc/fleet-lab-board").is_file()
 
 
 def _shells(found: Values) -> tuple[str, ...] | None:

@@ -183,7 +183,8 @@ class Windows:
 @dataclass(frozen=True)
 class Facts:
     """All facts of one device, from one round trip. `dsp_shells` are files
-    fastrpc_shell_*3 of the compute DSP in the folders that libcdsprpc searches.
+    fastrpc_shell_*3 of the compute DSP in the folders that libcdsprpc searches. `local`: its
+    programs and libraries are those of this computer.
     """
 
     hostname: str | None = None
@@ -217,6 +218,7 @@ class Facts:
     remoteproc: tuple[tuple[str, str], ...] = ()
     tools: Tools = Tools()
     lab: bool = False
+    local: bool = False
     android: Android | None = None
     windows: Windows | None = None
 

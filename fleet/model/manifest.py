@@ -24,9 +24,14 @@ _COLUMNS = ("name", "size", "sha256", "executable")  # of a file
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # as of playbooks
 
 
+def is_name(text: str) -> bool:
+    """Return whether a release can have this name."""
+    return _NAME.fullmatch(text) is not None
+
+
 def check_name(name: str) -> None:
     """Raise InputError for what no release can be called."""
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise InputError(
             f"'{name}' is not a valid release name",
             hint="give a name of letters, digits and . _ - : --name NAME",

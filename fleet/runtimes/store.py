@@ -142,20 +142,20 @@ class RuntimeStore(Catalog):
             return self._add_parts(url, (target,), tell)
 
     def _add_parts(self, url: str, targets: Collection[str], progress: Progress) -> Runtime:
-        from fleet.runtimes import download, partial  # noqa: PLC0415 - 0.1 s for httpx
+        from fleet.runtimes import download  # noqa: PLC0415 - 0.1 s for httpx
 
         folder, name = self.root / ".downloads", url.rsplit("/", 1)[-1]
 
-        def wanted(copy: Path) -> list[partial.Span]:
+        def wanted(copy: Path) -> list[download.Span]:
             return sdk_spans(copy, name, targets)
 
-        with download.part_lock(folder, partial.key_of(url)):
-            copy = partial.download_members(url, folder, wanted, progress)
-            digest = partial.contents_digest(copy)
+        with download.part_lock(folder, download.key_of(url)):
+            copy = download.download_members(url, folder, wanted, progress)
+            digest = download.contents_digest(copy)
             self._require_pinned(name, digest)
             with open_sdk_parts(copy, name, digest, targets) as opened:
                 runtime = self._store(opened, progress)
-            partial.forget(copy)
+            download.forget(copy)
         return runtime
 
     def _require_pinned(self, name: str, digest: str) -> None:

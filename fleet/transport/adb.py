@@ -283,10 +283,11 @@ class AdbTransport:
             self._links.discard(link)
         link.close()
 
-    def terminal(self, folder: Path) -> list[str]:  # noqa: ARG002 - the interface of transports
+    def terminal(self, folder: Path, command: str = "") -> list[str]:  # noqa: ARG002 - interface
         """See Transport.terminal."""
         server = ("-H", self._server.host, "-P", str(self._server.port))
-        return [program(), *server, "-s", self._live().serial, "shell"]
+        more = ("-t", command) if command else ()
+        return [program(), *server, "-s", self._live().serial, "shell", *more]
 
     def dial(self, port: int, deadline: Deadline) -> PortStream:
         """See Transport.dial: the service `tcp:PORT`, which is what `adb forward` uses."""

@@ -160,8 +160,9 @@ class Transport(Carrier, Protocol):
         """
         ...
 
-    def terminal(self, folder: Path) -> list[str]:
+    def terminal(self, folder: Path, command: str = "") -> list[str]:
         """The argv of a program that opens a terminal the way of the open connection, to the
-        same device. What it reads is written to `folder`; no secret stands in either.
+        same device. What it reads is written to `folder`; no secret stands in either. `command`
+        is text for the login's shell to run in the terminal instead of itself.
         """
         ...

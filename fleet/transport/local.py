@@ -56,9 +56,9 @@ class LocalTransport:
         """See Carrier.trial."""
         return self
 
-    def terminal(self, folder: Path) -> list[str]:  # noqa: ARG002 - the interface of transports
+    def terminal(self, folder: Path, command: str = "") -> list[str]:  # noqa: ARG002 - interface
         """See Transport.terminal."""
-        return [os.environ.get("SHELL") or "sh"]
+        return ["sh", "-c", command] if command else [os.environ.get("SHELL") or "sh"]
 
     def dial(self, port: int, deadline: Deadline) -> PortStream:
         """See Transport.dial."""

@@ -217,9 +217,9 @@ class SshTransport:
             raise
         return found
 
-    def terminal(self, folder: Path) -> list[str]:
+    def terminal(self, folder: Path, command: str = "") -> list[str]:
         """See Transport.terminal. A password is asked for by the client itself."""
-        return terminal(self.hops(), folder, self._host.name)
+        return terminal(self.hops(), folder, self._host.name, command)
 
     def hops(self) -> tuple[Hop, ...]:
         """The way of the open connection, the board last."""

@@ -214,7 +214,7 @@ class _Aside:
         """That is done by the whole."""
 
 
-def terminal(hops: tuple[Hop, ...], folder: Path, device: str) -> list[str]:
+def terminal(hops: tuple[Hop, ...], folder: Path, device: str, command: str = "") -> list[str]:
     """The argv of a client with a terminal, by the same rules; its configuration is in `folder`."""
     if not client():
         raise UnreachableError(
@@ -224,7 +224,9 @@ def terminal(hops: tuple[Hop, ...], folder: Path, device: str) -> list[str]:
         )
     config = folder / "config"
     config.write_text(_config(hops, folder), "utf-8")
-    return [client(), "-F", str(config), "-o", "BatchMode=no", "-o", "RequestTTY=auto", "board"]
+    # `yes` asks for a terminal also before a command, if there is one here.
+    options = ("-o", "BatchMode=no", "-o", f"RequestTTY={'yes' if command else 'auto'}")
+    return [client(), "-F", str(config), *options, "board", *([command] if command else [])]
 
 
 _OPTIONS = (

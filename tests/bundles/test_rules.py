@@ -392,7 +392,13 @@ ROWS = [
         "libcdsprpc-missing",
         "refuse",
         lambda c: facts(c, libcdsprpc=(), libcdsprpc_unversioned=False),
-        ("qcom-fastrpc1",),
+        ("fastrpc: auto",),
+    ),
+    Row(
+        "libcdsprpc-missing",
+        "refuse",
+        lambda c: android(facts(c, libcdsprpc=(), libcdsprpc_unversioned=False)),
+        ("stock firmware",),
     ),
     Row("libcdsprpc-missing", "warn", lambda c: facts(c, libcdsprpc_unversioned=None)),
     Row(
@@ -549,3 +555,29 @@ def test_findings_are_data(healthy: Case) -> None:
     (finding,) = run(facts(healthy, libc_version="2.31"))
     assert finding.as_dict()["rule"] == "glibc-too-old"
     assert finding.as_dict()["have"] == "glibc 2.31"
+
+
+_LACKS: dict[str, dict[str, Any]] = {
+    "libatomic-missing": {"libatomic": False},
+    "libstdcpp-missing": {"libstdcpp": False},
+    "python3-missing": {"tools": Tools()},
+    "libcdsprpc-missing": {"libcdsprpc": (), "libcdsprpc_unversioned": False},
+}
+
+
+@pytest.mark.parametrize("rule", _LACKS)
+def test_a_cure_fits_the_kind_of_the_device(rule: str, healthy: Case) -> None:
+    """What is typed on a board, on this computer for a board that shares it, never on a phone."""
+    lacks = _LACKS[rule]
+
+    def cure(case: Case) -> str:
+        (finding,) = [item for item in run(case) if item.rule == rule]
+        return str(finding.cure)
+
+    board, here = cure(facts(healthy, **lacks)), cure(facts(healthy, local=True, **lacks))
+    phone = cure(android(facts(healthy, **lacks)))
+    assert "apt" not in phone
+    if "apt install" in board:
+        assert "on the device" in board
+        assert "on the device" not in here
+        assert "on this computer" in here

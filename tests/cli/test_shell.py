@@ -7,6 +7,7 @@ import pty
 import subprocess
 import sys
 
+from fleet.device.store.links_posix import PosixLinks
 from tests.transport.sshd import make_key
 
 from .desk import ROOT, Desk
@@ -27,6 +28,35 @@ def test_what_is_piped_in_runs_there_and_the_exit_code_comes_back(desk: Desk) ->
     refused = typed(desk, "echo never\n", "--lease")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "reserved by ann@desk" in refused.stderr
+
+
+def test_env_is_that_of_the_live_release(desk: Desk) -> None:
+    base = desk.folder / "base1"
+    nothing = typed(desk, "echo never\n", "--env")
+    assert (nothing.returncode, nothing.stdout) == (2, "")
+    assert "has no release" in nothing.stderr
+    for name in ("app", "other"):
+        (base / "releases" / name / "01" / "bin").mkdir(parents=True)
+        (base / "meta" / name / "01").mkdir(parents=True)
+        text = f"export LD_LIBRARY_PATH={base}/releases/{name}/01/lib\n"
+        (base / "meta" / name / "01" / "env.sh").write_text(text)
+        tool = base / "releases" / name / "01" / "bin" / "its-tool"
+        tool.write_text('#!/bin/sh\necho "$QNN_SDK_ROOT" "$LD_LIBRARY_PATH"\n')
+        tool.chmod(0o755)
+        (base / "current").mkdir(exist_ok=True)
+        (base / "current" / name).symlink_to(f"../releases/{name}/01")
+        file, text = PosixLinks().login(str(base), name)
+        (base / "env").mkdir(exist_ok=True)
+        (base / "env" / file).write_text(text)
+    done = typed(desk, "its-tool; exit 7\n", "--release", "other")
+    root = base.resolve() / "releases" / "other" / "01"
+    assert (done.returncode, done.stdout) == (7, f"{root} {base}/releases/other/01/lib\n")
+    several = typed(desk, "echo never\n", "--env")
+    assert (several.returncode, several.stdout) == (2, "")
+    assert "several releases: app, other" in several.stderr
+    assert "fleet shell evk-1 --env --release app" in several.stderr
+    wrong = typed(desk, "echo never\n", "--env", "--release", "none")
+    assert (wrong.returncode, "no release none" in wrong.stderr) == (2, True)
 
 
 def test_a_terminal_here_is_one_there(desk: Desk) -> None:

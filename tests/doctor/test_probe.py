@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from fleet.doctor.checks import LOOKS, every
-from fleet.doctor.examine import _FEED, Round, _probe, diagnose
+from fleet.doctor.examine import _FEED, Round, _of_checks, _probe, diagnose
 from fleet.doctor.seen import Seen, seen
 from fleet.doctor.subject import subjects
 from fleet.lab.profiles import profile
 from fleet.model.command import Result
-from fleet.model.diagnosis import UNKNOWN, Check
+from fleet.model.diagnosis import OK, UNKNOWN, WARN, Check
 from fleet.model.errors import DeviceError
 from fleet.model.inventory import Host
 from tests.facts.test_probe import SHELLS, argv_of
@@ -394,3 +394,35 @@ def test_only_blobs_of_the_release_that_are_younger_than_its_seal_are_hashed(
     os.utime(mine, (later, later))
     found = seen(answer("dash", tree, base), HOST).hashes
     assert found == {"ab" * 32: hashlib.sha256(b"content").hexdigest()}
+
+
+@pytest.mark.parametrize(
+    ("place", "build", "word"),
+    [
+        ("usr/lib/libQnnHtp.so", "v2.40.0.251030114326", "second"),
+        ("usr/lib/libQnnHtp.so", "", "second"),
+        ("usr/lib/libQnnHtp.so", "v2.51.0.260929181845", "second"),
+        ("usr/lib/rfsa/adsp/libQnnHtpV73Skel.so", "v2.40.0.251030114326", "second"),
+        ("vendor/lib64/libQnnHtpV73Stub.so", "v2.40.0.251030114326", ""),
+        ("", "", "none"),
+    ],
+)
+def test_a_second_qnn_on_the_system_is_a_finding(
+    place: str, build: str, word: str, tree: Path, tmp_path: Path
+) -> None:
+    """As in the plan; the older libraries in a firmware are usual beside a release of fleet."""
+    base = tmp_path / "base"
+    release(base)
+    if place:
+        path = tree / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes.fromhex(ARM_ELF) + build.encode() + b"\0" * 9)
+    found = seen(answer("dash", tree, base), HOST)
+    (check,) = [one for one in every(found) if one.id == "elsewhere"]
+    assert check.status == (OK if word == "none" else WARN)
+    assert check.facts.get("runtime.system", "") == word
+    if word == "second":
+        assert f"/{place}" in check.output
+        assert (build or "unknown build") in check.output
+        causes = [w.cause.id for w in _of_checks([check], failing=False)]
+        assert causes == ["mixed-install"]

@@ -7,10 +7,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from fleet.cli.doctor_view import _place
 from fleet.config.inventory import load_inventory
 from fleet.doctor.examine import Round, examine
 from fleet.lab import Lab
 from fleet.model.diagnosis import OK, PROBLEM, UNCHECKED, WARN, Diagnosis
+from fleet.triage.knowledge import knowledge
 from tests import needs
 
 from .conftest import ids
@@ -60,3 +62,21 @@ def test_a_board_without_a_shell_of_the_dsp(tmp_path: Path) -> None:
     after = {check.id: check for check in found.checks}["shells"]
     assert (after.status, after.facts) == (WARN, {"dsp.shell": "absent"})
     assert "/usr/share/hexagon-dsp" in after.text
+
+
+def test_a_fix_says_on_which_computer_it_is_typed(tmp_path: Path) -> None:
+    """The loader of a board of an ordinary user is that of this computer; its /usr is not."""
+    with Lab.up(tmp_path / "lab", count=1, kind="user", base_port=0) as lab:
+        (found,) = look(lab)
+    link = next(check for check in found.checks if check.id == "link")
+    assert link.facts["device.local"] == "libraries"
+    causes = knowledge().causes
+    places = {
+        (cause, local): {_place(fix, local) for fix in causes[cause].fixes("linux", {})}
+        for cause in ("host-lib-missing", "fastrpc-userspace-missing")
+        for local in ("no", "libraries", "yes")
+    }
+    assert "this computer" in places["host-lib-missing", "libraries"]
+    assert places["fastrpc-userspace-missing", "libraries"] == {"device"}
+    assert places["host-lib-missing", "no"] == {"device"}
+    assert "device" not in places["host-lib-missing", "yes"]

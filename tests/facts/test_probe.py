@@ -277,7 +277,7 @@ def test_one_round_trip_and_nothing_left(tmp_path: Path) -> None:
 )
 def test_an_answer_that_is_not_the_probes(text: str) -> None:
     with pytest.raises(DeviceError, match="returned only a part of the output"):
-        parse(text, host="evk")
+        parse(text, Host("evk"))
 
 
 def test_noise_before_the_answer_is_dropped() -> None:

@@ -7,10 +7,13 @@ import os
 import random
 import subprocess
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fleet.device.store.links_posix import PosixLinks
+from fleet.device.store.links_windows import WindowsLinks
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError, DiskFullError, TransferError
 from fleet.model.files import FileRef
@@ -77,6 +80,49 @@ def test_env_sh_works_with_any_value(board: Board, tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout == f"{path}/lib|it's; $(id) `x`|none"
+
+
+def test_the_environment_for_a_login_follows_the_live_release(board: Board, tmp_path: Path) -> None:
+    """One path for all releases: the next one, a rollback, and what stands in its place."""
+    board.base = tmp_path / "it's a base"
+    board.facts = replace(board.facts, base_dir=str(board.base))
+    first = manifest(tmp_path / "src", CONTENT)
+    second = manifest(tmp_path / "more", {**CONTENT, "bin/tool": b"#!/bin/sh\necho two\n"})
+    path = board.base / "env" / "app.sh"
+    script = '. "$1" && tool && printf "%s\\n%s" "$QNN_SDK_ROOT" "$LD_LIBRARY_PATH"'
+
+    def login() -> list[str]:
+        argv = [*board.shell, "-c", script, "x", str(path)]
+        done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+        return done.stdout.split("\n")
+
+    def expected(app: Manifest, word: str) -> list[str]:
+        root = board.base.resolve() / "releases" / "app" / app.id
+        return [word, str(root), f"{board.base}/releases/app/{app.id}/lib"]
+
+    board.deploy(first)
+    assert login() == expected(first, "hi")
+    before = path.stat().st_mtime_ns, path.stat().st_ino
+    board.deploy(second)
+    assert login() == expected(second, "two")
+    assert (path.stat().st_mtime_ns, path.stat().st_ino) == before, "the text is always the same"
+    path.unlink()
+    path.mkdir()
+    assert board.switch(first).returncode == 0
+    assert login() == expected(first, "hi")
+
+
+def test_every_device_writes_the_same_environment_for_a_login(tmp_path: Path) -> None:
+    base = "/home/o'brien/fleet"
+    board = Board(tmp_path, "dash")
+    board.base = tmp_path / "it's a base"
+    board.facts = replace(board.facts, base_dir=str(board.base))
+    board.deploy(manifest(tmp_path / "src", CONTENT))
+    name, text = PosixLinks().login(str(board.base), "app")
+    assert (board.base / "env" / name).read_text() == text
+    name, text = WindowsLinks().login(base, "app")
+    assert name == "app.ps1"
+    assert ". ('/home/o''brien/fleet/meta/app/' + $fleetRelease.Trim() + '/env.ps1')" in text
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -147,6 +147,14 @@ def test_a_refusal(store: RuntimeStore, server: FileServer, content: bytes, stat
     assert left(store) == []
 
 
+def test_a_login_page_is_named(store: RuntimeStore, server: FileServer, content: bytes) -> None:
+    server.type = "text/html; charset=utf-8"
+    with pytest.raises(RuntimeStoreError, match="sent a web page instead of the file") as caught:
+        store.add(server.url, sha256=digest(content))
+    assert "in a browser, then: fleet runtime add FILE" in caught.value.hint
+    assert left(store) == []
+
+
 def test_a_silent_server(
     store: RuntimeStore, server: FileServer, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

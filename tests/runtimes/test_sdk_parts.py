@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleet.model.errors import InputError, RuntimeStoreError
-from fleet.runtimes import download, partial
+from fleet.runtimes import download
 from fleet.runtimes.spec import sdk_command, sdk_version
 from fleet.runtimes.store import RuntimeStore
 from tests.runtimes.fakes import ARM, BUILD, sdk_files, target_files, write_zip
@@ -38,7 +38,7 @@ def sdk_zip(path: Path, build: str = BUILD) -> bytes:
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
-    monkeypatch.setattr(partial, "TAIL_BYTES", (1 << 14, 1 << 20))
+    monkeypatch.setattr(download, "TAIL_BYTES", (1 << 14, 1 << 20))
     with serve(sdk_zip(tmp_path / "sdk.zip")) as running:
         address = running.url.replace("sdk.zip", "{version}/v{version}.zip")
         monkeypatch.setenv("FLEET_SDK_URL", address)
@@ -138,7 +138,7 @@ def test_a_login_page_is_named_with_the_way_by_hand(
     store: RuntimeStore, server: FileServer
 ) -> None:
     server.content, server.type = b"<html>Sign in</html>", "text/html; charset=utf-8"
-    with pytest.raises(RuntimeStoreError, match="sent a web page instead of the zip") as caught:
+    with pytest.raises(RuntimeStoreError, match="sent a web page instead of the file") as caught:
         store.fetch_sdk(VERSION, target=ARM)
     assert f"{server.url.replace('sdk.zip', '')}{VERSION}/v{VERSION}.zip" in caught.value.hint
     assert "fleet runtime add" in caught.value.hint
@@ -238,6 +238,16 @@ def test_gaps_are_what_is_wanted_and_not_there(seed: int) -> None:
     def bytes_of(spans: list[tuple[int, int]]) -> set[int]:
         return {at for start, end in spans for at in range(start, end)}
 
-    gaps = partial._gaps(wanted, have)
+    gaps = download._gaps(wanted, have)
     assert bytes_of(gaps) == bytes_of(wanted) - bytes_of(have)
     assert len(bytes_of(gaps)) == sum(end - start for start, end in gaps)
+
+
+def test_a_server_that_sends_less_than_a_range_is_given_up(
+    store: RuntimeStore, server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer looks whole and has no byte of what was asked for."""
+    server.shift = 1 << 20
+    with pytest.raises(RuntimeStoreError, match="the server sent less than fleet requested"):
+        store.fetch_sdk(VERSION, target=ARM)
+    assert len(server.seen) < 3 * download.TRIES_WITHOUT_BYTES

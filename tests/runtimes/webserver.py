@@ -20,6 +20,7 @@ class FileServer(ThreadingHTTPServer):
         self.type = "application/zip"
         self.sent = 0  # bytes of bodies
         self.status = 200
+        self.shift = 0  # bytes by which a range in the middle begins and ends too early
         self.silent = threading.Event()  # set: headers only, then nothing
         self.over = threading.Event()
         self.seen: list[tuple[str | None, str | None]] = []  # Range, If-Range
@@ -56,6 +57,8 @@ class _Handler(BaseHTTPRequestHandler):
             first, _, last = wanted.removeprefix("bytes=").partition("-")
             start = int(first) if first else max(0, size - int(last))
             end = min(size, int(last) + 1) if first and last else size
+            if first and server.shift:
+                start, end = 0, min(end - start, server.shift) // 2
             status = 206
         body = server.content[start:end]
         if start >= size > 0:

@@ -26,6 +26,17 @@ class PosixLinks:
     room = staticmethod(give_way)  # of what can be spared, where so many bytes lack room
     drop = staticmethod(keep)  # nothing uses these blobs
 
+    def login(self, base: str, name: str) -> "tuple[str, str]":
+        """Name and text of the environment for people who log in; see switch.sh."""
+        quoted = base.replace("'", "'\\''")
+        return f"{name}.sh", (
+            f"# The environment of the live release of {name}, by fleet. "
+            f"In a shell: . {base}/env/{name}.sh\n"
+            f"QNN_SDK_ROOT=$(cd '{quoted}/current/{name}' && pwd -P) &&\n"
+            f"  . '{quoted}/meta/{name}/'\"${{QNN_SDK_ROOT##*/}}\"/env.sh &&\n"
+            '  export QNN_SDK_ROOT PATH="$QNN_SDK_ROOT/bin:$QNN_SDK_ROOT:$PATH"\n'
+        )
+
     def live(self, base: str, name: str) -> str:
         """Id of the live release, "" without one."""
         return target(f"{base}/current/{name}")

@@ -23,6 +23,20 @@ class WindowsLinks(PosixLinks):
     env = "env.ps1"
     posix = False
 
+    def login(self, base: str, name: str) -> "tuple[str, str]":
+        """The same for PowerShell."""
+        quoted = base
+        for mark in "'\u2018\u2019\u201a\u201b":  # any of these ends a text in single quotes
+            quoted = quoted.replace(mark, mark * 2)
+        return f"{name}.ps1", (
+            f"# The environment of the live release of {name}, by fleet. "
+            f"In PowerShell: . {base}/env/{name}.ps1\n"
+            f"$fleetRelease = (Get-Content -TotalCount 1 -LiteralPath '{quoted}/current/{name}')\n"
+            f". ('{quoted}/meta/{name}/' + $fleetRelease.Trim() + '/env.ps1')\n"
+            f"$env:QNN_SDK_ROOT = '{quoted}/releases/{name}/' + $fleetRelease.Trim()\n"
+            "$env:PATH = $env:QNN_SDK_ROOT + '/bin;' + $env:QNN_SDK_ROOT + ';' + $env:PATH\n"
+        )
+
     def live(self, base: str, name: str) -> str:
         """The word of the small file."""
         return text_of(f"{base}/current/{name}").strip()

@@ -217,6 +217,7 @@ class Releases:
                 self.system.put(f"{own}/.seal", stamp(rel, own))
             except OSError:
                 self.system.remove(f"{own}/.seal")
+        self.write_login()
         self.system.flush(rel)
         self.system.point(self.base, self.name, release_id, run)
         if self.now != release_id:
@@ -226,6 +227,16 @@ class Releases:
         if release_id != now:
             self.note(release_id)
         say("switched")
+
+    def write_login(self) -> None:
+        """Write the environment for people who log in, at a path that stays over releases."""
+        name, text = self.system.login(self.base, self.name)
+        path = f"{self.base}/env/{name}"
+        if text_of(path) != text:
+            os.makedirs(f"{self.base}/env", exist_ok=True)
+            if os.path.isdir(path):
+                self.system.remove(path)
+            self.system.put(path, text, f"{self.base}/env/.{self.name}.new")
 
     def prune(self, keep: int) -> None:
         """Remove releases beyond the newest, and blobs that no release links to."""

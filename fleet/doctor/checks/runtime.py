@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fleet.doctor.checks.making import Maker
-from fleet.doctor.seen import Release, Seen
+from fleet.doctor.seen import Elf, Release, Seen
 from fleet.doctor.subject import Subject, device_machine, subjects
 from fleet.model.diagnosis import Check
 
@@ -15,6 +15,7 @@ _FILES = Maker("runtime", "runtime")
 _MACHINE = Maker("machine", "runtime")
 _BUILDS = Maker("builds", "runtime")
 _NEEDS = Maker("needs", "runtime")
+_VENDOR = ("/vendor/", "/odm/")  # of the firmware
 _ELSEWHERE = Maker("elsewhere", "runtime")
 
 
@@ -109,19 +110,38 @@ def needs(seen: Seen) -> Iterator[Check]:
 
 
 def elsewhere(seen: Seen) -> Iterator[Check]:
-    """Other builds of QNN on the system, which a search path may find first."""
+    """Another QNN on the system, which a search path may find first."""
     mine = {subject.build for subject in subjects(seen) if subject.build and not subject.emulator}
-    foreign = [seen.elves[p] for p in seen.lines.get("system", []) if p in seen.elves]
-    odd = [lib for lib in foreign if lib.build and mine and lib.build not in mine]
-    if not odd:
+    found = [seen.elves[p] for p in seen.lines.get("system", []) if p in seen.elves]
+    vendor = [lib for lib in found if lib.path.startswith(_VENDOR)]
+    own = [lib for lib in found if lib not in vendor]
+    odd = [lib for lib in own or vendor if lib.build and mine and lib.build not in mine]
+    builds = {lib.path: lib.build for lib in found}
+    paths = [lib.path for lib in own]
+    paths += [path for path in seen.facts.qnn_libraries if not path.startswith(_VENDOR)]
+    second = list(dict.fromkeys([*(lib.path for lib in odd), *paths]))
+    if not second or (seen.facts.android is not None and not odd):
         facts = {"runtime.system": "none", "runtime.vendor": "none"}
-        yield _ELSEWHERE.ok("the system has no QNN libraries of another version", facts)
+        yield _ELSEWHERE.ok("the system has no other QNN libraries", facts)
         return
-    vendor = any(lib.path.startswith(("/vendor", "/odm")) for lib in odd)
-    facts = {"runtime.vendor": "older"} if vendor else {"runtime.system": "other-build"}
-    # Releases of fleet name their own folders only; a set-up by hand may not.
-    own_folders = any(subject.release is None for subject in subjects(seen))
-    said = "\n".join(f"{lib.build}  {lib.path}" for lib in odd[:_SHOWN])
-    command = "find / -name 'libQnnHtpV*.so' 2>/dev/null"
-    text = f"another QNN version is installed: {odd[0].path} is from {odd[0].build}"
-    yield _ELSEWHERE.warn(text, facts if own_folders else {}, command, said)
+    said = "\n".join(f"{builds.get(path) or 'unknown build'}  {path}" for path in second[:_SHOWN])
+    command = "find / -name 'libQnnHtp*.so' 2>/dev/null"
+    if odd:
+        text = f"another QNN version is installed: {odd[0].path} is from {odd[0].build}"
+    else:
+        text = f"another QNN is installed on the system: {second[0]}"
+    if not any(subject.release is None for subject in subjects(seen)):
+        text += " (releases of fleet do not load it; programs that fleet does not start may)"
+    yield _ELSEWHERE.warn(text, _elsewhere_facts(seen, odd, own), command, said)
+
+
+def _elsewhere_facts(seen: Seen, odd: list[Elf], own: list[Elf]) -> dict[str, str]:
+    """Return the words for causes. Older libraries in the firmware of a phone are usual: they
+    matter to a set-up by hand, whose search paths are not fleet's.
+    """
+    manual = any(subject.release is None for subject in subjects(seen))
+    if odd and not own:
+        return {"runtime.vendor": "older"} if manual else {}
+    if odd and manual:
+        return {"runtime.system": "other-build"}
+    return {"runtime.system": "second"} if subjects(seen) else {}

@@ -73,8 +73,8 @@ for f in /etc/environment /etc/profile /etc/profile.d/*.sh "${HOME:-/}/.profile"
   [ -r "$R$f" ] && text=$R$f || text=$f
   grep -n -E '^[^#]*(ADSP|DSP|LD)_LIBRARY_PATH=' "$text" 2>/dev/null | while IFS= read -r text; do say setting "$f:$text"; done
 done
-# Stubs and skels that a search beyond the release would find.
-for f in "$R"/usr/lib/libQnnHtpV*Stub.so "$R"/usr/lib/*/libQnnHtpV*Stub.so "$R"/vendor/lib64/libQnnHtpV*Stub.so "$R"/odm/lib64/libQnnHtpV*Stub.so \
+# What a search beyond the release would find: backend, stubs and skels.
+for f in "$R"/usr/lib/libQnnHtp.so "$R"/usr/lib/*/libQnnHtp.so "$R"/usr/lib/libQnnHtpV*Stub.so "$R"/usr/lib/*/libQnnHtpV*Stub.so "$R"/vendor/lib64/libQnnHtpV*Stub.so "$R"/odm/lib64/libQnnHtpV*Stub.so \
   "$R"/opt/qairt/*/lib/*/libQnnHtpV*Stub.so "$R"/usr/lib/rfsa/adsp/libQnnHtpV*Skel.so "$R"/usr/lib/dsp/cdsp/libQnnHtpV*Skel.so \
   "$R"/usr/lib/dsp/libQnnHtpV*Skel.so "$R"/vendor/lib/rfsa/adsp/libQnnHtpV*Skel.so "$R"/vendor/lib64/rfsa/adsp/libQnnHtpV*Skel.so "$R"/vendor/dsp/cdsp/libQnnHtpV*Skel.so; do
   [ -r "$f" ] && { elf "$f"; say system "${f#"$R"}"; }

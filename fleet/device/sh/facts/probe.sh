@@ -229,5 +229,5 @@ done
 [ "$(find / -prune -printf x 2>/dev/null)" = x ] && say find_printf yes
 has tar && say tar yes
 has gzip && say gzip yes
-[ -e "$R/etc/fleet-lab-board" ] && say lab yes
+[ -e "$R/etc/fleet-lab-board" ] && say lab "${R:-yes}"
 put end

@@ -31,6 +31,18 @@ if [ "$own" != "$rel" ]; then
     -exec stat -L -c '%i %s %Y %Z %n' -- {} + > "$own/.seal.new" 2>/dev/null \
     && mv -f "$own/.seal.new" "$own/.seal" || rm -f "$own/.seal.new"
 fi
+# The environment for people who log in, at a path that stays over releases: it follows current/.
+quoted=$base
+case $base in *"'"*) quoted=$(printf '%s' "$base" | sed "s/'/'\\\\''/g") ;; esac
+text="# The environment of the live release of $name, by fleet. In a shell: . $base/env/$name.sh
+QNN_SDK_ROOT=\$(cd '$quoted/current/$name' && pwd -P) &&
+  . '$quoted/meta/$name/'\"\${QNN_SDK_ROOT##*/}\"/env.sh &&
+  export QNN_SDK_ROOT PATH=\"\$QNN_SDK_ROOT/bin:\$QNN_SDK_ROOT:\$PATH\""
+if [ ! -f "$base/env/$name.sh" ] || [ "$(cat "$base/env/$name.sh" 2>/dev/null)" != "$text" ]; then
+  [ ! -d "$base/env/$name.sh" ] || rm -rf "${base:?}/env/$name.sh"
+  mkdir -p "$base/env" && rm -rf "$base/env/.$name.new" && printf '%s\n' "$text" > "$base/env/.$name.new" \
+    && mv -f "$base/env/.$name.new" "$base/env/$name.sh" || exit 74
+fi
 # What a kill left of switches of this name: our link; the link, or empty file, of toybox's ln.
 for one in "$base/current/.$name".* "$base/current/$name"_??????; do
   if [ -L "$one" ]; then case $(readlink "$one") in "../releases/$name/"*) rm -f "$one" ;; esac
