@@ -242,7 +242,7 @@ def _place(fix: Fix, local: str) -> str:
     """Return where the command of a fix is typed. A lab board that shares the libraries of this
     computer gets those from it, and has the rest in a folder of its own.
     """
-    of_libraries = fix.when is not None and fix.when[0] == "library"
+    of_libraries = fix.when is not None and fix.when.fact == "library"
     here = local == "yes" or (local == "libraries" and of_libraries)
     return "this computer" if here and fix.where == "device" else fix.where
 
