@@ -197,6 +197,7 @@ def _notes(
         notes.append(
             "the device cannot sync a single file (`sync FILE`), so fleet syncs the whole disk"
         )
-    if parts.runtime.source.kind == "wheel":
-        notes.append(f"runtime from {parts.runtime.source.name}")
+    source = parts.runtime.source_of(parts.target)
+    if source.kind != "none":
+        notes.append(f"runtime from {source.name}")
     return tuple(notes)

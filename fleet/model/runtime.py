@@ -66,6 +66,10 @@ class Runtime:
     sources: tuple[RuntimeSource, ...] = ()
     changed: bool = False
 
+    def source_of(self, group: str) -> RuntimeSource:
+        """Return the source of a target or Hexagon folder; `source` if none says that it is."""
+        return next((item for item in self.sources if group in item.provides), self.source)
+
 
 def no_runtime(target: str) -> Runtime:
     """What stands for a runtime where a runner brings its own libraries: no file at all."""

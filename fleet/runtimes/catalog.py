@@ -100,8 +100,7 @@ class Catalog:
 
 def _repair(runtime: Runtime, path: str) -> str:
     """The command that brings a file back: from the source that its group came from."""
-    group = group_of(path)
-    source = next((item for item in runtime.sources if group in item.provides), runtime.source)
+    source = runtime.source_of(group_of(path))
     target = next((item for item in source.provides if item in runtime.targets), "TARGET")
     if source.kind == SDK_PARTS:
         return f"fleet runtime fetch {runtime.build_id} --sdk --target {target}"

@@ -6,10 +6,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from fleet.engine.planning import _notes
 from fleet.model.errors import InputError, RuntimeStoreError
+from fleet.model.facts import Facts, Tools
 from fleet.runtimes.catalog import default_root
 from fleet.runtimes.store import RuntimeStore
 from tests.runtimes.fakes import (
@@ -122,6 +126,21 @@ def test_wheels_of_one_build_become_one_runtime(store: RuntimeStore, tmp_path: P
     for name in ("a.whl", "b.whl"):
         assert store.add(tmp_path / name).changed is False
     assert len(store.list()) == 1
+
+
+def test_a_plan_names_the_source_of_its_own_target(store: RuntimeStore, tmp_path: Path) -> None:
+    """A wheel and an SDK of one build are one runtime; a phone gets the files of the SDK."""
+    phone = "aarch64-android"
+    store.add(write_zip(tmp_path / "a.whl", wheel_files(machine=62)))
+    runtime = store.add(write_zip(tmp_path / "v2.51.0.zip", sdk_files(target=phone)))
+    assert [item.name for item in runtime.sources] == ["a.whl", "v2.51.0.zip"]
+    bundle = SimpleNamespace(name="x", qairt=None, qairt_source="")
+    state = SimpleNamespace(bad=frozenset())
+    builder = SimpleNamespace(bundle=bundle)
+    for target, name in ((X86, "a.whl"), (phone, "v2.51.0.zip")):
+        parts: Any = SimpleNamespace(runtime=runtime, target=target)
+        notes = _notes(Facts(tools=Tools(sync_file=True)), builder, parts, state)  # type: ignore[arg-type]
+        assert f"runtime from {name}" in notes
 
 
 def test_wheels_of_two_builds_stay_two_runtimes(store: RuntimeStore, tmp_path: Path) -> None:
