@@ -8,15 +8,20 @@ for a wrong count in a file of 33 MB) and takes 25 times as long for the symbols
 
 from __future__ import annotations
 
+import mmap
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fleet.runtimes.scan import elf_segments
 
+Image = bytes | mmap.mmap
 _PROGRAM, _SHARED = 2, 3  # a program that is no PIE; a library or a PIE
 _PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
 _NEEDED, _HASH, _STRTAB, _SYMTAB, _STRSZ, _GNU_HASH = 1, 4, 5, 6, 10, 0x6FFFFEF5
+_VERNEED, _VERNEEDNUM, _HEXAGON = 0x6FFFFFFE, 0x6FFFFFFF, 164
+_GLIBC = re.compile(r"GLIBC_(\d+(?:\.\d+)*)")
 _GLOBAL, _WEAK, _FUNC, _IFUNC = 1, 2, 2, 10
 _DEFAULT, _PROTECTED = 0, 3
 
@@ -48,19 +53,29 @@ def read_dynamic(data: bytes) -> Dynamic:
         raise NotReadableError("the file is truncated") from error
 
 
-def read_needed(data: bytes) -> tuple[str, ...]:
-    """Names of the libraries that a library or a program is linked with; of a static one none.
-    Raises NotReadableError for anything else.
+@dataclass(frozen=True)
+class Linked:
+    """Names of the `needed` libraries, and the versions of glibc's symbols that are used."""
+
+    needed: tuple[str, ...]
+    glibc: tuple[tuple[int, ...], ...]
+
+
+def read_linked(data: Image) -> Linked | None:
+    """Return what a library or a program for a CPU is linked with; of a static one nothing, None
+    for code of a DSP. Raises NotReadableError for anything else.
     """
     if _kind(data) not in {_PROGRAM, _SHARED}:
         raise NotReadableError("the file is neither a program nor a shared object (.so)")
+    if struct.unpack_from("<H", data, 18)[0] == _HEXAGON:
+        return None
     try:
-        return _Reader(data).needed()
+        return _Reader(data).linked()
     except (struct.error, OverflowError) as error:
         raise NotReadableError("the file is truncated") from error
 
 
-def _kind(data: bytes) -> int:
+def _kind(data: Image) -> int:
     """e_type of the header."""
     if data[:4] != b"\x7fELF":
         raise NotReadableError("the file is not an ELF file")
@@ -71,7 +86,7 @@ def _kind(data: bytes) -> int:
 
 
 class _Reader:
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: Image) -> None:
         self._data = data
         self._wide = data[4] == 2
         self._segments = list(elf_segments(data))
@@ -95,11 +110,29 @@ class _Reader:
             android=b"Android\0" in self._owners(),
         )
 
-    def needed(self) -> tuple[str, ...]:
+    def linked(self) -> Linked:
         if all(part.kind != _PT_DYNAMIC for part in self._segments):
-            return ()
+            return Linked((), ())
         entries = list(self._entries())
-        return _needed(entries, self._names(dict(entries)))
+        table = dict(entries)
+        names = self._names(table)
+        found = [_GLIBC.fullmatch(name) for name in self._versions(table, names)]
+        glibc = {tuple(map(int, match[1].split("."))) for match in found if match}
+        return Linked(_needed(entries, names), tuple(sorted(glibc)))
+
+    def _versions(self, table: dict[int, int], names: bytes) -> Iterator[str]:
+        """Names of symbol versions of other libraries: Elf64_Verneed and Elf64_Vernaux."""
+        if not {_VERNEED, _VERNEEDNUM} <= set(table):
+            return
+        at = self._place(table[_VERNEED])
+        for _ in range(table[_VERNEEDNUM]):
+            count, auxiliary, following = struct.unpack_from("<2xH4xII", self._data, at)
+            entry = at + auxiliary
+            for _ in range(count):
+                name, after = struct.unpack_from("<8xII", self._data, entry)
+                yield _name(names, name)
+                entry += after
+            at += following
 
     def _names(self, table: dict[int, int]) -> bytes:
         if not {_STRTAB, _STRSZ} <= set(table):

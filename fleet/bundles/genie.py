@@ -25,7 +25,7 @@ from fleet.bundles.kinds import CONFIG, not_supported
 from fleet.bundles.paths import clean_name, inside, name_in
 from fleet.bundles.plain import read_bundle
 from fleet.content.caches import write_whole
-from fleet.model.bundle import Bundle, Engine, MissingFile
+from fleet.model.bundle import Bundle, Engine, MissingFile, NamedFile
 from fleet.model.errors import BundleError, Position, reason
 from fleet.model.files import file_ref
 from fleet.model.home import fleet_home
@@ -149,6 +149,11 @@ def inspect_genie(root: Path, chosen: str | None, system_library: Path | None, *
     for config in configs:
         bundle = _with_resolved(bundle, config)
     sent = {file.name: file.source for file in bundle.files}
+    opens = [NamedFile(name, f"{config.name}: {item.key}") for config in configs
+             for item in config.named for name in _expand(item, root)]  # fmt: skip
+    if script:
+        opens += [NamedFile(config.name, script) for config in configs]
+        opens += [NamedFile(item.name, script) for item in _script_files(root, script)]
     extensions = next((item.name for item in main.named if item.key.endswith(".extensions")), "")
     dialog = _section(main.data)
     context = dialog.get("context")
@@ -160,6 +165,7 @@ def inspect_genie(root: Path, chosen: str | None, system_library: Path | None, *
         config=main.data if script is None else {},
         backend=deciding_backend(engines),
         engines=engines,
+        opens=tuple(item for item in opens if item.name in sent or (root / item.name).is_file()),
         extensions=read_json(sent[extensions]) if extensions in sent else {},
         context_size=size if type(size) is int else None,
         extensions_name=extensions,

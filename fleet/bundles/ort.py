@@ -12,11 +12,13 @@ from fleet.bundles.ep.compatibility import Compatibility, parse
 from fleet.bundles.ep.models import OnnxModel, beside, read_model
 from fleet.bundles.jsonfile import read_json
 from fleet.bundles.plain import inspect_plain
-from fleet.model.bundle import Bundle, ContextBinary, MissingFile
+from fleet.model.bundle import Bundle, ContextBinary, MissingFile, NamedFile
 from fleet.model.errors import BundleError
 from fleet.model.runtime import same_build
 
 GENAI = "genai_config.json"
+_FILE_KEYS = ("filename", "config_filename", "adapter_filename")
+_READ_BY_GENAI = (GENAI, "tokenizer.json", "tokenizer.model", "tokenizer_config.json")
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.txt", "spiece.model")
 
 
@@ -34,6 +36,10 @@ def inspect_ort(root: Path, system_library: Path | None, *, hashes: bool) -> Bun
     missing = {name: MissingFile(name, by) for name, by in named if name not in names}
     used = {name for name, _ in named}
     contexts = tuple(context for context in plain.contexts if context.name in used)
+    opens = [NamedFile(name, by) for name, by in named if name in names]
+    if genai is not None:
+        read = [name for name in names if any(fnmatchcase(name, like) for like in _READ_BY_GENAI)]
+        opens += [NamedFile(name, "onnxruntime-genai") for name in read]
     embedded = tuple(_embedded(model, plain) for model in models if _has_embedded(model))
     warnings = [*plain.warnings, *_remarks(models, contexts, names, genai)]
     first = next((context for context in (*contexts, *embedded) if context.build_id), None)
@@ -44,6 +50,7 @@ def inspect_ort(root: Path, system_library: Path | None, *, hashes: bool) -> Bun
         qairt=plain.qairt or (first.build_id if first else None),
         qairt_source=plain.qairt_source or (first.name if first else ""),
         missing=tuple(missing.values()),
+        opens=tuple(opens),
         warnings=tuple(warnings),
     )
 
@@ -63,15 +70,18 @@ def _named_by_models(models: list[OnnxModel]) -> Iterator[tuple[str, str]]:
 
 
 def _named_by_genai(genai: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
-    """Every `filename` below `model`: decoder, pipeline parts, embedding, vision."""
+    """Every `filename`, `config_filename` and `adapter_filename` below `model`: decoder, pipeline
+    parts, embedding, vision, speech (src/config.cpp of onnxruntime-genai).
+    """
     stack: list[tuple[str, Any]] = [("model", (genai or {}).get("model"))]
     while stack:
         where, value = stack.pop()
         if isinstance(value, dict):
             stack += [(f"{where}.{key}", member) for key, member in value.items()]
-            name = value.get("filename")
-            if isinstance(name, str):
-                yield beside(GENAI, name, f"{where}.filename"), f"{GENAI}: {where}.filename"
+            for key in _FILE_KEYS:
+                name = value.get(key)
+                if isinstance(name, str) and name:
+                    yield beside(GENAI, name, f"{where}.{key}"), f"{GENAI}: {where}.{key}"
         elif isinstance(value, list):
             stack += [(where, member) for member in value]
 

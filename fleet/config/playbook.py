@@ -107,7 +107,8 @@ class _Loader:
             bundle_kind=kind,
             bundle_config=chosen,
             runtime=RuntimeSpec(
-                version=None if runtime.version == "bundle" else runtime.version,
+                version=None if runtime.version in {"bundle", "none"} else runtime.version,
+                none=runtime.version == "none",
                 target=None if runtime.target == "auto" else runtime.target,
                 wheel=runtime.source == "any",
             ),

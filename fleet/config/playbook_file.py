@@ -26,7 +26,7 @@ from fleet.model.playbook import (
     Playbook,
 )
 
-VERSION = r"bundle|\d+\.\d+\.\d+(\.\d+)?"
+VERSION = r"bundle|none|\d+\.\d+\.\d+(\.\d+)?"
 
 Name = Annotated[
     str,
@@ -77,7 +77,7 @@ def _version(value: object) -> object:
     if not re.fullmatch(VERSION, value):
         raise InputError(
             f"'{value}' is not a QAIRT version",
-            hint='write "2.51.0", a full build id like "2.45.0.260326", or `bundle`',
+            hint='write "2.51.0", a full build id like "2.45.0.260326", `bundle` or `none`',
         )
     return value
 
@@ -90,7 +90,10 @@ class RuntimeBody(Body, frozen=True, kw_only=True):
 
     version: Annotated[
         Version,
-        Doc("`bundle` (the version that compiled the bundle) or a QAIRT version in quotes."),
+        Doc(
+            "`bundle` (the version that compiled the bundle), a QAIRT version in quotes, or "
+            "`none`: no QAIRT goes along (runner exec)."
+        ),
     ] = "bundle"
     target: Annotated[
         AutoTarget, Doc("QAIRT target; `auto` takes the one that fits each device.")

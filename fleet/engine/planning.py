@@ -8,11 +8,19 @@ device, or one of the SDK's that is still to be sent.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fleet.bundles.closure import (
+    absent,
+    device_programs,
+    executorch_pair,
+    foreign,
+    lacking,
+    needs,
+    newer_glibc,
+    unsent,
+)
 from fleet.bundles.preflight import preflight
-from fleet.bundles.programs import executorch_pair, lacking, needs
 from fleet.engine.become import Become
 from fleet.engine.provisioning import cured, system_snapshot
 from fleet.engine.session import Session
@@ -67,7 +75,7 @@ def plan_device(session: Session, builder: ReleaseBuilder, *, verify: bool = Fal
         files_to_send=sum(len(send.blobs) for send in sends),
     )
     findings = (
-        *_programs(session, builder, manifest, facts, parts.selection.tool if sends else None),
+        *_opened(session, builder, parts, manifest, facts, sends=bool(sends)),
         *_pair(builder, parts),
         *cured(findings, system.plan),
         *system.plan.findings,
@@ -136,25 +144,34 @@ def require_current(plan: DevicePlan) -> None:
         )
 
 
-def _programs(
+def _opened(
     session: Session,
     builder: ReleaseBuilder,
+    parts: Parts,
     manifest: Manifest,
     facts: Facts,
-    tool: Path | None,
+    *,
+    sends: bool,
 ) -> tuple[Finding, ...]:
-    """Refusals of programs whose libraries neither the release nor the device has. `tool` is
-    the SDK's.
+    """Return refusals of what a run opens and neither the release nor the device has. One round
+    trip where the device has to be asked.
     """
+    launches, release = builder.launches(parts), builder.release(parts, manifest)
+    found = unsent(builder.bundle, release, launches)
+    others, asked = foreign(builder.bundle, release, launches)
     run = builder.playbook.run
     if run is None or facts.windows is not None:
-        return ()
+        return (*found, *others)
+    tool = parts.selection.tool if sends else None
     own = (*filter(None, [run.program, tool]), *run.libraries)
-    wanted = needs(own, manifest.files) if own else {}
-    if not wanted:
-        return ()
-    answer = session.run(libraries_command(wanted), "libraries of the device")
-    return lacking(wanted, parse_libraries(answer.text, session.host.name), facts)
+    wanted = asked | needs(own, manifest.files)
+    programs = device_programs(launches) if builder.runner.name == "exec" else ()
+    found = (*found, *others, *newer_glibc(own, manifest.files, facts))
+    if not wanted and not programs:
+        return found
+    answer = session.run(libraries_command(wanted, programs), "libraries of the device")
+    there = parse_libraries(answer.text, session.host.name)
+    return (*found, *lacking(wanted, there, facts), *absent(programs, there, run.runner))
 
 
 def _pair(builder: ReleaseBuilder, parts: Parts) -> tuple[Finding, ...]:

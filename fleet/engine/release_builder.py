@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fleet.bundles.closure import Launch, SentFiles
 from fleet.bundles.inspect import inspect_bundle
 from fleet.bundles.op_packages import op_package_files, with_op_packages
 from fleet.bundles.system_library import system_library
@@ -23,6 +25,7 @@ from fleet.model.plan import DevicePlan
 from fleet.model.playbook import Playbook, RunSpec
 from fleet.ops.environment import environment, health_as_dict, windows_environment
 from fleet.runners import Defaults, Kit, Layout, Runner
+from fleet.runners.exec import ExecRunner, uses_qairt
 from fleet.runners.registry import OWN, runner
 from fleet.runtimes.store import RuntimeStore
 from fleet.runtimes.targets import default_target, target_facts
@@ -132,11 +135,9 @@ class ReleaseBuilder:
         pc = target_facts(parts.target).os == "windows"
         packages = self.bundle.op_packages
         layout = layout_of(self.runner, self.bundle, parts.target)
-        run = self.playbook.run or RunSpec(runner=self.runner.name)
-        kit = self.kit(run, has_tool=parts.selection.has_tool, target=parts.target)
-        kit = replace(kit, build_id=parts.runtime.build_id, site=self._resolver.site(parts))
+        kit = self._kit_of(parts)
         ops = op_package_files(packages, dsp=kit.dsp)
-        bundle = [replace(item, name=f"bundle/{item.name}") for item in self.bundle.files]
+        bundle = [replace(item, name=f"bundle/{item.name}") for item in self._files(kit)]
         placed = [
             replace(item, name=layout.named(item.name))
             for item in (*parts.selection.files, *bundle, *ops)
@@ -165,8 +166,38 @@ class ReleaseBuilder:
             | ({"op_packages": [package.as_origin() for package in packages]} if packages else {}),
         )
 
+    def launches(self, parts: Parts) -> tuple[Launch, ...]:
+        """Return the starts that a deploy and a run make on such a device. Raises InputError for
+        what the runner cannot start.
+        """
+        kit = self._kit_of(parts)
+        starts = [self.runner.health(kit, self.playbook.health_timeout)]
+        if self.playbook.run is not None:
+            starts.append(self.runner.start(kit))
+        return tuple(
+            Launch(start.argv, start.env, start.cwd, start.config) for start in starts if start
+        )
+
+    def release(self, parts: Parts, manifest: Manifest) -> SentFiles:
+        """Return the release as the check of what a run opens sees it."""
+        layout = layout_of(self.runner, self.bundle, parts.target)
+        required = tuple(layout.named(name) for name in parts.selection.required)
+        pc = target_facts(parts.target).os == "windows"
+        return SentFiles(manifest.files, layout.bundle, required, windows=pc)
+
+    def _kit_of(self, parts: Parts) -> Kit:
+        run = self.playbook.run or RunSpec(runner=self.runner.name)
+        kit = self.kit(run, has_tool=parts.selection.has_tool, target=parts.target)
+        return replace(kit, build_id=parts.runtime.build_id, site=self._resolver.site(parts))
+
     def bring(self, plan: DevicePlan) -> None:
         """See that this machine has what a plan sends: a workstation has."""
+
+    def _files(self, kit: Kit) -> Iterator[FileRef]:
+        """Yield the files of the bundle, some as the runner corrects them for such a device."""
+        corrected = self.runner.corrected(kit) if isinstance(self.runner, Defaults) else ()
+        others = {item.name: item for item in corrected}
+        return (others.get(item.name, item) for item in self.bundle.files)
 
     def _health(self, kit: Kit) -> dict[str, Any]:
         start = self.runner.health(kit, self.playbook.health_timeout)
@@ -223,6 +254,16 @@ def runner_of(playbook: Playbook) -> Runner:
             found.check(playbook.run)
     except InputError as error:
         raise PlaybookError(f"{playbook.path}: {error.message}", hint=error.hint) from error
+    if isinstance(found, ExecRunner) and (
+        playbook.runtime.none or (playbook.runtime.version is None and not uses_qairt(run))
+    ):
+        return found.without_qairt()
+    if playbook.runtime.none and found.runtime is not None:
+        raise PlaybookError(
+            f"{playbook.path}: the playbook says `runtime: none`, but the runner {run.runner} "
+            "needs QAIRT",
+            hint="remove `runtime: none` from the playbook, or set `run: runner: exec`",
+        )
     return found.fitted(run) if isinstance(found, Defaults) else found
 
 

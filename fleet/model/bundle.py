@@ -50,6 +50,14 @@ class Engine:
 
 
 @dataclass(frozen=True)
+class NamedFile:
+    """A file that a run opens because `named_by` says so."""
+
+    name: str
+    named_by: str
+
+
+@dataclass(frozen=True)
 class MissingFile:
     """A file that the bundle names and does not have."""
 
@@ -75,6 +83,7 @@ class Bundle:
     backend type (QnnHtp) of the engine that decides, `engines` are all of its engines;
     `extensions` the HTP extension file `extensions_name` as data. `checked_by` is SHA256SUMS
     when hashes were compared with it. `wrong_hashes` are those that differ.
+    `opens` are the files that the bundle's own formats name, found apart from `files`.
     `op_packages` come from the playbook and go along with it; they are not among `files`.
     """
 
@@ -97,6 +106,7 @@ class Bundle:
     checked_by: str = ""
     op_packages: tuple[OpPackage, ...] = ()
     engines: tuple[Engine, ...] = ()
+    opens: tuple[NamedFile, ...] = ()
 
     @property
     def size(self) -> int:

@@ -24,12 +24,13 @@ class RuntimeSpec:
     """Which QAIRT runtime. `version` None: the one that the bundle was compiled with.
 
     `target` None: chosen by the device. `wheel` allows fetching `onnxruntime-qnn` when no
-    runtime of that version is in the store.
+    runtime of that version is in the store. `none`: no QAIRT goes along.
     """
 
     version: str | None = None
     target: str | None = None
     wheel: bool = True
+    none: bool = False
 
 
 @dataclass(frozen=True)

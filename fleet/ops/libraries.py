@@ -1,4 +1,4 @@
-"""Which libraries a device has of its own."""
+"""Which libraries and programs a device has of its own."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from fleet.device.shell import device_script, framed
 from fleet.model.command import Command
 
 
-def libraries_command(names: Iterable[str]) -> Command:
-    """Asks which of them its loader finds."""
-    return device_script("libraries", *names)
+def libraries_command(names: Iterable[str], programs: Iterable[str] = ()) -> Command:
+    """Ask which of these libraries the loader of the device finds, and which of these programs
+    its shell finds.
+    """
+    return device_script("libraries", *names, "--", *programs)
 
 
 def parse_libraries(text: str, host: str) -> frozenset[str]:

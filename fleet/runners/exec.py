@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
+import mmap
 import re
+from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import field
@@ -18,6 +21,8 @@ from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import Options, OwnProgram, ending, parsed, program
 
 _TEXT_BYTES = 1 << 16
+_OF_FLEET = {"LD_LIBRARY_PATH", "ADSP_LIBRARY_PATH", "DSP_LIBRARY_PATH"}
+_QAIRT = re.compile(rb"Qnn|libGenie|Genie\.dll|SNPE|libSnpe")
 
 
 def _regex(text: str) -> str:
@@ -60,8 +65,15 @@ class Reading(Options, frozen=True, kw_only=True):
     required: bool = True
 
 
+EnvName = Annotated[
+    str, Pattern(r"[A-Za-z_][A-Za-z0-9_]{0,99}", "name of a variable", "write it like LOG_LEVEL")
+]
+
+
 class ExecOptions(Options, frozen=True):
-    """`argv` may hold {release}, {work} and {program}; without it the program alone starts."""
+    """`argv` and the values of `env` may hold {release}, {work} and {program}; without `argv` the
+    program alone starts.
+    """
 
     argv: list[str] | None = None
     health: list[str] | None = None
@@ -70,31 +82,46 @@ class ExecOptions(Options, frozen=True):
     collect: list[WorkFile] = field(default_factory=list)
     parse: list[Reading] = field(default_factory=list)
     text: Literal["stdout", "none"] = "stdout"
+    env: dict[EnvName, str] = field(default_factory=dict)
 
 
 class ExecRunner(OwnProgram):
     """Starts what the playbook says."""
 
     name = "exec"
-    kinds = ("files", "qnn", "genie", "mllm", "executorch", "llama.cpp")
+    kinds = ("files", "qnn", "genie", "mllm", "executorch", "llama.cpp", "litert", "ort")
     runtime: str | None = "exec"
     layout = Layout()
 
     def check(self, run: RunSpec) -> None:
         """argv or program; options."""
         options = parsed(ExecOptions, run.options, self.name)
+        for name in sorted(_OF_FLEET & set(options.env)):
+            raise InputError(
+                f"`env` under `run: options:` sets {name}, but fleet sets this variable itself to "
+                "the folders of the release",
+                hint=f"remove {name} from `env:` in the playbook; name your libraries under `run: "
+                "libraries:`",
+            )
         if run.program is None and not options.argv:
             raise InputError(
                 "the runner exec needs `program:` or `options: argv:` under `run:` in the playbook",
                 hint="add to `run:` in the playbook: `program: build/my-benchmark`",
             )
 
+    def without_qairt(self) -> ExecRunner:
+        """The runner for a program that needs no QAIRT: none is fetched, and none goes along."""
+        found = copy.copy(self)
+        found.runtime = None
+        return found
+
     def health(self, kit: Kit, timeout: float) -> Start | None:
         """`options.health`, where the playbook has one."""
         words = self._options(kit).health
         if words is None:
             return None
-        return Start(self._argv(kit, words), self._options(kit).cwd, (), timeout)
+        options = self._options(kit)
+        return Start(self._argv(kit, words), options.cwd, (), timeout, env=self._env(kit))
 
     def start(self, kit: Kit) -> Start:
         """The declared argv."""
@@ -106,10 +133,15 @@ class ExecRunner(OwnProgram):
             kit.run.timeout,
             kit.run.prompt.encode(),
             feeds_prompt=options.stdin == "prompt",
+            env=self._env(kit),
         )
 
     def _options(self, kit: Kit) -> ExecOptions:
         return parsed(ExecOptions, kit.options, self.name)
+
+    def _env(self, kit: Kit) -> dict[str, str]:
+        values = self._options(kit).env
+        return dict(zip(values, self._argv(kit, list(values.values())), strict=True))
 
     def _argv(self, kit: Kit, words: list[str]) -> tuple[str, ...]:
         return tuple(word.replace("{program}", program(kit.run, self.layout)) for word in words)
@@ -131,6 +163,32 @@ class ExecRunner(OwnProgram):
             else ""
         )
         return Outcome(Metrics.of(found), text, None, tuple(problems), dict(ended.files))
+
+
+def uses_qairt(run: RunSpec) -> bool:
+    """Return False if no program, library or word of the run mentions a library of QAIRT.
+
+    A program that opens one by name has the name in it. A program of the device could be anything.
+    """
+    if run.program is None:
+        return True
+    words = json.dumps(dict(run.options)).encode()
+    return _QAIRT.search(words) is not None or any(
+        _mentions_qairt(path) for path in (run.program, *run.libraries)
+    )
+
+
+def _mentions_qairt(path: Path) -> bool:
+    try:
+        if not path.stat().st_size:
+            return False
+        with (
+            path.open("rb") as stream,
+            mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        ):
+            return _QAIRT.search(data) is not None
+    except OSError:
+        return True
 
 
 def _value(reading: Reading, ended: Ended) -> float | None:

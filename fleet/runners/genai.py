@@ -8,11 +8,14 @@ genai itself says of its device is CPU on QNN too.
 
 from __future__ import annotations
 
+import copy
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from fleet.bundles.ort import providers_in, providers_of
+from fleet.bundles.genie import corrected_file
+from fleet.bundles.ort import GENAI, providers_in, providers_of
 from fleet.device.texts import path_of
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef, file_ref
@@ -58,6 +61,16 @@ class GenaiRunner(Scripted):
         wanted = (*requirements(kit.build_id), PACKAGE)
         site = kit.site(wanted) if kit.site is not None else ()
         return (file_ref(source, SCRIPT, executable=True), *site)
+
+    def corrected(self, kit: Kit) -> tuple[FileRef, ...]:
+        """genai_config.json with the backend library of the device's system: most public ones
+        name QnnHtp.dll, which Linux cannot open.
+        """
+        data = copy.deepcopy(kit.bundle.config.get("genai"))
+        if not _set_backend(data, windows=kit.windows):
+            return ()
+        text = json.dumps(data, indent=2, ensure_ascii=False).encode()
+        return (file_ref(corrected_file(GENAI, text), GENAI),)
 
     def _start(self, kit: Kit, timeout: float, *more: str) -> Start:
         genai = kit.bundle.config.get("genai")
@@ -106,6 +119,23 @@ class GenaiRunner(Scripted):
             dict(ended.files),
             marks=marks,
         )
+
+
+def _set_backend(value: object, *, windows: bool) -> bool:
+    """Set each `backend_path` that names the HTP library of another system; return True if one
+    was set.
+    """
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    if not isinstance(value, dict):
+        return False
+    other, mine = ("libQnnHtp.so", "QnnHtp.dll") if windows else ("QnnHtp.dll", "libQnnHtp.so")
+    path = value.get("backend_path")
+    change = isinstance(path, str) and re.split(r"[/\\]", path)[-1].lower() == other.lower()
+    if change:
+        value["backend_path"] = mine
+    below = [_set_backend(item, windows=windows) for item in value.values()]
+    return change or True in below
 
 
 def _npu_alone(model: Mapping[str, Any]) -> bool | list[str]:

@@ -18,9 +18,20 @@ from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics
 from fleet.profiles.formats import llama_cpp
 from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
-from fleet.runners.options import Options, OwnProgram, ending, named, needs_program, parsed, program
+from fleet.runners.options import (
+    Options,
+    OwnProgram,
+    ending,
+    named,
+    needs_program,
+    only,
+    parsed,
+    program,
+)
 
 LOG = "llama.log"
+_PROGRAMS = ("bench", "completion", "mtmd")
+_PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 _HEALTH_PROMPT = "hi"
 _MOST = 5
 _AGAIN = "[fleet: llama.cpp lost the end of its output; it is run again]"
@@ -63,11 +74,14 @@ _TEXT_ONLY = ("-no-cnv", "--no-display-prompt")
 
 
 class LlamaOptions(Options, frozen=True):
-    """`device` as --device takes it (HTP0, or HTP0,HTP1 for large models). `seed` and
+    """`model`: of a split model, its first part. `mmproj` and `image` are for llama-mtmd-cli.
+    `device` as --device takes it (HTP0, or HTP0,HTP1 for large models). `seed` and
     `temperature` are for llama-completion, whose own seed is another one each time.
     """
 
     model: str | None = None
+    mmproj: str | None = None
+    image: str | None = None
     device: Annotated[
         str, Pattern(r"[A-Za-z0-9,]{1,60}", "device of llama.cpp", "write HTP0, or HTP0,HTP1")
     ] = "HTP0"
@@ -97,9 +111,17 @@ class LlamaCppRunner(OwnProgram):
                 "llama-cli is an interactive chat since llama.cpp b7348 and cannot run one prompt",
                 hint="set `program:` to llama-completion of the same build",
             )
+        name = run.program.name if run.program else ""
+        if name.startswith("llama-") and not any(word in name for word in _PROGRAMS):
+            raise InputError(
+                f"the runner llama.cpp cannot read the output of the program {name}; it runs "
+                "llama-bench, llama-completion and llama-mtmd-cli",
+                hint="set `runner: exec` in the playbook, and say under `options: parse:` how the "
+                "output is read",
+            )
         if not _is_bench(run) and not run.prompt.strip():
             raise InputError(
-                "llama-completion needs a prompt", hint="add `prompt:` to `run:` of the playbook"
+                f"{name} needs a prompt", hint="add `prompt:` to `run:` of the playbook"
             )
         for name in options.env:
             if not re.fullmatch(r"GGML_HEXAGON_[A-Z0-9_]+", name):
@@ -126,7 +148,7 @@ class LlamaCppRunner(OwnProgram):
 
     def _start(self, kit: Kit, *, prompt_tokens: int, tokens: int, repetitions: int) -> Start:
         options = parsed(LlamaOptions, kit.options, self.name)
-        model = named(kit.bundle, options.model, ("*.gguf",), "model", "model")
+        model = _model(kit, options)
         tool = program(kit.run, self.layout)
         htp = [device for device in options.device.split(",") if device.startswith("HTP")]
         argv = ["-m", model, "-ngl", str(options.gpu_layers), "-n", str(tokens)]
@@ -135,6 +157,8 @@ class LlamaCppRunner(OwnProgram):
             argv += ["-p", str(prompt_tokens), "-r", str(repetitions), "-o", "json"]
             argv += _BATCH if htp and not {"-ub", "--ubatch-size"} & set(options.extra) else ()
             argv += options.extra
+        elif _is_mtmd(kit.run):
+            return self._vision(kit, options, [tool, *argv])
         else:
             argv += ["--device", options.device, "-f", "{work}/prompt.txt"]
             argv += ["--seed", str(options.seed), "--temp", f"{options.temperature:g}"]
@@ -145,6 +169,18 @@ class LlamaCppRunner(OwnProgram):
         collect = () if _is_bench(kit.run) else (LOG,)
         prompt, env = kit.run.prompt.encode(), {**_environment(htp), **options.env}
         return Start(tuple(argv), "bundle", collect, kit.run.timeout, prompt, env=env)
+
+    def _vision(self, kit: Kit, options: LlamaOptions, argv: list[str]) -> Start:
+        """llama-mtmd-cli: a projector beside the model, and an image of the bundle."""
+        projector = named(kit.bundle, options.mmproj, ("*mmproj*.gguf",), "projector", "mmproj")
+        argv += ["--mmproj", projector, "--device", options.device, "-p", kit.run.prompt]
+        if options.image is not None:
+            argv += ["--image", named(kit.bundle, options.image, (), "image", "image")]
+        argv += ["--seed", str(options.seed), "--temp", f"{options.temperature:g}"]
+        argv += ["-lv", "4", "--log-file", "{work}/" + LOG, *options.extra]
+        htp = [device for device in options.device.split(",") if device.startswith("HTP")]
+        env = {**_environment(htp), **options.env}
+        return Start(tuple(argv), "bundle", (LOG,), kit.run.timeout, env=env)
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
         """Rates, and where they are from: what is not of the NPU is a CPU fallback."""
@@ -163,9 +199,13 @@ class LlamaCppRunner(OwnProgram):
         log = ended.files.get(LOG, ended.stderr).decode("utf-8", "replace")
         found = llama_cpp.timings(log)
         if not problems and not llama_cpp.whole(log):
+            name = kit.run.program.name if kit.run.program else "the program"
+            known = "completion" in name and "llama_" in log
             problems.append(
                 f"cut: llama.cpp lost the end of its output in all {_MOST} tries because of a "
                 "known bug (ggml-org/llama.cpp#25504)"
+                if known
+                else f"cut: {name} ended without the times that llama.cpp prints at its end"
             )
         elif not problems:
             elsewhere = llama_cpp.elsewhere(log, options.device)
@@ -181,6 +221,39 @@ def _environment(htp: list[str]) -> dict[str, str]:
         return {}
     number = {"GGML_HEXAGON_NDEV": str(len(htp))} if len(htp) > 1 else {}
     return {"GGML_HEXAGON_DEVICES": ",".join(htp), "GGML_HEXAGON_OPPOLL": "1", **number}
+
+
+def _model(kit: Kit, options: LlamaOptions) -> str:
+    """Return the model: no projector, and of a split model the first part. Raises InputError."""
+    sent = [item.name for item in kit.bundle.files]
+    if options.model is not None:
+        model = named(kit.bundle, options.model, (), "model", "model")
+    else:
+        others = [
+            item
+            for item in kit.bundle.files
+            if "mmproj" not in item.name.lower() and _is_first(item.name)
+        ]
+        model = only(replace(kit.bundle, files=tuple(others)), ("*.gguf",), "model", "model")
+    part = _PART.search(model)
+    for number in range(1, int(part[2]) + 1) if part else ():
+        name = _PART.sub(f"-{number:05d}-of-{part[2] if part else 0}.gguf", model)
+        if name not in sent:
+            raise InputError(
+                f"the model {model} is split into {int(part[2]) if part else 0} files, but the "
+                f"bundle does not contain {name}",
+                hint=f"copy {name} into {kit.bundle.root}",
+            )
+    return model
+
+
+def _is_first(name: str) -> bool:
+    part = _PART.search(name)
+    return part is None or int(part[1]) == 1
+
+
+def _is_mtmd(run: RunSpec) -> bool:
+    return run.program is not None and "mtmd" in run.program.name
 
 
 def _is_bench(run: RunSpec) -> bool:

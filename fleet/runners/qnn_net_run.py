@@ -13,7 +13,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
+from fleet.bundles.jsonfile import read_text
 from fleet.bundles.op_packages import net_run_option
+from fleet.bundles.paths import name_in
 from fleet.config.values import Pattern
 from fleet.device.texts import path_of
 from fleet.model.bundle import Bundle
@@ -42,11 +44,13 @@ PerfMode = Annotated[
 
 class NetRunOptions(Options, frozen=True, kw_only=True):
     """`inputs`: one row an inference; a row is a list of files of the bundle, each
-    `file` or `tensor:=file`. `perf_profile` has no place beside a `config_file` of one's own.
+    `file` or `tensor:=file`. Or the name of a list file of the bundle, as the SDK's scripts have
+    it; without `inputs` the only input_list*.txt. `perf_profile` has no place beside a
+    `config_file` of one's own.
     """
 
     model: str | None = None
-    inputs: Annotated[list[list[str]], Meta(min_length=1)]
+    inputs: Annotated[list[list[str]], Meta(min_length=1)] | str | None = None
     profiling: Literal["off", "client", "basic", "detailed", "optrace"] = "basic"
     perf_profile: PerfMode | None = None
     num_inferences: Annotated[int, Meta(ge=1)] | None = None
@@ -74,7 +78,8 @@ class NetRunRunner(Defaults):
         """Options; no blank in a name, which would split a line of the input list."""
         options = parsed(NetRunOptions, run.options, self.name)
         has_program(run, self.name, "the program of the runtime", "`program:`")
-        for name in (name for row in options.inputs for name in row):
+        rows = options.inputs if isinstance(options.inputs, list) else []
+        for name in (name for row in rows for name in row):
             if re.search(r"\s", name) or not name.rpartition(":=")[2]:
                 raise InputError(
                     f"`inputs` under `run: options:` contains the file name '{name}'; a file "
@@ -112,8 +117,6 @@ class NetRunRunner(Defaults):
 
     def _start(self, kit: Kit, timeout: float, more: list[str], *, profiled: bool) -> Start:
         options = parsed(NetRunOptions, kit.options, self.name)
-        for name in (name for row in options.inputs for name in row):
-            named(kit.bundle, name.rpartition(":=")[2], (), "input", "inputs")
         argv = ["sh", "{release}/" + SCRIPT, "{work}", _configuration(options), "{release}/lib"]
         argv += ["{release}/bin/" + TOOL, *_model(kit, options)]
         argv += ["--backend", "{release}/lib/libQnnHtp.so"]
@@ -133,7 +136,7 @@ class NetRunRunner(Defaults):
         collect = ["output/*.log", "output/execution_metadata.yaml", JSON, CSV, WORDS]
         if options.keep_results:  # of a native output, the scale and offset stand beside the folder
             collect += ["output/Result_*/*", "output/*.raw.json"]
-        listed = "".join(" ".join(row) + "\n" for row in options.inputs)
+        listed = _input_list(kit, options.inputs)
         return Start((*argv, *options.extra), "bundle", tuple(collect), timeout, config=listed)
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
@@ -155,6 +158,39 @@ class NetRunRunner(Defaults):
                 ops, source = seen.ops, dict(seen.metrics.source)
         metrics = Metrics(others=found, source=source)
         return Outcome(metrics, text, None, tuple(problems), raw, ops)
+
+
+def _input_list(kit: Kit, inputs: list[list[str]] | str | None) -> str:
+    """Return the text for --input_list. Raises InputError for a file that the bundle lacks."""
+    if isinstance(inputs, list):
+        for name in (name for row in inputs for name in row):
+            named(kit.bundle, name.rpartition(":=")[2], (), "input", "inputs")
+        return "".join(" ".join(row) + "\n" for row in inputs)
+    name = named(kit.bundle, inputs, ("input_list*.txt", "*.txt"), "list of inputs", "inputs")
+    source = next(item.source for item in kit.bundle.files if item.name == name)
+    lines = []
+    for line in read_text(source).splitlines():
+        words = line.split()
+        if words and not line.startswith(("#", "%")):  # names of outputs
+            words = [_listed(kit, name, word) for word in words]
+        lines.append(" ".join(words))
+    return "".join(line + "\n" for line in lines if line)
+
+
+def _listed(kit: Kit, listed: str, word: str) -> str:
+    """A file of a line; its path may be that of another folder or system."""
+    tensor, sign, path = word.rpartition(":=")
+    sent = {item.name for item in kit.bundle.files}
+    plain = path.removeprefix("./")
+    near = "/".join(filter(None, [listed.rpartition("/")[0], plain]))
+    found = next((name for name in (plain, near) if name in sent), None)
+    found = found or name_in(kit.bundle.root, path)
+    if found is None or found not in sent:
+        raise InputError(
+            f"{listed} names the input {path}, but the bundle does not contain this file",
+            hint=f"copy {path} into {kit.bundle.root}, or correct the line in {listed}",
+        )
+    return f"{tensor}{sign}{found}"
 
 
 def _configuration(options: NetRunOptions) -> str:

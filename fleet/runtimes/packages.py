@@ -139,10 +139,13 @@ def _wanted(archive: zipfile.ZipFile) -> Iterator[zipfile.ZipInfo]:
         path = PurePosixPath(item.filename)
         if path.is_absolute() or ".." in path.parts:
             raise ValueError(f"its file {item.filename} has a path outside the folder of the wheel")
-        if not item.is_dir() and not any(
-            fnmatchcase(item.filename, pattern) for pattern in _LEFT_OUT
-        ):
+        if not item.is_dir() and not left_out(item.filename):
             yield item
+
+
+def left_out(name: str) -> bool:
+    """Return True for a file of a wheel that no run needs: fleet does not keep it."""
+    return any(fnmatchcase(name, pattern) for pattern in _LEFT_OUT)
 
 
 def _read(folder: Path) -> Packages:

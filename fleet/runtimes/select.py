@@ -21,7 +21,8 @@ class Selection:
 
     `missing` are required files that the runtime lacks (runtime paths); with any of them a
     deploy cannot work. `has_tool` tells whether the SDK's program is among the files, `tool` is its
-    place on this machine. `arch_problem` is set when stub and skel could not be chosen, and says
+    place on this machine, `required` are the names of the files without which a run cannot work.
+    `arch_problem` is set when stub and skel could not be chosen, and says
     why.
     """
 
@@ -33,6 +34,7 @@ class Selection:
     has_tool: bool
     arch_problem: str = ""
     tool: Path | None = None
+    required: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -83,10 +85,11 @@ def select_files(
             "device is unknown"
         )
     files: dict[str, FileRef] = {}
-    missing: list[str] = []
+    missing, required = list[str](), set[str]()
     for want in _wants([row, *_features(features, facts.kind)], hexagon_arch):
         found = _find(runtime, target, hexagon_arch, want)
         files |= {item.name: item for item in found}
+        required |= {item.name for item in found if want.required}
         if want.required and not found:
             missing.append(f"{_folder(target, hexagon_arch, want.folder)}{want.pattern}")
     tool = row["tool"]
@@ -99,6 +102,7 @@ def select_files(
         has_tool=bool(tool) and f"bin/{tool}" in files,
         arch_problem=problem,
         tool=files[f"bin/{tool}"].source if f"bin/{tool}" in files else None,
+        required=tuple(sorted(required)),
     )
 
 

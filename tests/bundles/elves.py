@@ -49,9 +49,11 @@ def shared_object(
     android: bool = False,
     gnu: bool = False,
     elf_type: int = 3,
+    versions: Sequence[str] = (),
 ) -> bytes:
     """A shared object: 32 bits wide for Hexagon with `arch` in e_flags, else 64.
 
+    `versions` are symbol versions that it needs of libc.so.6 (GLIBC_2.34).
     `gnu` gives it DT_GNU_HASH instead of DT_HASH; `text` stands in it like any constant.
     """
     wide = machine != "hexagon"
@@ -69,6 +71,14 @@ def shared_object(
     for library in needed:
         libraries.append(len(names))
         names += library.encode() + b"\0"
+    verneed = b""
+    if versions:
+        verneed = struct.pack("<HHIII", 1, len(versions), len(names), 16, 0)
+        names += b"libc.so.6\0"
+        for index, version in enumerate(versions):
+            after = 0 if index + 1 == len(versions) else 16
+            verneed += struct.pack("<IHHII", 0, 0, 2, len(names), after)
+            names += version.encode() + b"\0"
     note = struct.pack("<III", 8, 4, 1) + b"Android\0" + struct.pack("<I", 21) if android else b""
     hashes = _gnu_hash(len(named), wide=wide) if gnu else _sysv_hash(len(named) + 1)
     return _file(
@@ -77,6 +87,8 @@ def shared_object(
         arch=arch,
         elf_type=elf_type,
         tables=[hashes, table, names],
+        verneed=verneed,
+        versions=1 if versions else 0,
         libraries=libraries,
         note=note,
         text=text,
@@ -104,6 +116,8 @@ def _file(
     arch: int,
     elf_type: int,
     tables: list[bytes],
+    verneed: bytes,
+    versions: int,
     libraries: list[int],
     note: bytes,
     text: str,
@@ -112,7 +126,7 @@ def _file(
     header, entry = (64, 56) if wide else (52, 32)
     segments = 3 if note else 2
     places, body, at = [], b"", header + segments * entry
-    for block in (*tables, note, text.encode() + b"\0"):
+    for block in (*tables, note, text.encode() + b"\0", verneed):
         body += bytes(-len(body) % 8)
         places.append(at + len(body))
         body += block
@@ -124,6 +138,7 @@ def _file(
         (6, places[1]),
         (5, places[2]),
         (10, len(tables[2])),
+        *(((0x6FFFFFFE, places[5]), (0x6FFFFFFF, versions)) if versions else ()),
         (0, 0),
     ]
     dynamic = b"".join(struct.pack("<qQ" if wide else "<iI", *one) for one in tags)

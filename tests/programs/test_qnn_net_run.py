@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from fleet.bundles.elfsymbols import read_needed
+from fleet.bundles.elfsymbols import read_linked
 from fleet.config.playbook import load_playbook
 from fleet.engine.pool import DeviceResult
 from fleet.model.errors import PreflightError
@@ -162,7 +162,9 @@ def test_outputs_and_the_performance_mode(
 def test_without_its_libpython_it_is_refused_before_a_byte(
     bench: Bench, bundle: Path, sdk: tuple[Path, RuntimeStore, str]
 ) -> None:
-    needed = read_needed(Path(sdk[0], "bin", X86, "qnn-net-run").read_bytes())
+    linked = read_linked(Path(sdk[0], "bin", X86, "qnn-net-run").read_bytes())
+    assert linked is not None
+    needed = linked.needed
     carried = [name for path in python_of(sdk[0]) if (name := Path(path).name) in needed]
     if not carried:
         pytest.skip("qnn-net-run of this SDK needs no libpython that lies beside its libraries")

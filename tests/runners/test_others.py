@@ -13,11 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet.bundles.inspect import inspect_bundle
+from fleet.bundles.plain import KINDS
 from fleet.config.playbook import OWN_RUNNERS
 from fleet.model.errors import InputError
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure
-from fleet.runners import FLAT, Ended, Kit
+from fleet.runners import FLAT, Defaults, Ended, Kit
+from fleet.runners.exec import uses_qairt
 from fleet.runners.registry import OWN, runner
 
 from .kits import kit
@@ -129,7 +132,8 @@ def test_qnn_net_run_writes_its_input_list() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"inputs": []}, {"inputs": [["a b.raw"]]}, {"inputs": [["x:="]]}, {"x": 1}]
+    "options",
+    [{"inputs": 3}, {"inputs": []}, {"inputs": [["a b.raw"]]}, {"inputs": [["x:="]]}, {"x": 1}],
 )
 def test_qnn_net_run_refuses(options: dict[str, Any]) -> None:
     with pytest.raises(InputError):
@@ -256,6 +260,107 @@ def test_llama_cpp_has_one_folder_for_both_kinds_of_libraries_and_no_qairt() -> 
     assert OWN["llama.cpp"].runtime is None
     with pytest.raises(InputError, match="sets LD_PRELOAD"):
         OWN["llama.cpp"].check(llama("llama-bench", env={"LD_PRELOAD": "x"}).run)
+
+
+@pytest.fixture
+def net_folder(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    for name in ("net.bin", "in/0.raw", "in/1.raw"):
+        (tmp_path / name).write_bytes(b"x")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        ("#out\nx:=in/0.raw\n\n", "#out\nx:=in/0.raw\n"),
+        ("in/0.raw y:=./in/1.raw\n", "in/0.raw y:=in/1.raw\n"),
+        ("in\\0.raw\n/data/local/tmp/in/1.raw", "in/0.raw\nin/1.raw\n"),
+    ],
+)
+def test_qnn_net_run_takes_a_list_file_of_the_bundle(
+    net_folder: Path, lines: str, text: str
+) -> None:
+    (net_folder / "input_list.txt").write_text(lines)
+    for options in ({"inputs": "input_list.txt"}, {}):
+        one = Kit(inspect_bundle(net_folder, kind="qnn"), spec(options=options), has_tool=True)
+        OWN["qnn-net-run"].check(one.run)
+        assert OWN["qnn-net-run"].start(one).config == text
+    (net_folder / "in/0.raw").unlink()
+    one = Kit(inspect_bundle(net_folder, kind="qnn"), spec(options={}), has_tool=True)
+    with pytest.raises(InputError, match=r"input_list\.txt names the input .*0\.raw, but"):
+        OWN["qnn-net-run"].start(one)
+
+
+def test_what_composes_a_graph_goes_along(net_folder: Path) -> None:
+    runner = OWN["qnn-net-run"]
+    assert isinstance(runner, Defaults)
+    run = spec(options={"inputs": [["in/0.raw"]]})
+    assert runner.features(inspect_bundle(net_folder, kind="qnn"), run) == ()
+    (net_folder / "net.bin").rename(net_folder / "net.dlc")
+    assert runner.features(inspect_bundle(net_folder, kind="qnn"), run) == ("dlc",)
+    (net_folder / "net.dlc").rename(net_folder / "libnet.so")
+    assert runner.features(inspect_bundle(net_folder, kind="qnn"), run) == ("model-library",)
+
+
+def gguf(program: str, *names: str, **options: Any) -> Kit:
+    run = spec(program=Path(f"/x/{program}"), options=options, prompt="hi")
+    return kit("llama.cpp", names, run)
+
+
+def test_a_projector_and_parts_are_no_models_of_their_own() -> None:
+    runner = OWN["llama.cpp"]
+    pair = gguf(
+        "llama-mtmd-cli", "mmproj-model-f16.gguf", "model-Q4_0.gguf", "a.png", image="a.png"
+    )
+    runner.check(pair.run)
+    start = runner.start(pair)
+    assert after(start.argv, "-m") == "model-Q4_0.gguf"
+    assert after(start.argv, "--mmproj") == "mmproj-model-f16.gguf"
+    assert after(start.argv, "--image") == "a.png"
+    names = [f"m-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
+    assert after(runner.start(gguf("llama-bench", *names)).argv, "-m") == names[0]
+    with pytest.raises(InputError, match=r"split into 3 files, .* not contain m-00002-of-00003"):
+        runner.start(gguf("llama-bench", names[0], names[2]))
+
+
+def test_a_program_is_judged_by_its_name() -> None:
+    runner = OWN["llama.cpp"]
+    with pytest.raises(InputError, match=r"cannot read the output of the program llama-server"):
+        runner.check(gguf("llama-server").run)
+    pair = gguf("llama-mtmd-cli", "mmproj.gguf", "model.gguf")
+    (problem,) = runner.read(runner.start(pair), pair, Ended(0, b"")).problems
+    assert problem.startswith("cut: llama-mtmd-cli ended without the times")
+    assert "25504" not in problem
+
+
+def test_exec_has_an_environment_and_every_kind() -> None:
+    options = {"argv": ["true"], "env": {"LEVEL": "{release}/x", "OUT": "{program}"}}
+    one = kit("litert", ("a.tflite",), spec(program=Path("/x/tool"), options=options))
+    OWN["exec"].check(one.run)
+    assert OWN["exec"].start(one).env == {"LEVEL": "{release}/x", "OUT": "{release}/bin/tool"}
+    assert set(OWN["exec"].kinds) == set(KINDS)
+    with pytest.raises(InputError, match="sets LD_LIBRARY_PATH"):
+        OWN["exec"].check(spec(options={"argv": ["a"], "env": {"LD_LIBRARY_PATH": "."}}))
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "uses"),
+    [
+        (b"#!/bin/sh\ntrue\n", {}, False),
+        (b"\x7fELF dlopen libQnnHtp.so", {}, True),
+        (b"#!/bin/sh\n", {"argv": ["{program}", "{release}/lib/libQnnHtp.so"]}, True),
+        (None, {"argv": ["python3", "x.py"]}, True),
+    ],
+)
+def test_a_program_that_needs_no_qairt(
+    tmp_path: Path, content: bytes | None, options: dict[str, Any], uses: bool
+) -> None:
+    program = None
+    if content is not None:
+        program = tmp_path / "tool"
+        program.write_bytes(content)
+    assert uses_qairt(spec(program=program, options=options)) is uses
 
 
 PARSE = [

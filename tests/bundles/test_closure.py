@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from fleet.bundles.programs import executorch_pair, lacking, needs
+from fleet.bundles.closure import (
+    Launch,
+    absent,
+    device_programs,
+    executorch_pair,
+    lacking,
+    linked,
+    needs,
+    newer_glibc,
+)
 from fleet.model.facts import Facts, Tools
 from fleet.model.files import FileRef
 
@@ -86,3 +95,46 @@ def test_an_executorch_that_fails_on_the_emulator(
         assert "14001" in finding.message
         assert ("hardware" in finding.message) is not emulator
         assert 'runtime: "2.49.40"' in finding.cure
+
+
+@pytest.mark.parametrize(
+    ("versions", "facts", "need"),
+    [
+        (
+            ("GLIBC_2.17", "GLIBC_2.43", "GLIBC_2.4"),
+            Facts(libc="glibc", libc_version="2.36"),
+            "2.43",
+        ),
+        (("GLIBC_2.36",), Facts(libc="glibc", libc_version="2.36"), None),
+        (("GLIBC_2.9",), Facts(libc="glibc", libc_version="2.36"), None),
+        (("GLIBC_2.17",), Facts(libc="musl", libc_version="1.2.4"), "2.17"),
+        (("GLIBC_2.99",), Facts(), None),
+        (("GLIBC_PRIVATE", "CXXABI_1.3"), Facts(libc="glibc", libc_version="2.36"), None),
+    ],
+)
+def test_a_c_library_that_is_too_old(
+    tmp_path: Path, versions: tuple[str, ...], facts: Facts, need: str | None
+) -> None:
+    """17 MB were sent before `version GLIBC_2.43 not found` was seen."""
+    path = tmp_path / "llama-bench"
+    path.write_bytes(shared_object(versions=versions, needed=("libc.so.6",)))
+    found = newer_glibc([path, tmp_path / "gone"], [], facts)
+    assert [item.need for item in found] == ([f"glibc {need}"] if need else [])
+    assert all("llama-bench would not start" in item.message for item in found)
+    assert newer_glibc([path], [FileRef(path, "lib/libc.so.6", 1, "0" * 64)], facts) == ()
+
+
+def test_code_of_a_dsp_and_damage_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "x.so"
+    for data in (shared_object("hexagon"), b"", b"\x7fELF", shared_object()[:200], b"#!/bin/sh\n"):
+        path.write_bytes(data)
+        assert linked(path) is None
+
+
+def test_programs_of_the_device() -> None:
+    starts = [Launch(("env", "A=b", "gst-launch-1.0", "x=y"), {}), Launch(("{release}/bin/t",), {}),
+              Launch(("/usr/bin/bench", "-v"), {}), Launch(("sh", "-c", "x"), {})]  # fmt: skip
+    programs = device_programs(starts)
+    assert programs == ("gst-launch-1.0", "/usr/bin/bench", "sh")
+    (finding,) = absent(programs, {"sh", "/usr/bin/bench"}, "exec")
+    assert "starts the program gst-launch-1.0" in finding.message

@@ -1,0 +1,453 @@
+"""What a run opens is what is sent: each library, model and data file of a start is in the release,
+on the device, or refused by name before a byte.
+
+A `.dlc` was seen to be sent without the libQnnModelDlc.so of its own command line; 265 MB to a
+Linux board whose configuration named QnnHtp.dll; 17 MB of a program that needed GLIBC_2.43; a
+program whose library is not on the device, 16 MB, to end with status 127 (`libgomp.so.1: cannot
+open shared object file`); qnn-net-run of SDK 2.25 with 112 MB (`libpython3.10.so.1.0`).
+
+What is looked at: the command line and the environment of every start, its configuration, each
+configuration of the bundle that is read on the way, what the bundle's own formats name, the
+required files of the runtime, what each ELF file is linked with, the list of files of each Python
+package.
+A file that a program opens by a name of its own is seen only where the runtime's table has it.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import mmap
+import posixpath
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from fleet.bundles.elfsymbols import Linked, NotReadableError, read_linked
+from fleet.bundles.rule import install
+from fleet.data import load
+from fleet.model.bundle import Bundle
+from fleet.model.facts import Facts
+from fleet.model.files import FileRef
+from fleet.model.finding import Finding
+from fleet.model.runtime import version_key
+from fleet.runtimes.packages import left_out
+
+RULE, UNSENT, FOREIGN, GLIBC, ABSENT = (
+    *("program-needs", "opened-not-sent", "foreign-library", "program-glibc"),
+    "program-absent",
+)
+_SOURCE = "the command line, the configurations and the linked libraries of the run itself"
+_IN_RELEASE = re.compile(r"\{release\}/([^\s:;,\"'|&<>]+)")
+_ON_WINDOWS = re.compile(r"[\w.+-]+\.dll", re.IGNORECASE)
+_ON_LINUX = re.compile(r"lib[\w.+-]+\.so(\.[0-9.]+)?")
+_OF_RUNTIME = re.compile(r"lib(Qnn|Genie|Htp|SnpeHtp)\w*\.so|lib[\w+-]+-[0-9a-f]{6,16}\.so[0-9.]*")
+_CONFIG_BYTES = 1 << 20
+_PACKAGES = {  # of Debian 12 and Ubuntu 22.04; libc++1 comes with the libunwind.so.1 that it needs
+    "libatomic.so.1": "libatomic1",
+    "libc++.so.1": "libc++1",
+    "libc++abi.so.1": "libc++abi1",
+    "libgcc_s.so.1": "libgcc-s1",
+    "libgomp.so.1": "libgomp1",
+    "libstdc++.so.6": "libstdc++6",
+    "libunwind.so.1": "libc++1",
+}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One start as its command line says it. `cwd` is relative to the release; `config` is the
+    text of a configuration that this start brings.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str = ""
+    config: str = ""
+
+    @property
+    def words(self) -> Iterator[str]:
+        """All words but scripts for `sh -c`; a word of several values is also its parts."""
+        for word in (*self.argv, *self.env.values()):
+            if "\n" not in word:
+                yield word
+                yield from re.split(r":=|[=,]", word)[1:]
+
+
+@dataclass(frozen=True)
+class SentFiles:
+    """What goes to a device: the files, where the bundle's are (`bundle`, or "" for the release
+    folder), the files of the runtime that the runner requires, and whether the device runs Windows.
+    """
+
+    files: tuple[FileRef, ...]
+    bundle: str = "bundle"
+    required: tuple[str, ...] = ()
+    windows: bool = False
+
+    def placed(self, name: str) -> str:
+        """The release name of a file of the bundle."""
+        return posixpath.join(self.bundle, name)
+
+
+def unsent(bundle: Bundle, release: SentFiles, launches: Sequence[Launch]) -> tuple[Finding, ...]:
+    """Return a refusal for each file that a run opens and that does not go along."""
+    names = {item.name for item in release.files}
+    folders = {parent for name in names for parent in _parents(name)}
+    opened: dict[str, str] = {}
+    for name in release.required:
+        opened.setdefault(name, "the runner")
+    for item in bundle.opens:
+        opened.setdefault(release.placed(item.name), item.named_by)
+    for launch in launches:
+        for name in _release_words(launch):
+            if name not in folders:
+                opened.setdefault(name, "the command line of the run")
+        for name, user in _bundle_words(bundle, release, launch):
+            opened.setdefault(name, user)
+    for name, user in (*_linked_of_runtime(release.files), *_of_packages(release.files)):
+        opened.setdefault(name, user)
+    return tuple(
+        Finding(
+            UNSENT,
+            "refuse",
+            f"{user} opens {name}, but the release does not contain this file",
+            "not in the release",
+            name,
+            _cure_of_unsent(name, bundle, release),
+            _SOURCE,
+        )
+        for name, user in sorted(opened.items())
+        if name not in names
+    )
+
+
+def _parents(name: str) -> Iterator[str]:
+    parts = name.split("/")
+    return ("/".join(parts[:count]) for count in range(1, len(parts)))
+
+
+def _release_words(launch: Launch) -> Iterator[str]:
+    for word in (*launch.argv, *launch.env.values()):
+        for match in _IN_RELEASE.finditer(word):
+            name = posixpath.normpath(match[1])
+            if "{" not in name and (name not in _FOLDERS) and "$" not in name:
+                yield name
+
+
+_FOLDERS = {"lib", "dsp", "bin", "bundle", "site"}  # of a layout; one may be empty
+
+
+def _bundle_words(bundle: Bundle, release: SentFiles, launch: Launch) -> Iterator[tuple[str, str]]:
+    """Return files of the bundle's folder that a start names, whether they are sent or not."""
+    for word in launch.words:
+        yield from _word(bundle, release, launch.cwd, word, "the command line of the run")
+    by = "the configuration of the run"
+    for word in _strings_of(launch.config):
+        yield from _word(bundle, release, launch.cwd, word, by)
+    sent = {item.name: item.source for item in release.files}
+    for word in launch.words:
+        name = posixpath.normpath(posixpath.join(launch.cwd, word)) if word else ""
+        if name in sent and name.endswith(".txt"):
+            for item in _strings_of(_small_text(sent[name])):
+                yield from _word(bundle, release, launch.cwd, item, word)
+
+
+def _word(
+    bundle: Bundle, release: SentFiles, cwd: str, word: str, user: str
+) -> Iterator[tuple[str, str]]:
+    word = word.removeprefix("{release}/") if word.startswith("{release}/") else word
+    if not word or word.startswith(("/", "{", "-")) or len(word) > 1024:
+        return
+    for base in {cwd, release.bundle}:
+        name = posixpath.normpath(posixpath.join(base, word))
+        inside = posixpath.relpath(name, release.bundle) if release.bundle else name
+        if inside.startswith(".."):
+            continue
+        try:
+            there = (bundle.root / inside).is_file()
+        except (OSError, ValueError):
+            continue
+        if there:
+            yield name, user
+
+
+def _strings_of(text: str) -> Iterator[str]:
+    """Return the strings of a JSON text, else the words of a list of files."""
+    try:
+        stack = [json.loads(text)] if text.strip() else []
+    except (ValueError, RecursionError):
+        for word in text.split():
+            yield from (word, word.rpartition(":=")[2])
+        return
+    while stack:
+        value = stack.pop()
+        if isinstance(value, dict | list):
+            stack += value.values() if isinstance(value, dict) else value
+        elif isinstance(value, str):
+            yield value
+
+
+def _small_text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", "replace") if path.stat().st_size <= _CONFIG_BYTES else ""
+    except OSError:
+        return ""
+
+
+def _cure_of_unsent(name: str, bundle: Bundle, release: SentFiles) -> str:
+    base = name.rpartition("/")[2]
+    inside = name.removeprefix(f"{release.bundle}/") if release.bundle else name
+    if (bundle.root / inside).is_file():
+        return (
+            f"name {inside} in the configuration of the bundle, or list the files that go along: "
+            f"fleet bundle inspect {bundle.root}"
+        )
+    if _OF_RUNTIME.fullmatch(base) or base.lower().endswith((".so", ".dll")):
+        return (
+            f"name a copy of {base}, made for this device, under `run: libraries:` in the "
+            "playbook; or add an SDK that has it: fleet runtime add SDK"
+        )
+    return f"copy {base} into {bundle.root}, or correct its name where it is used"
+
+
+@lru_cache(maxsize=4096)
+def _linked(path: Path, size: int, changed: int) -> Linked | None:
+    """What an ELF file for a CPU is linked with; of a gigabyte only some pages are read."""
+    del changed
+    if size < 64:
+        return None
+    try:
+        with path.open("rb") as stream:
+            if stream.read(4) != b"\x7fELF":
+                return None
+            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return read_linked(data)
+    except (NotReadableError, OSError, ValueError):
+        return None
+
+
+def linked(path: Path) -> Linked | None:
+    """Return what a program or library is linked with; None for what no loader takes."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return _linked(path, stat.st_size, stat.st_mtime_ns)
+
+
+def _linked_of_runtime(files: tuple[FileRef, ...]) -> Iterator[tuple[str, str]]:
+    """Return libraries of QAIRT or of a wheel that a file of the release is linked with."""
+    places: dict[str, str] = {}
+    for item in files:
+        places.setdefault(item.name.rpartition("/")[2], item.name)
+    for item in files:
+        base = item.name.rpartition("/")[2]
+        if ".so" not in base and not item.executable:
+            continue
+        found = linked(item.source)
+        for library in found.needed if found is not None else ():
+            if library not in places and _OF_RUNTIME.fullmatch(library):
+                yield posixpath.join(posixpath.dirname(item.name), library), base
+
+
+def _of_packages(files: tuple[FileRef, ...]) -> Iterator[tuple[str, str]]:
+    """Return the libraries and data of Python packages, by the RECORD of each (PEP 376)."""
+    for item in files:
+        folder, _, base = item.name.rpartition("/")
+        if base != "RECORD" or not folder.endswith(".dist-info"):
+            continue
+        site, package = posixpath.dirname(folder), posixpath.basename(folder)
+        for row in csv.reader(_small_text(item.source).splitlines()):
+            name = row[0] if row else ""
+            if name and not name.startswith(("../", "/")) and not left_out(name):
+                yield posixpath.join(site, name), package.removesuffix(".dist-info")
+
+
+def foreign(
+    bundle: Bundle, release: SentFiles, launches: Sequence[Launch]
+) -> tuple[tuple[Finding, ...], dict[str, tuple[str, ...]]]:
+    """Return refusals of libraries of another system, and the libraries by name that the release
+    lacks: the device may have them.
+    """
+    bases = {item.name.rpartition("/")[2] for item in release.files}
+    wrong, other = (_ON_LINUX, _ON_WINDOWS) if release.windows else (_ON_WINDOWS, _ON_LINUX)
+    findings, asked = dict[str, Finding](), dict[str, tuple[str, ...]]()
+    for user, text in _texts(bundle, release, launches):
+        base = re.split(r"[/\\]", text)[-1]
+        if wrong.fullmatch(base):
+            findings.setdefault(base, _foreign(base, user, windows=release.windows))
+        elif other.fullmatch(text) and base not in bases and not release.windows:
+            asked.setdefault(base, (user,))
+    return tuple(findings.values()), asked
+
+
+def _texts(
+    bundle: Bundle, release: SentFiles, launches: Sequence[Launch]
+) -> Iterator[tuple[str, str]]:
+    for launch in launches:
+        yield from (("the command line of the run", word) for word in launch.words)
+        yield from (("the configuration of the run", text) for text in _strings_of(launch.config))
+    read = {release.placed(item.name) for item in bundle.opens if item.name.endswith(".json")}
+    for item in release.files:
+        if item.name in read:
+            name = item.name.rpartition("/")[2]
+            yield from ((name, text) for text in _strings_of(_small_text(item.source)))
+
+
+def _foreign(library: str, user: str, *, windows: bool) -> Finding:
+    mine, theirs = ("Windows", "Linux") if windows else ("Linux", "Windows")
+    return Finding(
+        FOREIGN,
+        "refuse",
+        f"{user} names {library}, a library of {theirs}, which {mine} cannot open",
+        library,
+        "QnnHtp.dll" if windows else "libQnnHtp.so",
+        f"write the name of the library for {mine} where {library} stands",
+        _SOURCE,
+    )
+
+
+def needs(own: Collection[Path], files: Iterable[FileRef]) -> dict[str, tuple[str, ...]]:
+    """Library → programs and libraries that are linked with it, but for those of the release.
+
+    `own` are the programs and the user's libraries, `files` is all of the release. What is no ELF
+    file that a loader takes (a script, one without a dynamic segment) needs nothing.
+    """
+    names = {item.name.rsplit("/", 1)[-1] for item in files}
+    found: dict[str, list[str]] = {}
+    for path in own:
+        result = linked(path)
+        for library in result.needed if result is not None else ():
+            if library not in names:
+                found.setdefault(library, []).append(path.name)
+    return {library: tuple(users) for library, users in sorted(found.items())}
+
+
+def newer_glibc(
+    own: Collection[Path], files: Iterable[FileRef], facts: Facts
+) -> tuple[Finding, ...]:
+    """Return a refusal for each program or library that needs a newer C library than the
+    device's; none where the device's is unknown or the release brings one.
+    """
+    if any(item.name.endswith("/libc.so.6") for item in files):
+        return ()
+    try:
+        have = version_key(facts.libc_version or "")
+    except ValueError:
+        return ()
+    found = []
+    for path in own:
+        result = linked(path)
+        needed = result.glibc if result is not None else ()
+        if needed and (facts.libc not in {None, "glibc"} or max(needed) > have):
+            text = ".".join(map(str, max(needed)))
+            found.append(
+                Finding(
+                    GLIBC,
+                    "refuse",
+                    f"{path.name} would not start: it needs GLIBC_{text}, but the device has "
+                    f"{facts.libc or 'glibc'} {facts.libc_version}",
+                    f"{facts.libc or 'glibc'} {facts.libc_version}",
+                    f"glibc {text}",
+                    f"build {path.name} on the system of the device (or on an older one), or "
+                    "link it statically",
+                    "DT_VERNEED of the file (Linux Standard Base, symbol versions)",
+                )
+            )
+    return tuple(found)
+
+
+def device_programs(launches: Sequence[Launch]) -> tuple[str, ...]:
+    """Return programs of the device that the starts begin with; `env A=B PROGRAM` is PROGRAM."""
+    found = []
+    for launch in launches:
+        words = [word for word in launch.argv if "=" not in word or "/" in word.partition("=")[0]]
+        if words and words[0] in {"env", "/usr/bin/env"}:
+            words = [word for word in words[1:] if not word.startswith("-")]
+        if words and re.fullmatch(r"[\w./+-]+", words[0]) and "{" not in words[0]:
+            found.append(words[0])
+    return tuple(dict.fromkeys(found))
+
+
+def absent(programs: Collection[str], there: Collection[str], runner: str) -> tuple[Finding, ...]:
+    """Return a refusal for each program that the device does not have."""
+    return tuple(
+        Finding(
+            ABSENT,
+            "refuse",
+            f"the run of {runner} starts the program {name}, but the device does not have it",
+            f"no {name}",
+            name,
+            f"install {name} on the device, or send one of yours: `run: program: PATH` and "
+            "{program} in `argv:`",
+            _SOURCE,
+        )
+        for name in programs
+        if name not in there
+    )
+
+
+def lacking(
+    wanted: Mapping[str, tuple[str, ...]], there: Collection[str], facts: Facts
+) -> tuple[Finding, ...]:
+    """A refusal for each library that neither the release nor the device has."""
+    return tuple(
+        Finding(
+            RULE,
+            "refuse",
+            f"{' and '.join(users)} would not start: {library}, which the loader needs, is "
+            "neither in the release nor on the device",
+            f"no {library}",
+            library,
+            _cure(library, facts),
+            "DT_NEEDED of the file; ld.so(8)",
+        )
+        for library, users in wanted.items()
+        if library not in there
+    )
+
+
+def _cure(library: str, facts: Facts) -> str:
+    """With the package where the device's own distribution has it."""
+    package = _PACKAGES.get(library)
+    python = re.fullmatch(r"libpython(3\.[0-9]+)\.so\.1\.0", library)
+    if python and (facts.tools.python3_version or "").startswith(f"{python[1]}."):
+        package = f"libpython{python[1]}"
+    if package and facts.android is None and facts.os_id in {"debian", "ubuntu"}:
+        return (
+            f"{install(facts, package)}, or name a copy of {library} under "
+            "`run: libraries:` in the playbook"
+        )
+    return (
+        f"name a copy of {library}, made for this device, under `run: libraries:` in the playbook"
+    )
+
+
+def executorch_pair(own: Collection[Path], qairt: str, *, emulator: bool) -> tuple[Finding, ...]:
+    """An ExecuTorch and a QAIRT version that were seen to fail together on x86_64.
+
+    A refusal only there, and only of the backend that was tried, which is known by its name: a
+    build of the user's own may have other headers.
+    """
+    row = load("qairt_releases")["executorch"]
+    if qairt not in row["fails"]:
+        return ()
+    tried = any(path.name == row["backend"] for path in own)
+    where = "" if emulator else "; nobody has tried them on hardware"
+    works = row["works"]
+    return (
+        Finding(
+            "executorch-qairt",
+            "refuse" if emulator and tried else "warn",
+            f"{row['backend']} of ExecuTorch {row['version']} with QAIRT {qairt} fails with "
+            f"error 14001 on the emulator (`unknown custom config socModel 0`){where}",
+            f"QAIRT {qairt}",
+            f"QAIRT {works}, or a backend built with the headers of {qairt}",
+            f'set `runtime: "{works}"` in the playbook, or build the backend with the headers of '
+            f"QAIRT {qairt}",
+            "docs/runners.md: QnnDevice_create with both forms of QnnHtpDevice_CustomConfig_t",
+        ),
+    )
