@@ -17,6 +17,7 @@ ROOMS = (
     "engine",
     "serving",
     "runners",
+    "verify",
     "profiles",
     "ops",
     "bundles",
@@ -49,7 +50,7 @@ OWNERS = {
     "pydantic": {"config"},
     "pysequoia": set(),  # an extra, loaded by name
     "distributed": {"engine"},
-    "numpy": {"profiles"},
+    "numpy": {"profiles", "verify"},
     "pyarrow": {"profiles"},
     "qai_hub": {"bundles"},
     "vl_convert": {"profiles"},

@@ -35,7 +35,7 @@ PANELS = {
         "resume": "resume", "rollback": "status", "fsck": "fsck", "provision": "provision",
         "undo": "provision",
     },
-    "Compare and serve": {"ab": "ab", "serve": "serve"},
+    "Compare and serve": {"ab": "ab", "serve": "serve", "verify": "verify"},
     "Prepare": {
         "init": "init", "trust": "trust", "runtime": "runtime", "bundle": "bundle",
         "config": "", "adb": "adb", "lab": "lab", "demo": "demo", "selftest": "selftest",

@@ -130,6 +130,23 @@ def shipped(name: str) -> ChatTemplate:
     return ChatTemplate(source, name, *_TOKENS[name])
 
 
+def template_for(name: str | None, folder: Path, bundle: Path) -> ChatTemplate:
+    """Return a template by name or .jinja file, relative to `folder`; without one, the bundle's.
+
+    Raises InputError, also for a bundle that has none.
+    """
+    if name is None:
+        template = template_of_bundle(bundle)
+        if template is None:
+            raise InputError(
+                f"the bundle {bundle} has no chat template",
+                hint=f"name one: template: {', '.join(shipped_names())}, or a .jinja file",
+            )
+        return template
+    path = folder / Path(name).expanduser()
+    return template_of_file(path) if path.suffix == ".jinja" else shipped(name)
+
+
 def template_of_file(path: Path) -> ChatTemplate:
     """Return the template in a .jinja file. Raises InputError if it cannot be read as text."""
     return ChatTemplate(_text(path, _MAX_TEMPLATE_BYTES), str(path))

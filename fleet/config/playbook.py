@@ -6,19 +6,13 @@ from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from fleet.config.chat import (
-    MAX_PROMPT_BYTES,
-    ChatTemplate,
-    shipped,
-    shipped_names,
-    template_of_bundle,
-    template_of_file,
-)
+from fleet.config.chat import MAX_PROMPT_BYTES, template_for, template_of_bundle
 from fleet.config.gates_file import cool_spec, until_spec
 from fleet.config.op_packages import op_package_specs
 from fleet.config.playbook_file import BundleBody, ChatBody, PlaybookFile, RunBody, RuntimeBody
 from fleet.config.problems import Problems, suggest_or_list, suggestion
 from fleet.config.shape import read_body
+from fleet.config.suite_file import suite_use
 from fleet.config.system_load import system_spec
 from fleet.config.trusted import require
 from fleet.config.yaml_words import near_hint
@@ -32,6 +26,7 @@ from fleet.model.playbook import (
     RunSpec,
     RuntimeSpec,
 )
+from fleet.model.suite import SuiteUse
 
 RUNNERS = "fleet.runners"  # entry points by which other packages bring runners
 # What a playbook without `runner:` means, by kind of bundle.
@@ -126,7 +121,22 @@ class _Loader:
             ),
             rollout=body.rollout.spec() if body.rollout else None,
             serve=body.serve.spec() if body.serve else None,
+            suite=self._suite(body, bundle),
         )
+
+    def _suite(self, body: PlaybookFile, bundle: Path) -> SuiteUse | None:
+        """Return the suite; its own errors stand in its own file."""
+        if body.suite is None or not bundle.is_dir():
+            return None
+        chat = body.run.chat if body.run else None
+        template = chat.template if chat else None
+        if template is not None and template.endswith(".jinja"):
+            template = str(self._path(template, ("run", "chat", "template")))
+        try:
+            return suite_use(body.suite, self._document, bundle, template)
+        except InputError as error:
+            self._problems.take(error, self._document.value(("suite",)))
+            return None
 
     def _path(self, text: str, keys: Keys) -> Path:
         try:
@@ -217,23 +227,11 @@ class _Loader:
         messages.append({"role": "user", "content": chat.user})
         keys: Keys = ("run", "chat", "template") if chat.template else ("run", "chat")
         try:
-            template = self._template(chat.template, bundle)
+            template = template_for(chat.template, self._folder, bundle)
             return template.render(messages, think=chat.think)
         except InputError as error:
             self._problems.add(error.message, self._document.value(keys), error.hint)
             return None
-
-    def _template(self, name: str | None, bundle: Path) -> ChatTemplate:
-        if name is None:
-            template = template_of_bundle(bundle)
-            if template is None:
-                raise InputError(
-                    f"the bundle {bundle} has no chat template",
-                    hint=f"name one: template: {', '.join(shipped_names())}, or a .jinja file",
-                )
-            return template
-        path = self._path(name, ("run", "chat", "template"))
-        return template_of_file(path) if path.suffix == ".jinja" else shipped(name)
 
     def _compare_with_template(self, prompt: str, bundle: Path, keys: Keys) -> None:
         """Warn of a typed prompt without the words that the model's template ends with."""

@@ -13,6 +13,7 @@ from fleet.config.op_packages import OpPackageBody
 from fleet.config.rollout_file import RolloutBody
 from fleet.config.serve_file import ServeBody
 from fleet.config.shape import Before, Body, Doc, Schema
+from fleet.config.suite_file import OnOff, SuiteUseBody
 from fleet.config.system_file import Fastrpc, SystemBody
 from fleet.config.tune import PATTERN
 from fleet.config.values import TARGET, Pattern, no_template
@@ -51,18 +52,6 @@ RunnerName = Annotated[
     ),
 ]
 PositiveInt = Annotated[int, Meta(ge=1)]
-
-
-def _on_off(value: object) -> object:
-    """Accept `on` and `off` as words too; YAML 1.1 reads them as true and false."""
-    return {"on": True, "off": False}.get(value, value) if isinstance(value, str) else value
-
-
-OnOff = Annotated[
-    bool,
-    Before(_on_off),
-    Schema({"anyOf": [{"type": "boolean"}, {"enum": ["on", "off"]}]}),
-]
 
 
 def _version(value: object) -> object:
@@ -296,4 +285,8 @@ class PlaybookFile(Body, frozen=True, kw_only=True):
     ] = None
     serve: Annotated[
         ServeBody | None, Doc("Service that runs the model on the devices: fleet serve.")
+    ] = None
+    suite: Annotated[
+        FilePath | SuiteUseBody | None,
+        Doc("Prompts whose answers are checked: a name like instruct, a file, or a mapping."),
     ] = None

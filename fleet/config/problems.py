@@ -26,6 +26,11 @@ class Problems:
         if not any(e.message == message and e.position == position for e in self._found):
             self._found.append(self._kind(message, position=position, hint=hint))
 
+    def take(self, error: InputError, position: Position) -> None:
+        """Remember an error of another file; `position` is for one that has no place."""
+        error.position = error.position or position
+        self._found.append(error)
+
     @property
     def errors(self) -> tuple[InputError, ...]:
         """All errors, in the order of their places in the file."""

@@ -28,12 +28,13 @@ from fleet.engine.transfer.context import TransferContext, TransferOptions
 from fleet.engine.transfer.tuning import options_of
 from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo_root
+from fleet.engine.verifying import ask_suite, require_right
 from fleet.model.errors import InputError, WorkstationError
 from fleet.model.events import DevicePlanned, Listener
 from fleet.model.inventory import Host
 from fleet.model.lockfile import LockedRelease
 from fleet.model.plan import DevicePlan, PruneReleases
-from fleet.model.playbook import Playbook
+from fleet.model.playbook import Playbook, RunSpec
 from fleet.profiles.runs import RunStore, new_run_id
 from fleet.runtimes.store import RuntimeStore
 
@@ -142,6 +143,16 @@ class Operation:
             )
         return self._everywhere(self._run)
 
+    def verify(self) -> list[DeviceResult[None]]:
+        """Ask the suite of the playbook on what is deployed; nothing is deployed."""
+        if self.playbook.suite is None:
+            raise InputError(
+                f"{self.playbook.path} has no `suite:`, so `fleet verify` has nothing to ask",
+                hint="add --suite instruct (20 prompts for instruction models), or write `suite:`; "
+                "see docs/verify.md",
+            )
+        return self._everywhere(self._verify)
+
     def _everywhere(self, work: Work[None]) -> list[DeviceResult[None]]:
         return self.everywhere(work, self.hosts, self._listener)
 
@@ -211,7 +222,8 @@ class Operation:
                 plan.facts.boot_id or "",
             )
         )
-        apply_plan(session, plan, self.run_id)
+        gate = partial(self._ask, session, result, plan) if self._gate == "health" else None
+        apply_plan(session, plan, self.run_id, gate=gate)
         plan = result.plan = replace(plan, actions=first.actions, system=first.system)
         result.outcome = "unchanged" if plan.unchanged else "changed"
         result.text = f"release {plan.manifest.id}"
@@ -224,6 +236,14 @@ class Operation:
                     f"; release {plan.manifest.id} is deployed, but fleet could not save its run"
                 )
                 raise
+        if self._gate == "run" and not plan.unchanged:
+            self._ask(session, result, plan)
+
+    @property
+    def _gate(self) -> str:
+        """When a deploy asks the suite: `health`, `run`, or "" for never."""
+        use = self.playbook.suite
+        return use.gate if use is not None else ""
 
     def _provision_alone(self, session: Session, result: DeviceResult[None]) -> None:
         spec = self.playbook.system
@@ -264,15 +284,35 @@ class Operation:
         with Lease(session, f"run {self.playbook.name}", self.run_id):
             self._measure(session, result, plan)
 
+    def _verify(self, session: Session, result: DeviceResult[None]) -> None:
+        plan = self._planned(session, result).plan
+        require_current(plan)
+        result.outcome = "ok"
+        with Lease(session, f"verify {self.playbook.name}", self.run_id):
+            self._ask(session, result, plan)
+
+    def _ask(self, session: Session, result: DeviceResult[None], plan: DevicePlan) -> None:
+        """Ask the suite; the record goes to the result. Raises AnswerError if it does not hold."""
+        if self.playbook.suite is None:
+            return
+        job = self._job(session, plan, self.playbook.run or RunSpec(self.builder.runner.name))
+        record = ask_suite(job, self.playbook.suite.suite, len(result.records))
+        result.records.append(record)
+        if record.suite is not None:
+            require_right(record.suite, session.host.name)
+            result.text = record.suite.shown
+
+    def _job(self, session: Session, plan: DevicePlan, run: RunSpec) -> RunJob:
+        return RunJob(
+            session, self.builder, plan, run, self.runs, self.run_id, session.identity,
+            self.options.tags,
+        )  # fmt: skip
+
     def _measure(self, session: Session, result: DeviceResult[None], plan: DevicePlan) -> None:
         run = self.playbook.run
         if run is None:
             return
-        job = RunJob(
-            session, self.builder, plan, run, self.runs, self.run_id, session.identity,
-            self.options.tags,
-        )  # fmt: skip
-        run_device(job, result.records)
+        run_device(self._job(session, plan, run), result.records)
         bad = [record for record in result.records if record.problems]
         if bad:
             result.outcome = "failed"

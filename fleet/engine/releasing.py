@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fleet.device.shell import last_words
 from fleet.engine.session import CONTROL_SECONDS, Session
@@ -16,9 +16,16 @@ from fleet.ops.backend import StoreRequest, backend_for
 from fleet.ops.upload import Receipt, Step
 
 
-def apply_plan(session: Session, plan: DevicePlan, run_id: str, *, ends: bool = False) -> None:
+def apply_plan(
+    session: Session,
+    plan: DevicePlan,
+    run_id: str,
+    *,
+    ends: bool = False,
+    gate: Callable[[], None] | None = None,
+) -> None:
     """Do what the plan says of releases; as `carry_out`."""
-    carry_out(session, plan.facts, plan.manifest, plan.release_steps, run_id, ends=ends)
+    carry_out(session, plan.facts, plan.manifest, plan.release_steps, run_id, ends=ends, gate=gate)
 
 
 def carry_out(
@@ -29,9 +36,11 @@ def carry_out(
     run_id: str,
     *,
     ends: bool = False,
+    gate: Callable[[], None] | None = None,
 ) -> None:
     """Do it by the device's back end. The first error ends it; `current` is old or new, never
-    between. `ends`: the last step gives the lease back.
+    between. `ends`: the last step gives the lease back. `gate` follows the probe of the staged
+    release, and keeps it from being switched on by raising a FleetError.
     """
     host, backend = session.host.name, backend_for(facts)
     turns = backend.turns(actions, run_id)
@@ -42,6 +51,8 @@ def carry_out(
                 session.emit(StepStarted(host, turn.name, turn.says, turn.bytes))
             if turn.probe is not None:
                 check_health(session, turn.probe, facts.base_dir, run_id)
+                if gate is not None:
+                    gate()
             elif turn.order is not None:
                 _give(session, turn.order, turn.steps, ends=last)
             else:

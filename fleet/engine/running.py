@@ -35,7 +35,7 @@ LINK_BROKE = "the connection broke"  # the problem of a run whose end nobody saw
 _LOST_STATUS = 255  # as the ssh client says it
 
 
-class _Tee:
+class Tee:
     """Output of a run: whole to a file, and as text to the listener."""
 
     def __init__(self, path: Path, session: Session, stream: str) -> None:
@@ -83,7 +83,7 @@ class RunJob:
 
 
 @dataclass(frozen=True)
-class _Turn:
+class Turn:
     """One run of a job. `marks` are known before it begins."""
 
     repeat: int
@@ -96,13 +96,11 @@ def run_device(job: RunJob, records: list[Record]) -> None:
     """Warm-ups, then repeats, into `records`. A failed run is a record with its problem, and
     ends nothing; where an error ends the work, the records of before are there.
     """
-    names = [item.name for item in job.plan.manifest.files]
-    tool = any(name.startswith("bin/") or name.endswith(".exe") for name in names)
-    kit = job.builder.kit(job.run, has_tool=tool, target=job.plan.target)
+    kit = kit_of(job)
     start = job.builder.runner.start(kit)
     while not warm(job.run, records):
         number = len(records)
-        turn = _Turn(number, warmup=True, word=f"warm-up {number + 1}")
+        turn = Turn(number, warmup=True, word=f"warm-up {number + 1}")
         _once(job, kit, start, turn, records)
     series, number = Series(job.run), 0
     while series.wants(records):
@@ -110,7 +108,7 @@ def run_device(job: RunJob, records: list[Record]) -> None:
         last = records[-1].conditions.after if records else None
         marks = cool_down(job.session, cool, last) if cool else ()
         series.begin()
-        _once(job, kit, start, _Turn(number, False, series.word(number), marks), records)
+        _once(job, kit, start, Turn(number, False, series.word(number), marks), records)
         number += 1
     host = job.session.host.name
     if series.warning:
@@ -119,7 +117,14 @@ def run_device(job: RunJob, records: list[Record]) -> None:
         job.session.emit(StepStarted(host, "until", series.outcome))
 
 
-def _once(job: RunJob, kit: Kit, start: Start, turn: _Turn, records: list[Record]) -> None:
+def kit_of(job: RunJob) -> Kit:
+    """Return what the runner works with on this device."""
+    names = [item.name for item in job.plan.manifest.files]
+    tool = any(name.startswith("bin/") or name.endswith(".exe") for name in names)
+    return job.builder.kit(job.run, has_tool=tool, target=job.plan.target)
+
+
+def _once(job: RunJob, kit: Kit, start: Start, turn: Turn, records: list[Record]) -> None:
     session, host = job.session, job.session.host.name
     session.emit(StepStarted(host, "run", job.word or turn.word))
     work = f"{job.run_id}-{'w' if turn.warmup else 'r'}{turn.repeat}"
@@ -130,8 +135,8 @@ def _once(job: RunJob, kit: Kit, start: Start, turn: _Turn, records: list[Record
     began, clock = time.gmtime(), time.monotonic()
     boot, lost = session.boot, None
     with (
-        contextlib.closing(_Tee(folder / "stdout.log", session, "stdout")) as out,
-        contextlib.closing(_Tee(folder / "stderr.log", session, "stderr")) as err,
+        contextlib.closing(Tee(folder / "stdout.log", session, "stdout")) as out,
+        contextlib.closing(Tee(folder / "stderr.log", session, "stderr")) as err,
     ):
         try:
             ended = execute(session, placed, out.take, err.take, sampling)
@@ -142,14 +147,14 @@ def _once(job: RunJob, kit: Kit, start: Start, turn: _Turn, records: list[Record
     if lost is None:
         outcome = job.builder.runner.read(start, kit, ended)
     else:
-        outcome = Outcome(problems=(_why_lost(session, lost, boot),))
+        outcome = Outcome(problems=(why_lost(session, lost, boot),))
     if sampling and sampling.said:
         with kept(folder / SAMPLES_FILE):
             write_private(folder / SAMPLES_FILE, masked(sampling.said))
-    unkept = _keep(folder, outcome.raw)
+    unkept = keep_files(folder, outcome.raw)
     conditions = conditions_of(sampling.said if sampling else "", job.run.sample)
     record = replace(
-        _record(job, placed, turn, outcome),
+        record_of(job, placed, turn, outcome),
         started=time.strftime("%Y-%m-%dT%H:%M:%SZ", began),
         seconds=round(seconds, 3),
         status=ended.status,
@@ -168,13 +173,13 @@ def _once(job: RunJob, kit: Kit, start: Start, turn: _Turn, records: list[Record
         raise lost
 
 
-def _why_lost(session: Session, error: ConnectionLostError, boot: str | None) -> str:
+def why_lost(session: Session, error: ConnectionLostError, boot: str | None) -> str:
     """Why the connection broke, as far as one more connection can tell."""
     session.tell_apart(error)
     return REBOOTED if session.boot != boot else LINK_BROKE
 
 
-def _record(job: RunJob, placed: Placed, turn: _Turn, outcome: Outcome) -> Record:
+def record_of(job: RunJob, placed: Placed, turn: Turn, outcome: Outcome) -> Record:
     """What is known of a run beside how it went."""
     manifest = job.plan.manifest
     return Record(
@@ -202,7 +207,7 @@ def _record(job: RunJob, placed: Placed, turn: _Turn, outcome: Outcome) -> Recor
     )
 
 
-def _keep(folder: Path, raw: Mapping[str, bytes]) -> tuple[str, ...]:
+def keep_files(folder: Path, raw: Mapping[str, bytes]) -> tuple[str, ...]:
     """Put what was collected beside our own files; why that did not go, for each that is lost.
 
     The device chose the names: none of ours is written over, and an impossible one ends nothing.

@@ -4,7 +4,8 @@ FleetError                     anything fleet reports; carries the cure
 ├── InputError                 a file, key, value or option the user gave is wrong (exit 2)
 │   ├── InventoryError         inventory file
 │   ├── PlaybookError          playbook file
-│   └── LockFileError          fleet.lock is missing, damaged, or not what would be deployed
+│   ├── LockFileError          fleet.lock is missing, damaged, or not what would be deployed
+│   └── SuiteError             a suite of prompts, or samples of tensors, are wrong
 ├── TransportError             the way to the device
 │   ├── UnreachableError       no connection within the deadline (exit 3)
 │   ├── ConnectionLostError    the connection was there and broke (exit 3)
@@ -29,6 +30,7 @@ FleetError                     anything fleet reports; carries the cure
 │       └── UnknownProfileError  it is no profile of a known kind
 ├── ProfileStoreError          the file of records cannot be opened, read or written
 ├── WorkstationError           a file of fleet cannot be written here: disk full, no rights
+├── AnswerError                a model gives wrong answers or tensors (exit 1)
 ├── GateError                  a comparison found what --fail-if names (exit 1)
 ├── NotComparableError         a comparison cannot say what it was asked (exit 4)
 └── LabError                   a lab board cannot be made
@@ -160,6 +162,10 @@ class LockFileError(InputError):
     """fleet.lock is missing or damaged, or a deploy would bring something else."""
 
 
+class SuiteError(InputError):
+    """A suite of prompts, or the samples of `verify:`, cannot be read or can never pass."""
+
+
 class TransportError(FleetError):
     """The way to the device failed; the device itself may be well.
 
@@ -283,6 +289,10 @@ class ProfileStoreError(FleetError):
 
 class WorkstationError(FleetError):
     """This workstation cannot write a file of fleet's own; the device is not to blame."""
+
+
+class AnswerError(FleetError):
+    """The model on a device gives wrong answers or tensors."""
 
 
 class GateError(FleetError):

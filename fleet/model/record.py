@@ -9,6 +9,7 @@ from typing import Any, Self
 from fleet.model.conditions import Conditions
 from fleet.model.errors import InputError
 from fleet.model.plain import Plain
+from fleet.model.suite import SuiteResult
 
 SCHEMA = 2
 
@@ -112,7 +113,8 @@ class Record:
     run that counts: cut (by the token limit), throttled, profiled. `finish` is eos, token-limit,
     or None when unknown. `emulated` runs are never an NPU's numbers; None, `seconds` and `status`
     too, where an imported profile does not tell.
-    `files` maps release names to sha256. `tags` are words of the user.
+    `files` maps release names to sha256. `tags` are words of the user. `suite`: this was no timed
+    run but the questions of a suite, with their answers.
     """
 
     run_id: str
@@ -144,6 +146,7 @@ class Record:
     conditions: Conditions = field(default_factory=Conditions)
     marks: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    suite: SuiteResult | None = None
 
     @property
     def counts(self) -> bool:
@@ -158,6 +161,7 @@ class Record:
             "metrics": self.metrics.as_dict(),
             "ops": tuple(dict(vars(op)) for op in self.ops),
             "conditions": dict(_EMPTY) if around == _NOTHING else asdict(around),
+            "suite": self.suite.as_dict() if self.suite else None,
             "counts": self.counts,
         }
 
@@ -186,6 +190,7 @@ class Record:
             finish=found.text("finish") or None,
             ops=tuple(Op.of(op) for op in found.each("ops")),
             conditions=Conditions.of(around) if around else Conditions(),
+            suite=SuiteResult.of(answers) if (answers := found.inner("suite")) else None,
         )
 
 

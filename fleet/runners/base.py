@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 from fleet.model.record import Metrics, Op
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fleet.model.bundle import Bundle
     from fleet.model.files import FileRef
     from fleet.model.playbook import RunSpec
+    from fleet.model.suite import Suite, SuiteAnswer
 
 
 @dataclass(frozen=True)
@@ -203,4 +206,19 @@ class Runner(Protocol):
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
         """What the run gave. Never raises for bad output of the device: that is a problem."""
+        ...
+
+
+@runtime_checkable
+class AsksSuites(Protocol):
+    """A runner that asks all questions of a suite in one session. For others, fleet starts the
+    runner once for each question.
+    """
+
+    def ask(self, kit: Kit, suite: Suite) -> Start | None:
+        """Return the start that asks the whole suite; None if this kit cannot."""
+        ...
+
+    def answers(self, start: Start, suite: Suite, ended: Ended) -> Sequence[SuiteAnswer]:
+        """Return the answers in any order, unchecked; some may be missing. Never raises."""
         ...

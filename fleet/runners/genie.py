@@ -20,7 +20,8 @@ from fleet.model.errors import InputError, RunnerError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
-from fleet.profiles.formats.genie import parse_profile, printed
+from fleet.model.suite import Suite, SuiteAnswer
+from fleet.profiles.formats.genie import generated_tokens, parse_profile, printed
 from fleet.runners.base import (
     FLAT,
     Defaults,
@@ -53,6 +54,7 @@ SCRIPT, TOOL_SCRIPT = "run/fleet_genie.py", "run/t2t_run.sh"
 OUTCOME, PROFILE = "outcome.json", "profile.json"
 _PROMPT = ("--prompt_file", "{work}/prompt.txt")
 _TIMEOUT_STATUS = (124, 137)
+_CONTEXT_EXCEEDED = 4
 _BETWEEN = re.compile(rb"\[BEGIN\]: ?(.*?)(?:\[END\]|\[COMPLETE\]|\[ABORT\]|$)", re.DOTALL)
 _UNLIMITED = b"[fleet: this libGenie refuses max-num-tokens"
 _STATUS = {
@@ -179,6 +181,47 @@ class GenieRunner(Defaults):
             argv = ("sh", "{release}/" + TOOL_SCRIPT, "{work}", tool, *argv)
         folder = "" if kit.windows else "bundle"
         return Start(argv, folder, (PROFILE,), run.timeout, prompt, json.dumps(config))
+
+    def ask(self, kit: Kit, suite: Suite) -> Start | None:
+        """Ask all questions in one dialog; genie-t2t-run takes one question a start."""
+        if kit.has_tool or _is_script(kit.bundle):
+            return None
+        rows = [
+            {"name": q.name, "prompt": q.prompt, "tokens": q.tokens, "max_tokens": q.max_tokens}
+            for q in suite.questions
+        ]
+        argv = (*self._own(kit.bundle), "--suite", "{work}/prompt.txt")
+        argv = (*argv, "--timeout", f"{kit.run.timeout:g}", *(("--greedy",) * suite.greedy))
+        limit = kit.run.timeout * (len(rows) + 1)
+        return Start(argv, "bundle", (OUTCOME,), limit, json.dumps(rows).encode())
+
+    def answers(self, start: Start, suite: Suite, ended: Ended) -> list[SuiteAnswer]:
+        """Return what the dialog answered, with the token counts of Genie's own profile."""
+        lines = ended.files.get(start.collect[0], b"").decode("utf-8", "replace").splitlines()
+        limits = {question.name: question.max_tokens for question in suite.questions}
+        rows, profile = [], ""
+        for line in lines:
+            try:
+                row = json.loads(line)
+                if "profile" in row:
+                    profile = str(row["profile"])
+                elif row["name"] in limits:
+                    rows.append((str(row["name"]), str(row["text"]), int(row["query"]), row))
+            except (ValueError, KeyError, TypeError):
+                break
+        counts = generated_tokens(profile)
+        counts = counts if len(counts) == len(rows) else [None] * len(rows)
+        return [
+            SuiteAnswer(
+                name,
+                text,
+                faults=() if code == 0 else (_query_fault(code),),
+                finish=None if n is None else "token-limit" if n >= limits[name] else "eos",
+                generated_tokens=n,
+                seconds=seconds if isinstance(seconds := row.get("seconds"), float) else None,
+            )
+            for (name, text, code, row), n in zip(rows, counts, strict=True)
+        ]
 
     def _own(self, bundle: Bundle) -> tuple[str, ...]:
         return (
@@ -319,6 +362,12 @@ def _adapters(value: object) -> Iterator[str]:
                 yield from (str(part["name"]) for part in named)
             else:
                 yield from _adapters(item)
+
+
+def _query_fault(code: int) -> str:
+    if code == _CONTEXT_EXCEEDED:
+        return "no stop: the answer filled the context length of the model"
+    return f"no answer: the query failed with Genie status {code}"
 
 
 def _finish(metrics: Metrics, run: RunSpec, *, unlimited: bool) -> str | None:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from fleet.engine.planning import _then
-from fleet.engine.running import _Tee
+from fleet.engine.running import Tee
 from fleet.engine.session import Session
 from fleet.model.errors import WorkstationError
 from fleet.model.events import Event, Output
@@ -29,7 +29,7 @@ def test_a_listener_that_is_gone_is_no_disk_that_is_full(tmp_path: Path) -> None
     Secret("hunter22").reveal()
     session = Session(Host("evk"), closed)
     path = tmp_path / "stdout.log"
-    tee = _Tee(path, session, "stdout")
+    tee = Tee(path, session, "stdout")
     with pytest.raises(BrokenPipeError), closing(tee):
         tee.take(b"hunt")
     assert tee._file.closed
@@ -39,7 +39,7 @@ def test_a_listener_that_is_gone_is_no_disk_that_is_full(tmp_path: Path) -> None
 def test_what_cannot_be_written_at_the_end_is_the_workstations() -> None:
     heard: list[Event] = []
     session = Session(Host("evk"), heard.append)
-    tee = _Tee(Path("/dev/full"), session, "stdout")
+    tee = Tee(Path("/dev/full"), session, "stdout")
     with (
         pytest.raises(
             WorkstationError, match="cannot write /dev/full on this workstation: No space left"

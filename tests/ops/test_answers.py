@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.device.shell import MARK, AfterMark
-from fleet.engine.running import _keep
+from fleet.engine.running import keep_files
 from fleet.engine.status import parse_status
 from fleet.model.errors import FleetError
 from fleet.model.manifest import Manifest
@@ -212,7 +212,7 @@ def test_results_are_kept_beside_our_own_files(tmp_path: Path) -> None:
         "d": b"in the place of a folder",
         "n" * 300: b"4",
     }
-    lost = _keep(tmp_path, raw)
+    lost = keep_files(tmp_path, raw)
     assert len(lost) == len(raw) - 2
     assert all(len(one) < 200 for one in lost)
     found = {str(p.relative_to(tmp_path)): p.read_bytes() for p in tmp_path.rglob("*.*")}

@@ -1,5 +1,6 @@
-"""Runs one Genie dialog query through libGenie with ctypes, for runtimes without genie-t2t-run.
+"""Runs Genie dialog queries through libGenie with ctypes, for runtimes without genie-t2t-run.
 
+One query, or with --suite all questions of a suite in one dialog that is reset between them.
 Standard output carries the generated text only; what the libraries print goes to standard
 error. The outcome file holds the text, the return codes and Genie's own profile as text.
 Exit status: 0 done, 10 bad configuration, 11 no dialog (the NPU session failed), 12 query
@@ -12,12 +13,15 @@ import json
 import os
 import sys
 import threading
+import time
 
 CONTEXT_EXCEEDED = 4
 LOG_PERROR = 0x20
 LEVELS = {1: "ERROR", 2: "WARN", 3: "INFO", 4: "VERBOSE"}
 LOG = c.CFUNCTYPE(None, c.c_void_p, c.c_char_p, c.c_int, c.c_uint64, c.c_void_p)
 TOKEN = c.CFUNCTYPE(None, c.c_char_p, c.c_int, c.c_void_p)
+IDS = c.CFUNCTYPE(None, c.POINTER(c.c_uint32), c.c_uint32, c.c_int, c.c_void_p)
+GREEDY = {"version": 1, "seed": 42, "temp": 1.0, "top-k": 1, "top-p": 1.0}
 ALLOC = c.CFUNCTYPE(None, c.c_size_t, c.POINTER(c.c_void_p))
 
 
@@ -56,19 +60,33 @@ class Genie:
         self.lib.GenieDialogConfig_bindProfiler(self.config, self.profile)
         return 0, self.lib.GenieDialog_create(self.config, c.byref(self.dialog))
 
-    def query(self, prompt: bytes, limit: int, out: int) -> "tuple[int, bytes]":
+    def query(self, prompt: bytes, limit: int, out: "int | None") -> "tuple[int, bytes]":
         """(status, text). Tokens are written to the descriptor `out` as they come."""
         pieces = []
 
         def take(piece: "bytes | None", _: int, __: "int | None") -> None:
             if piece:
                 pieces.append(piece)
-                os.write(out, piece)
+                if out is not None:
+                    os.write(out, piece)
 
         self.lib.GenieDialog_setMaxNumTokens(self.dialog, c.c_uint32(limit))
         callback = TOKEN(take)
         status = self.lib.GenieDialog_query(self.dialog, prompt, c.c_int(0), callback, None)
         return status, b"".join(pieces)
+
+    def query_tokens(self, tokens: "list[int]", limit: int) -> "tuple[int, bytes]":
+        """(status, generated token ids as text, with blanks between them)."""
+        pieces = []  # type: list[str]
+
+        def take(ids: "c._Pointer[c.c_uint32]", count: int, _: int, __: "int | None") -> None:
+            pieces.extend(str(ids[number]) for number in range(count))
+
+        self.lib.GenieDialog_setMaxNumTokens(self.dialog, c.c_uint32(limit))
+        callback, array = IDS(take), (c.c_uint32 * len(tokens))(*tokens)
+        count, whole = c.c_uint32(len(tokens)), c.c_int(0)
+        status = self.lib.GenieDialog_tokenQuery(self.dialog, array, count, whole, callback, None)
+        return status, " ".join(pieces).encode()
 
     def profile_text(self) -> str:
         """Genie's profile JSON, as it wrote it; "" when there is none."""
@@ -95,6 +113,27 @@ class Genie:
         self.lib.GenieLog_free(self.log)
 
 
+class Watchdog:
+    """Ends the program if a query takes longer than `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._timer = None  # type: threading.Timer | None
+
+    def restart(self) -> None:
+        """Give the next query the whole time."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = threading.Timer(self._seconds, self._expire)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _expire(self) -> None:
+        sys.stderr.write("fleet_genie: the query did not end within %g s\n" % self._seconds)  # noqa: UP031
+        sys.stderr.flush()
+        os._exit(124)
+
+
 def options() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description="run one Genie query")
@@ -102,6 +141,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--config", required=True)
     parser.add_argument("--prompt-file")
     parser.add_argument("--outcome", required=True)
+    parser.add_argument("--suite", help="JSON: a list of {name, prompt or tokens, max_tokens}")
+    parser.add_argument("--greedy", action="store_true", help="take the most likely token always")
     parser.add_argument("--max-tokens", type=int, default=128)
     parser.add_argument("--timeout", type=float, default=300.0)
     parser.add_argument("--log-level", type=int, default=2)
@@ -109,10 +150,36 @@ def options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def work(args: argparse.Namespace, out: int) -> int:
+def answer_suite(genie: Genie, args: argparse.Namespace, clock: "Watchdog") -> int:
+    """Ask every question; a line for each answer goes to the outcome file as it comes."""
+    with open(args.suite, encoding="utf-8") as stream:  # noqa: PTH123
+        questions = json.load(stream)
+    with open(args.outcome, "w") as stream:  # noqa: PTH123
+        for question in questions:
+            clock.restart()
+            genie.lib.GenieDialog_reset(genie.dialog)
+            began, limit = time.monotonic(), question["max_tokens"]
+            if question["tokens"]:
+                code, said = genie.query_tokens(question["tokens"], limit)
+            else:
+                code, said = genie.query(question["prompt"].encode(), limit, None)
+            seconds = time.monotonic() - began
+            row = {"name": question["name"], "query": code, "seconds": seconds}
+            row["text"] = said.decode("utf-8", "replace")
+            stream.write(json.dumps(row) + "\n")
+            stream.flush()
+        stream.write(json.dumps({"profile": genie.profile_text()}) + "\n")
+    return 0
+
+
+def work(args: argparse.Namespace, out: int, clock: "Watchdog") -> int:
     """Open, ask, write the outcome, free; the exit status of the program."""
     with open(args.config, "rb") as stream:  # noqa: PTH123
         config = stream.read()
+    if args.greedy:
+        body = json.loads(config)
+        body["dialog"]["sampler"] = GREEDY
+        config = json.dumps(body).encode()
     prompt = b""
     if args.prompt_file:
         with open(args.prompt_file, "rb") as stream:  # noqa: PTH123
@@ -123,6 +190,10 @@ def work(args: argparse.Namespace, out: int) -> int:
         sys.stderr.write("cannot load %s: %s\n" % (args.library, error))  # noqa: UP031
         return 11
     refused, failed = genie.open(config)
+    if args.suite and not refused and not failed:
+        status = answer_suite(genie, args, clock)
+        genie.free()
+        return status
     outcome = {"runner": "fleet_genie", "genie_api": genie.version(), "text": ""}  # type: dict[str, object]
     outcome.update(config=refused, create=failed, query=None)
     status = 10 if refused else 11 if failed else 0
@@ -143,15 +214,9 @@ def main() -> None:
     out = os.dup(1)
     os.dup2(2, 1)
 
-    def expire() -> None:
-        sys.stderr.write("fleet_genie: the query did not end within %g s\n" % args.timeout)  # noqa: UP031
-        sys.stderr.flush()
-        os._exit(124)
-
-    timer = threading.Timer(args.timeout, expire)
-    timer.daemon = True
-    timer.start()
-    status = work(args, out)
+    clock = Watchdog(args.timeout)
+    clock.restart()
+    status = work(args, out, clock)
     sys.stderr.flush()
     os._exit(status)
 

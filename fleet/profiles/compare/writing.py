@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fleet.model.errors import InputError
 from fleet.model.gates import LEAST_REPEATS
+from fleet.model.record import Record
 from fleet.model.text import harmless
 from fleet.profiles.compare.comparing import Comparison
 from fleet.profiles.compare.conditions import ConditionFinding, Weight
@@ -193,6 +194,23 @@ def junit(comparison: Comparison, judged: Sequence[JudgedGate] = ()) -> str:
             ET.SubElement(case, "system-out").text = _xml(text)
         else:
             ET.SubElement(case, "skipped", message=_xml(verdict(row, comparison.margin)))
+    return _document(suite)
+
+
+def suites_junit(records: Iterable[Record]) -> str:
+    """Return JUnit XML for `fleet verify`: a test case for each prompt or sample and board."""
+    root = ET.Element("testsuite", name="fleet verify", time="0")
+    for record in records:
+        for answer in record.suite.answers if record.suite else ():
+            case = _case(root, answer.name, record.host)
+            if answer.passed:
+                ET.SubElement(case, "system-out").text = _xml(answer.text)
+            else:
+                _add_result(case, "failure", "; ".join(answer.faults), "wrong")
+    return _document(root)
+
+
+def _document(suite: ET.Element) -> str:
     for name, tag in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
         suite.set(name, str(len(suite.findall(f"testcase/{tag}"))))
     suite.set("tests", str(len(suite.findall("testcase"))))

@@ -57,6 +57,18 @@ def parse_profile(text: str) -> Metrics:
     return read(text).metrics
 
 
+def generated_tokens(text: str) -> list[int | None]:
+    """Return the number of generated tokens of each dialog query, in order; [] for no profile."""
+    try:
+        events = _families(loaded(text)).get("GenieDialog", [])
+    except ProfileError:
+        return []
+    queries = [event for event in events if str(event.get("type", "")).lower().endswith("query")]
+    values = [event.get("num-generated-tokens") for event in queries]
+    counts = [value.get("value") if isinstance(value, dict) else None for value in values]
+    return [count if isinstance(count, int) else None for count in counts]
+
+
 def printed(said: str) -> Metrics:
     """What genie-t2t-run of SDK 2.25, which knows no profile, prints at its end: the time of the
     prompt, and time and rate of the answer, whose product is the number of its tokens.

@@ -1,0 +1,95 @@
+"""`fleet verify`: does the deployed model answer as it should?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fleet.cli import options as opt
+from fleet.cli import output
+from fleet.cli.common import end_devices, hosts_of, working_on
+from fleet.cli.live import listening
+from fleet.cli.results import show_devices
+from fleet.config.playbook import load_playbook
+from fleet.config.suite_file import load_suite
+from fleet.engine.operation import Operation
+from fleet.engine.options import DeployOptions
+from fleet.engine.pool import DeviceResult
+from fleet.model.record import Record
+from fleet.model.suite import SuiteUse
+from fleet.profiles.runs import RunStore
+
+
+def verify(
+    playbook: opt.Playbook,
+    inventory: opt.Inventory,
+    limit: opt.Limit = None,
+    suite: Annotated[
+        str | None,
+        typer.Option("--suite", help="Suite to ask instead: instruct, tiny, or a file."),
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", help="Also write a JUnit XML file, for CI.")
+    ] = None,
+    output_dir: opt.Records = None,
+    parallel: opt.Parallel = None,
+    executor: opt.Executor = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Ask the deployed model the prompts of a suite and check its answers.
+
+    Example: fleet verify -i inventories/lab.yaml playbooks/tiny-genie.yaml --suite tiny
+    """
+    loaded = load_playbook(playbook)
+    if suite is not None:
+        asked = load_suite(suite, Path(), loaded.bundle)
+        loaded = replace(loaded, suite=SuiteUse(asked, "off"))
+    hosts = hosts_of(inventory, limit)
+    with (
+        listening(as_json=as_json, total=len(hosts)) as listener,
+        working_on(executor, parallel) as remote,
+    ):
+        runs = RunStore(output_dir) if output_dir else None
+        how = DeployOptions(parallel=parallel)
+        operation = Operation(loaded, hosts, listener, options=how, runs=runs, executor=remote)
+        results = operation.verify()
+    if junit is not None:
+        from fleet.profiles.compare.writing import save, suites_junit  # noqa: PLC0415
+
+        save(junit, suites_junit([record for result in results for record in result.records]))
+    if not as_json:
+        show_answers(results)
+        show_devices(f"verify {loaded.name}", results)
+        output.note(f"answers are in: {operation.runs.root / operation.run_id}")
+    end_devices(results)
+
+
+def show_answers(results: Sequence[DeviceResult[None]]) -> None:
+    """Print the pass rate of each device with its interval, and the prompts that failed."""
+    records = [record for result in results for record in result.records if record.suite]
+    rows = [_row(record) for record in records]
+    if rows:
+        columns = ("device", "suite", "passed", "95 % interval", "needed", "", "emulated")
+        output.table("answers", columns, rows)
+    for record in records:
+        for answer in record.suite.failing if record.suite else ():
+            output.say(f"{record.host}: {answer.name}: {'; '.join(answer.faults)}")
+
+
+def _row(record: Record) -> tuple[str, ...]:
+    found = record.suite
+    assert found is not None
+    low, high = found.interval()
+    return (
+        record.host,
+        found.name,
+        found.shown.removesuffix(" prompts"),
+        f"{low:.0%} to {high:.0%}",
+        str(found.at_least),
+        "right" if found.holds else "wrong",
+        "yes" if record.emulated else "no",
+    )

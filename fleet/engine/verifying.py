@@ -1,0 +1,140 @@
+"""The questions of a suite, asked on a device, with one record for all answers."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fleet.engine.running import RunJob, Tee, Turn, keep_files, kit_of, record_of
+from fleet.engine.starting import Placed, execute, place
+from fleet.model.errors import AnswerError, InputError
+from fleet.model.events import RunDone, StepStarted
+from fleet.model.playbook import RunSpec
+from fleet.model.record import Record
+from fleet.model.suite import Suite, SuiteAnswer, SuiteQuestion, SuiteResult
+from fleet.runners.base import AsksSuites, Ended, Kit, Outcome, Start
+from fleet.verify.answers import judge_suite
+
+SAMPLED = "sampling: this runner cannot be told to take the most likely token"
+_GREEDY_ALONE = ("llama.cpp",)  # its own default temperature is 0 in fleet
+
+
+def ask_suite(job: RunJob, suite: Suite, number: int = 0) -> Record:
+    """Ask a suite and save a record with the checked answers.
+
+    One session, if the runner has one for a suite; else one start for each question. A device
+    that ends in the middle leaves answers that do not pass.
+    """
+    session, host = job.session, job.session.host.name
+    kit = kit_of(job)
+    asking = _Asking(job, kit, suite)
+    text = f"{len(suite.questions)} prompts of the suite {suite.name}"
+    session.emit(StepStarted(host, "verify", job.word or text))
+    folder = job.store.folder(job.run_id, f"{host}", number, warmup=False)
+    began, clock = time.gmtime(), time.monotonic()
+    with (
+        contextlib.closing(Tee(folder / "stdout.log", session, "stdout")) as out,
+        contextlib.closing(Tee(folder / "stderr.log", session, "stderr")) as err,
+    ):
+        placed, ended, answers = asking.together(out, err) or asking.one_by_one(out, err)
+    result = judge_suite(suite, answers)
+    problems = _problems(ended, result)
+    lost = keep_files(folder, {})
+    marks = () if asking.greedy or not suite.greedy else (SAMPLED,)
+    record = replace(
+        record_of(job, placed, Turn(number, False, ""), Outcome(marks=marks)),
+        started=time.strftime("%Y-%m-%dT%H:%M:%SZ", began),
+        seconds=round(time.monotonic() - clock, 3),
+        status=ended.status,
+        artifacts={path.name: str(path) for path in sorted(folder.iterdir())},
+        problems=(*problems, *lost),
+        marks=marks,
+        suite=result,
+    )
+    record = job.store.save(folder, record)
+    session.emit(RunDone(host, record.as_dict()))
+    return record
+
+
+def _problems(ended: Ended, result: SuiteResult) -> tuple[str, ...]:
+    missing = sum("no answer" in fault for answer in result.answers for fault in answer.faults)
+    if ended.status and missing:
+        status = "in time" if ended.status in {124, 137} else f"(exit status {ended.status})"
+        word = f"did not end {status}" if status == "in time" else f"failed {status}"
+        return (f"failed: the program {word}; {missing} of {result.asked} prompts have no answer",)
+    return ()
+
+
+def require_right(result: SuiteResult, host: str) -> None:
+    """Raise AnswerError if fewer answers pass than the suite asks for."""
+    if result.holds:
+        return
+    low, high = result.interval()
+    first = result.failing[0]
+    raise AnswerError(
+        f"only {result.shown} of the suite {result.name} passed; it needs {result.at_least} "
+        f"(pass rate {result.passed / result.asked:.0%}, 95% interval {low:.0%} to {high:.0%}). "
+        f"Prompt {first.name}: {first.faults[0]}",
+        step="verify",
+        hint=f"fleet verify --limit {host} (shows each answer)",
+    )
+
+
+class _Asking:
+    """One suite on one device. `greedy`: the runner was told to take the most likely token."""
+
+    def __init__(self, job: RunJob, kit: Kit, suite: Suite) -> None:
+        self._job, self._kit, self._suite = job, kit, suite
+        self._runner = job.builder.runner
+        self.greedy = self._runner.name in _GREEDY_ALONE
+
+    def together(self, out: Tee, err: Tee) -> tuple[Placed, Ended, Sequence[SuiteAnswer]] | None:
+        """Ask all questions in one session; None if the runner cannot."""
+        if not isinstance(self._runner, AsksSuites):
+            return None
+        start = self._runner.ask(self._kit, self._suite)
+        if start is None:
+            return None
+        self.greedy = True
+        placed, ended = self._execute(start, "suite", out, err)
+        return placed, ended, self._runner.answers(start, self._suite, ended)
+
+    def one_by_one(self, out: Tee, err: Tee) -> tuple[Placed, Ended, Sequence[SuiteAnswer]]:
+        """Start the runner once for each question."""
+        answers: list[SuiteAnswer] = []
+        for number, question in enumerate(self._suite.questions):
+            kit = replace(self._kit, run=self._run(question))
+            start = self._runner.start(kit)
+            placed, ended = self._execute(start, f"q{number}", out, err)
+            answers.append(_answer(question, self._runner.read(start, kit, ended), ended))
+        return placed, ended, answers
+
+    def _run(self, question: SuiteQuestion) -> RunSpec:
+        if question.tokens:
+            raise InputError(
+                f"prompt {question.name} of the suite {self._suite.name} gives token ids, which "
+                f"the runner {self._runner.name} does not take",
+                hint="write `prompt:` with text, or use the runner genie",
+            )
+        return replace(self._job.run, prompt=question.prompt, max_tokens=question.max_tokens)
+
+    def _execute(self, start: Start, word: str, out: Tee, err: Tee) -> tuple[Placed, Ended]:
+        job = self._job
+        work = f"{job.run_id}-{word}"
+        placed = place(start, job.plan.manifest, job.plan.facts.base_dir, work)
+        return placed, execute(job.session, placed, out.take, err.take)
+
+
+def _answer(question: SuiteQuestion, outcome: Outcome, ended: Ended) -> SuiteAnswer:
+    limit = any("token limit" in text for text in (*outcome.problems, *outcome.marks))
+    faults = [text for text in outcome.problems if "token limit" not in text]
+    return SuiteAnswer(
+        question.name,
+        outcome.text,
+        faults=tuple(f"no answer: {text}" for text in faults),
+        finish="token-limit" if limit else outcome.finish,
+        generated_tokens=outcome.metrics.generated_tokens,
+        seconds=round(ended.seconds, 3),
+    )

@@ -1,0 +1,186 @@
+"""A suite of prompts with checks, and what a device answered to them."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from fleet.model.plain import Plain
+
+EMPTY, NOT_UTF8, REPETITION, NO_STOP = "empty", "not-utf8", "repetition", "no-stop"
+DETECTORS = (EMPTY, NOT_UTF8, REPETITION, NO_STOP)
+DEFAULT_ANSWER_TOKENS = 256
+SCHEMA_WORDS: Mapping[str, Any] = {  # of JSON Schema that the check of answers knows → its type
+    "type": str | list,
+    "properties": dict,
+    "required": list,
+    "additionalProperties": bool,
+    "items": dict,
+    "minItems": int,
+    "maxItems": int,
+    "enum": list,
+    "const": object,
+    "minimum": int | float,
+    "maximum": int | float,
+    "minLength": int,
+    "maxLength": int,
+    "pattern": str,
+    "title": str,
+    "description": str,
+}
+
+
+@dataclass(frozen=True)
+class AnswerCheck:
+    """One expectation. `kind` is a key of `expect:`, `value` its checked value."""
+
+    kind: str
+    value: Any
+    ignore_case: bool = False
+
+
+@dataclass(frozen=True)
+class SuiteQuestion:
+    """One prompt of a suite, ready for the model: text, or token ids.
+
+    `detect` names the detectors that apply to its answer.
+    """
+
+    name: str
+    prompt: str = ""
+    tokens: tuple[int, ...] = ()
+    max_tokens: int = DEFAULT_ANSWER_TOKENS
+    checks: tuple[AnswerCheck, ...] = ()
+    detect: tuple[str, ...] = DETECTORS
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Questions for a language model. `sha256` identifies them and their checks.
+
+    `at_least` is how many answers have to pass. `differ`: different prompts should give
+    different answers. `greedy`: the runner takes the most likely token, where it can be told.
+    """
+
+    name: str
+    questions: tuple[SuiteQuestion, ...]
+    at_least: int
+    sha256: str
+    path: Path | None = None
+    differ: bool = False
+    greedy: bool = True
+
+
+@dataclass(frozen=True)
+class SuiteAnswer:
+    """The answer to one question. `faults` says why it does not pass; `thought` is the text
+    between <think> and </think>, without which `text` was checked.
+    """
+
+    name: str
+    text: str = ""
+    thought: str = ""
+    faults: tuple[str, ...] = ()
+    finish: str | None = None
+    generated_tokens: int | None = None
+    seconds: float | None = None
+
+    @property
+    def passed(self) -> bool:
+        """True if every check and detector is content."""
+        return not self.faults
+
+    @classmethod
+    def of(cls, data: Plain) -> Self:
+        """An answer from plain data. Raises InputError."""
+        return cls(**data.fields_of(cls), finish=data.text("finish") or None)
+
+
+@dataclass(frozen=True)
+class SuiteResult:
+    """What one device answered to a suite. `asked` counts the questions of the suite."""
+
+    name: str
+    sha256: str
+    asked: int
+    at_least: int
+    answers: tuple[SuiteAnswer, ...] = ()
+
+    @property
+    def passed(self) -> int:
+        """How many answers pass."""
+        return sum(answer.passed for answer in self.answers)
+
+    @property
+    def holds(self) -> bool:
+        """True if enough answers pass."""
+        return self.passed >= self.at_least
+
+    @property
+    def failing(self) -> tuple[SuiteAnswer, ...]:
+        """The answers that do not pass."""
+        return tuple(answer for answer in self.answers if not answer.passed)
+
+    @property
+    def shown(self) -> str:
+        """`18 of 20 prompts`."""
+        return f"{self.passed} of {self.asked} prompts"
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Return the bounds of the pass rate; see `rate_interval`."""
+        return rate_interval(self.passed, self.asked, level)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data, with the figures that follow from it."""
+        low, high = self.interval()
+        return {
+            **vars(self),
+            "answers": [asdict(answer) for answer in self.answers],
+            "passed": self.passed,
+            "holds": self.holds,
+            "pass_rate": round(self.passed / self.asked, 6) if self.asked else None,
+            "pass_rate_low": round(low, 6),
+            "pass_rate_high": round(high, 6),
+        }
+
+    @classmethod
+    def of(cls, data: Plain) -> Self:
+        """A result from plain data. Raises InputError."""
+        return cls(
+            **data.fields_of(cls),
+            asked=data.count("asked") or 0,
+            at_least=data.count("at_least") or 0,
+            answers=tuple(SuiteAnswer.of(each) for each in data.each("answers")),
+        )
+
+
+@dataclass(frozen=True)
+class SuiteUse:
+    """A playbook's `suite:`. `gate`: `health` (before the switch of a release), `run` (after it,
+    with the first run), or `off` (only in `fleet verify`).
+    """
+
+    suite: Suite
+    gate: str = "health"
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def rate_interval(passed: int, asked: int, level: float = 0.95) -> tuple[float, float]:
+    """Return Wilson's score interval of a share (Journal of the ASA 22, 1927).
+
+    It keeps its level for few prompts and for none or all that pass, where passed / asked plus
+    and minus a standard error has no width. (0, 1) for nothing asked.
+    """
+    if not asked:
+        return 0.0, 1.0
+    z = statistics.NormalDist().inv_cdf((1 + level) / 2)
+    rate, share = passed / asked, z * z / asked
+    middle = (rate + share / 2) / (1 + share)
+    half = z / (1 + share) * math.sqrt(rate * (1 - rate) / asked + share / (4 * asked))
+    low = 0.0 if not passed else max(0.0, middle - half)
+    high = 1.0 if passed == asked else min(1.0, middle + half)
+    return low, high

@@ -1,0 +1,109 @@
+"""The suite of a playbook on a board behind a real sshd, with the real libGenie (emulated)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from fleet.config.suite_file import load_suite
+from fleet.model.errors import AnswerError
+from fleet.model.playbook import RunSpec
+from fleet.model.suite import Suite, SuiteQuestion, SuiteUse
+
+from .conftest import Bench
+
+FEW = ("fleet", "npu", "stub", "unknown-capital")
+
+
+def asked(bench: Bench, *names: str, gate: str = "off") -> Suite:
+    """Give the playbook of the bench some questions of the shipped suite, and no run."""
+    whole = load_suite("tiny", Path(), bench.playbook.bundle)
+    questions = tuple(q for q in whole.questions if not names or q.name in names)
+    suite = replace(whole, questions=questions, at_least=len(questions))
+    bench.playbook = replace(bench.playbook, run=None, suite=SuiteUse(suite, gate))
+    return suite
+
+
+def test_right_answers_in_one_session(bench: Bench) -> None:
+    asked(bench, *FEW)
+    (deployed,) = bench.operation().deploy()
+    assert deployed.error is None
+    (result,) = bench.operation().verify()
+    assert (result.outcome, result.error) == ("ok", None)
+    (record,) = result.records
+    assert record.suite is not None
+    assert record.suite.shown == "4 of 4 prompts"
+    assert [answer.finish for answer in record.suite.answers] == ["eos"] * 4
+    assert record.suite.answers[0].generated_tokens == 26
+    assert (record.emulated, record.problems, record.metrics.decode_tps) == (True, (), None)
+    starts = [event for event in bench.events if getattr(event, "step", "") == "verify"]
+    assert len(starts) == 1
+    kept = json.loads((bench.runs.root / record.run_id / record.host / "0/record.json").read_text())
+    assert kept["suite"]["pass_rate"] == 1.0
+    assert kept["suite"]["answers"][1]["text"].startswith("An NPU is a processor")
+
+
+def test_a_suite_costs_three_round_trips_at_most(bench: Bench) -> None:
+    asked(bench, "fleet")
+    bench.operation().deploy()
+    bench.playbook = replace(bench.playbook, run=RunSpec(prompt="What is fleet?", max_tokens=40))
+    (once,) = bench.operation().run()
+    asked(bench, *FEW)
+    (result,) = bench.operation().verify()
+    assert result.error is None
+    assert result.round_trips <= once.round_trips + 3
+
+
+def test_token_ids_in_and_out(bench: Bench) -> None:
+    tokens = (SuiteQuestion("ids", tokens=(5, 6, 7), max_tokens=100, detect=("no-stop",)),)
+    suite = replace(asked(bench, "fleet"), questions=tokens, differ=False)
+    bench.playbook = replace(bench.playbook, suite=SuiteUse(suite, "off"))
+    bench.operation().deploy()
+    (result,) = bench.operation().verify()
+    assert result.error is None, result.error
+    (answer,) = result.records[0].suite.answers  # type: ignore[union-attr]
+    assert all(word.isdecimal() for word in answer.text.split())
+    assert answer.generated_tokens == len(answer.text.split()) + 1, "the end token has no text"
+
+
+def spoilt(bundle: Path) -> Path:
+    """Exchange two words of the tokenizer, so that the same tokens read as another text."""
+    path = bundle / "tokenizer.json"
+    body = json.loads(path.read_text())
+    words = body["model"]["vocab"]
+    long = [word for word in words if word.isalpha() and len(word) > 2]
+    for one, other in zip(long[::2], long[1::2], strict=False):
+        words[one], words[other] = words[other], words[one]
+    path.write_text(json.dumps(body))
+    return bundle
+
+
+def test_a_release_with_wrong_answers_is_not_switched_on(
+    bench: Bench, own_bundle: Callable[[], Path]
+) -> None:
+    """The probe opens its session and the speed is right: only the answers tell."""
+    asked(bench, *FEW, gate="health")
+    (first,) = bench.operation().deploy()
+    assert (first.outcome, first.error) == ("changed", None)
+    assert [record.suite.passed for record in first.records if record.suite] == [4]
+    good = bench.current()
+    bench.playbook = replace(bench.playbook, bundle=spoilt(own_bundle()))
+    (result,) = bench.operation().deploy()
+    assert isinstance(result.error, AnswerError)
+    assert result.error.message.startswith("only 0 of 4 prompts of the suite tiny passed")
+    assert (result.outcome, bench.current()) == ("failed", good)
+    texts = [answer.text for answer in result.records[0].suite.answers]  # type: ignore[union-attr]
+    assert all(texts)
+
+
+def test_after_the_switch_the_device_counts_as_failed(
+    bench: Bench, own_bundle: Callable[[], Path]
+) -> None:
+    asked(bench, "fleet", "npu", gate="run")
+    bench.playbook = replace(bench.playbook, bundle=spoilt(own_bundle()))
+    (result,) = bench.operation().deploy()
+    assert isinstance(result.error, AnswerError)
+    assert result.outcome == "failed"
+    assert bench.current() is not None
