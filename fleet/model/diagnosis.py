@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from msgspec import structs
+
 from fleet.model.cause import Cause, Fix, Twin
 from fleet.model.slots import filled
 
@@ -110,14 +112,14 @@ class Ranked:
             "fix": [_plain(fix) for fix in self.fixes],
             "verify": self.verify,
             "slots": dict(self.slots),
-            "tell_apart": [asdict(twin) for twin in self.twins],
+            "tell_apart": [structs.asdict(twin) for twin in self.twins],
             "sources": list(self.cause.sources),
         }
 
 
 def _plain(fix: Fix) -> dict[str, Any]:
     """As JSON shows it: the condition was looked at already."""
-    data = asdict(fix)
+    data = structs.asdict(fix)
     del data["unless"], data["when"]
     return data
 
