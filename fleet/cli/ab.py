@@ -17,6 +17,7 @@ from fleet.cli.live import listening
 from fleet.cli.results import show_errors
 from fleet.model.deadline import Deadline, parse_duration
 from fleet.model.errors import GateError, InputError, NotComparableError, TransportError
+from fleet.model.metrics import LOSS
 from fleet.model.text import from_here
 from fleet.profiles.runs import RunStore, new_run_id
 
@@ -51,7 +52,7 @@ Budget = Annotated[
 
 Gate = Annotated[
     list[str] | None,
-    typer.Option(help="Fail if B is worse than A by this much: 'decode_tps<-5%'. Repeatable."),
+    typer.Option(help=f"Fail if B is worse than A by this much: '{LOSS}'. Repeatable."),
 ]
 Resume = Annotated[str | None, typer.Option(help="Continue the comparison with this run id.")]
 Sustained = Annotated[

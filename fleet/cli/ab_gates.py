@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from fleet.config.playbook import load_playbook
 from fleet.model.errors import FleetError, InputError
-from fleet.profiles.compare.metrics import KNOWN, every, lacking, limit_text, loss_text
+from fleet.model.metrics import KNOWN, LOSS, TIME_LOSS, limit_text
+from fleet.profiles.compare.metrics import every, lacking, loss_text
 
 if TYPE_CHECKING:
     from fleet.engine.ab.journal import AbJournal
     from fleet.model.record import Record
 
-_EXAMPLES = "--gate 'decode_tps<-5%' or --gate 'ttft_ms>+10%'"
+_EXAMPLES = f"--gate '{LOSS}' or --gate '{TIME_LOSS}'"
 _EARLIER = 200  # records that are asked, the newest
 
 

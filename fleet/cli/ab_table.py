@@ -115,7 +115,8 @@ def _said(item: Judged) -> str:
     """The answer; `fine (B faster)` where the whole interval says so, `worse, size open` where the
     interval shows a loss but includes the gate.
     """
-    from fleet.profiles.compare.metrics import KNOWN, better_way  # noqa: PLC0415 - its lists
+    from fleet.model.metrics import KNOWN  # noqa: PLC0415
+    from fleet.profiles.compare.metrics import better_way  # noqa: PLC0415 - its lists
     from fleet.profiles.compare.sequential import better, open_size  # noqa: PLC0415 - numpy
 
     found = item.decision
@@ -136,7 +137,7 @@ def _said_of(found: Failures) -> str:
 
 def _below(journal: AbJournal, items: list[Judged]) -> list[str]:
     """What the table means: the gates, the answers, and of what the change is the middle."""
-    from fleet.profiles.compare.metrics import limit_text  # noqa: PLC0415 - its lists
+    from fleet.model.metrics import limit_text  # noqa: PLC0415
     from fleet.profiles.compare.sequential import Answer, open_size  # noqa: PLC0415 - numpy
     from fleet.profiles.stats.difference import SEEN, UNLIKE_MIDDLES  # noqa: PLC0415 - numpy
 

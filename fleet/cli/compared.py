@@ -9,6 +9,7 @@ from fleet.cli import alternately, output
 from fleet.cli.profiles_store import opened
 from fleet.model.errors import GateError, InputError, NotComparableError
 from fleet.model.gates import LEAST_REPEATS
+from fleet.model.metrics import KNOWN, PRIMARY
 from fleet.model.record import Record
 from fleet.profiles.compare import comparing, gates, writing
 from fleet.profiles.compare import matrix as matrices
@@ -16,7 +17,7 @@ from fleet.profiles.compare.comparing import Comparison
 from fleet.profiles.compare.conditions import APART
 from fleet.profiles.compare.gates import Gate, GateOutcome, JudgedGate
 from fleet.profiles.compare.groups import RecordGroup, group, short_build
-from fleet.profiles.compare.metrics import KNOWN, every, lacking, present
+from fleet.profiles.compare.metrics import every, lacking, present
 from fleet.profiles.compare.ops import OpDiff
 from fleet.profiles.compare.verdict import Verdict
 from fleet.profiles.files import read_records
@@ -215,7 +216,7 @@ def show_matrix(
     if len(metric) != 1 or columns not in matrices.COLUMNS:
         raise InputError(
             "--matrix needs one --metric, and --columns with runtime or release",
-            hint="fleet profiles compare --matrix --metric decode_tps since:2026-11-01",
+            hint=f"fleet profiles compare --matrix --metric {PRIMARY.name} since:2026-11-01",
         )
     found = group_of(text, store)
     _refuse_unknown(metric, found.records)

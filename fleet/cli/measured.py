@@ -9,31 +9,29 @@ from typing import Any
 from fleet.cli import output
 from fleet.engine.measuring.heat import Heat, hottest
 from fleet.engine.measuring.validity import cure_of, words_of
+from fleet.model.metrics import KNOWN, LATENCY, METRICS, NETWORK
 from fleet.profiles.compare.groups import short_build
 from fleet.profiles.latency import MEANS, latency, median_of, shown_numbers
 
-TOKENS = {
-    "TTFT ms": "ttft_ms",
-    "prompt tok/s": "prompt_tps",
-    "gen tok/s": "decode_tps",
-    "tokens": "generated_tokens",
+_COLUMNS = {
+    "tokens": {m.name: m for m in METRICS if m.tabled},
+    "network": NETWORK,
 }
-NETWORK = {"latency ms": "median", "p90 ms": "p90", "inf/s": "rate"}
-_DIGITS = {"prompt_tps": 2, "decode_tps": 2, "median": 2, "p90": 2, "generated_tokens": 0}
+_INIT = "init_ms"
 _DROPS = ("QAIRT", "chip", "tokens", "init ms", "emulated")
 
 
 def _kind(records: Sequence[dict[str, Any]]) -> str:
     """`tokens` of a language model, `network` of any other; "" where neither was measured."""
     keys = {key for record in records for key in shown_numbers(record)}
-    if keys & set(TOKENS.values()):
+    if keys & _COLUMNS["tokens"].keys() - {_INIT}:
         return "tokens"
-    return "network" if keys & set(NETWORK.values()) else ""
+    return "network" if keys & NETWORK.keys() else ""
 
 
-def _median(records: Sequence[dict[str, Any]], key: str) -> str:
+def _median(records: Sequence[dict[str, Any]], key: str, digits: int) -> str:
     value = median_of(records, key)
-    return "-" if value is None else f"{value:.{_DIGITS.get(key, 1)}f}"
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def _others(records: Sequence[dict[str, Any]], shown: str) -> str:
@@ -66,15 +64,18 @@ def _emulated(records: Sequence[dict[str, Any]]) -> str | None:
 def _table(title: str, kind: str, records: Sequence[dict[str, Any]]) -> None:
     """One row a device. A column of numbers that nobody has is left out with its kind."""
     hosts = _by_host(records)
-    heads = {"tokens": TOKENS, "network": NETWORK}.get(kind, {})
-    started = kind == "tokens" or any("init_ms" in shown_numbers(record) for record in records)
-    numbers = ({"init ms": "init_ms"} if started else {}) | heads
+    numbers = dict(_COLUMNS.get(kind, {}))
+    if any(_INIT in shown_numbers(record) for record in records):
+        numbers = {_INIT: KNOWN[_INIT]} | numbers
     cells: dict[str, list[str | None]] = {
         "device": [host or None for host in hosts],
         "chip": [mine[0]["facts"].get("soc", {}).get("chip") for mine in hosts.values()],
         "QAIRT": [short_build(_build(mine[0])) or None for mine in hosts.values()],
         "runs": [f"{sum(r['counts'] for r in mine)}/{len(mine)}" for mine in hosts.values()],
-        **{head: [_median(mine, key) for mine in hosts.values()] for head, key in numbers.items()},
+        **{
+            metric.column: [_median(mine, key, metric.digits) for mine in hosts.values()]
+            for key, metric in numbers.items()
+        },
         "emulated": [_emulated(mine) for mine in hosts.values()],
     }
     output.table(title, tuple(cells), zip(*cells.values(), strict=True), _DROPS)
@@ -166,7 +167,7 @@ def _numbered(numbers: Sequence[int]) -> str:
 
 def _remarks(host: str, kind: str, records: Sequence[dict[str, Any]]) -> None:
     good = [record for record in records if record["counts"]]
-    names = [latency(record["metrics"]["others"]).get("median") for record in good]
+    names = [latency(record["metrics"]["others"]).get(LATENCY) for record in good]
     if kind == "network" and any(name and name[0] in MEANS for name in names):
         output.note(
             f"{host}: the program reports only the mean time of a run, not the time of each "

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from fleet.cli import output
+from fleet.model.metrics import HEADLINES
 from fleet.model.record import Record
 from fleet.model.text import harmless
-from fleet.profiles.latency import MIDDLES
 from fleet.profiles.pictures.lines import Bar, bars, known, sparkline
 
 WIDTH = 80  # where there is no terminal
@@ -28,7 +28,7 @@ def show_pictures(records: Sequence[Record]) -> None:
 
     whole = [record for record in records if not record.warmup]
     names = present([record for record in whole if record.counts])
-    wanted = [key for key in ("decode_tps", *MIDDLES) if key in names] + names
+    wanted = [key for key in HEADLINES if key in names] + names
     name = next(iter(wanted), None)
     if name is None:
         return

@@ -13,6 +13,7 @@ from fleet.cli.measured import show_records
 from fleet.cli.pictured import show_pictures
 from fleet.cli.profiles_store import opened
 from fleet.model.errors import InputError
+from fleet.model.metrics import LATENCY, METRICS, NETWORK, PRIMARY
 from fleet.model.record import Record
 from fleet.profiles.compare.groups import sides_of
 from fleet.profiles.pictures.lines import known, sparkline
@@ -29,7 +30,7 @@ app = typer.Typer(no_args_is_help=True, help="Show, compare and export results o
 MOST = 50
 _RUNS = {"run": "run", "name": "name", "devices": "devices", "records": "records"}
 _RUNS |= {"counted": "counted", "median": "median", "values": "values", "emulated": "emulated"}
-_UNITS = {"decode_tps": "tok/s", "latency_ms": "ms"}
+_UNITS = {metric.name: metric.unit for metric in (PRIMARY, NETWORK[LATENCY])}
 PICTURE = 12  # columns
 _RECORDS = {
     "run_id": "run",
@@ -37,8 +38,7 @@ _RECORDS = {
     "name": "name",
     "repeat": "repeat",
     "counts": "counts",
-    "ttft_ms": "TTFT ms",
-    "decode_tps": "gen tok/s",
+    **{metric.name: metric.shown for metric in METRICS if metric.listed},
     "emulated": "emulated",
     "tags": "tags",
 }

@@ -9,6 +9,7 @@ import typer
 
 from fleet.cli import options as opt
 from fleet.model.errors import InputError
+from fleet.model.metrics import LOSS, PRIMARY
 
 Words = list[str] | None
 Before = Annotated[
@@ -16,7 +17,7 @@ Before = Annotated[
 ]
 After = Annotated[str | None, typer.Argument(help="Runs after the change; not with --matrix.")]
 MetricOption = Annotated[
-    Words, typer.Option(help="Compare only this metric, such as decode_tps. Repeatable.")
+    Words, typer.Option(help=f"Compare only this metric, such as {PRIMARY.name}. Repeatable.")
 ]
 MatrixOption = Annotated[
     bool,
@@ -46,9 +47,7 @@ StrictOption = Annotated[
 ]
 FailOption = Annotated[
     Words,
-    typer.Option(
-        help="Exit with 1 if B is worse by this much: 'decode_tps<-5%', slower. Repeatable."
-    ),
+    typer.Option(help=f"Exit with 1 if B is worse by this much: '{LOSS}', slower. Repeatable."),
 ]
 MarkdownOption = Annotated[
     Path | None, typer.Option(help="Also write a Markdown file, for a pull request.")
@@ -75,7 +74,7 @@ def compare(
 
     Without A and B: the last run is compared with the one before it of the same name.
 
-    Example: fleet profiles compare tag:before tag:after --fail-if 'decode_tps<-5%'
+    Example: fleet profiles compare tag:before tag:after --fail-if slower
     """
     from fleet.cli import compared  # noqa: PLC0415 - numpy, for this command alone
 
@@ -88,7 +87,7 @@ def compare(
                 "--matrix shows one selection of results, and works only with --metric, "
                 "--columns and --margin",
                 hint="remove B and the other options: "
-                "fleet profiles compare --matrix --metric decode_tps since:2026-11-01",
+                f"fleet profiles compare --matrix --metric {PRIMARY.name} since:2026-11-01",
             )
         compared.show_matrix(a, store, metric or [], columns, share, as_json=as_json)
         return

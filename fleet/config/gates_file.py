@@ -20,6 +20,7 @@ from fleet.model.gates import (
     parse_celsius,
     parse_percent,
 )
+from fleet.model.metrics import PRIMARY
 
 # A `sleep` of the device outlives its run by one of these at most.
 SHORTEST_SAMPLE, LONGEST_SAMPLE = 0.1, 60.0
@@ -89,7 +90,7 @@ ZoneName = Annotated[
     str, Pattern(r"[^\x00-\x1f]{1,64}", "thermal zone", "write a name, a glob like cpu*, or `auto`")
 ]
 MetricName = Annotated[
-    str, Pattern(r"[a-z][a-z0-9_]{0,40}", "metric", "write a name like decode_tps or ttft_ms")
+    str, Pattern(r"[a-z][a-z0-9_]{0,40}", "metric", f"write a name like {PRIMARY.name} or ttft_ms")
 ]
 
 
@@ -132,7 +133,7 @@ class UntilBody(Body, frozen=True, kw_only=True):
     ]
     metric: Annotated[
         MetricName,
-        Doc("Metric whose confidence interval is watched, such as decode_tps or ttft_ms."),
+        Doc(f"Metric whose confidence interval is watched, such as {PRIMARY.name} or ttft_ms."),
     ] = DEFAULT_METRIC
     at_most: Annotated[
         AtMost, Doc("Stop after this many runs, even if the interval is still wide.")

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from fleet.model.metrics import METRICS
 from fleet.model.record import SCHEMA, Record
 
 NEEDED = ("run_id", "host", "metrics")
@@ -47,13 +48,7 @@ _SAID = {
         "tags": "Words of the user (since schema 2).",
     },
     "Metrics": {
-        "init_ms": "Load of the model in milliseconds.",
-        "prompt_tokens": "Tokens of the prompt.",
-        "prompt_tps": "Rate of the prompt in tokens per second.",
-        "ttft_ms": "Time to the first token in milliseconds.",
-        "generated_tokens": "Tokens that were generated.",
-        "decode_tps": "Rate of generation in tokens per second.",
-        "decode_ms": "Time of generation in milliseconds.",
+        **{metric.name: metric.about for metric in METRICS if metric.about},
         "others": "Numbers that only some runners have, normalised, by name.",
         "source": "The numbers as the source wrote them, under its names, in its units.",
     },

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fleet.model.errors import InputError
+from fleet.model.metrics import PRIMARY
 
 AUTO = "auto"
 DEFAULT_COOL_SECONDS = 600.0
-DEFAULT_METRIC = "decode_tps"
+DEFAULT_METRIC = PRIMARY.name
 DEFAULT_AT_MOST = 30
 DEFAULT_LEVEL = 0.95
 DEFAULT_SAMPLE_SECONDS = 1.0

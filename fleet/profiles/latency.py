@@ -6,30 +6,36 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-# Name of the number → ms. The first that a run has is the one: qnn-net-run's own clock comes last.
-MIDDLES = {
-    "run_ms": 1.0,  # runner ort: the median
-    "run_mean_ms": 1.0,  # qnn_executor_runner: the mean, there is nothing else
-    "execute_median_us": 0.001,
-    "execute_us": 0.001,
-    "netrun_execute_us": 0.001,
+from fleet.model.metrics import (
+    KNOWN,
+    LATENCY,
+    METRICS,
+    NETWORK,
+    PRIMARY,
+    PROMPT,
+    RATE,
+    names_of,
+)
+
+_TO_MS = {"us": 0.001}
+_NAMES = {
+    kind: {name: _TO_MS.get(KNOWN[name].unit, 1.0) for name in names_of(kind)} for kind in NETWORK
 }
-MEANS = frozenset({"run_mean_ms", "netrun_execute_us"})  # no single inferences behind them
-_P90 = {"run_p90_ms": 1.0, "execute_p90_us": 0.001}
-_RATE = {"ips": 1.0}
-KEYS = ("median", "p90", "rate")
+MIDDLES = _NAMES[LATENCY]  # name of the number → ms; the first that a run has is the one
+MEANS = frozenset(metric.name for metric in KNOWN.values() if metric.mean)
 
 
 def latency(others: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, float]]:
-    """`median` and `p90` in ms, `rate` in inferences a second: the name of the number in
-    `others` of a record's plain data, and its value. What is not there is not told.
+    """Return latency and p90 in ms and the rate in inferences a second, as far as measured.
+
+    Each with the name of its number in `others` of a record's plain data; {} without a latency.
     """
     found = {}
-    for key, names in zip(KEYS, (MIDDLES, _P90, _RATE), strict=True):
+    for key, names in _NAMES.items():
         name = next((name for name in names if name in others), None)
         if name is not None:
             found[key] = name, float(others[name]["value"]) * names[name]
-    return found if "median" in found else {}
+    return found if LATENCY in found else {}
 
 
 @dataclass(frozen=True)
@@ -44,20 +50,12 @@ class Rate:
         return f"{self.value:.{self.digits}f} {self.unit}"
 
 
-# The first of these that a record has is its rate.
-_RATES = (
-    ("decode_tps", "tok/s", 2),
-    ("rate", "inf/s", 1),
-    ("prompt_tps", "prompt tok/s", 2),
-)
-_SHOWN = ("init_ms", "ttft_ms", "prompt_tps", "decode_tps", "generated_tokens")
-
-
 def shown_numbers(record: Mapping[str, Any]) -> dict[str, float]:
     """Return what a table may show of a record, given as plain data."""
     metrics = record["metrics"]
-    found = {key: metrics[key] for key in _SHOWN if metrics[key] is not None}
-    return found | {key: value for key, (_, value) in latency(metrics["others"]).items()}
+    found = {m.name: metrics[m.name] for m in METRICS if m.tabled and m.about}
+    numbers = {name: value for name, value in found.items() if value is not None}
+    return numbers | {key: value for key, (_, value) in latency(metrics["others"]).items()}
 
 
 def median_of(records: Sequence[Mapping[str, Any]], key: str) -> float | None:
@@ -71,8 +69,13 @@ def median_of(records: Sequence[Mapping[str, Any]], key: str) -> float | None:
 
 def rate_of(records: Sequence[Mapping[str, Any]]) -> Rate | None:
     """Return the median rate of generation, else of inference, else of the prompt."""
-    for key, unit, digits in _RATES:
+    prompt = KNOWN[PROMPT.rate]
+    for key, metric, unit in (
+        (PRIMARY.name, PRIMARY, PRIMARY.unit),
+        (RATE, NETWORK[RATE], NETWORK[RATE].unit),
+        (prompt.name, prompt, prompt.title),
+    ):
         value = median_of(records, key)
-        if value is not None and round(value, digits):
-            return Rate(value, unit, digits)
+        if value is not None and round(value, metric.digits):
+            return Rate(value, unit, metric.digits)
     return None

@@ -56,7 +56,7 @@ class Reading(Options, frozen=True, kw_only=True):
     """One number of the output: by `regex`, or by `json` (keys joined with dots)."""
 
     metric: Annotated[
-        str, Pattern(r"[a-z][a-z0-9_]{0,40}", "metric", "write it in lower case, like decode_tps")
+        str, Pattern(r"[a-z][a-z0-9_]{0,40}", "metric", "write it in lower case, like wall_ms")
     ]
     unit: str = ""
     regex: Annotated[str, After(_regex)] | None = None

@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from fleet.model.metrics import ANSWER, PROMPT
 from fleet.model.record import Measure
+from fleet.profiles.formats.base import measured
 from fleet.runners.base import Defaults, Kit, Start, reached_limit
 from fleet.runtimes.packages import SITE
 
@@ -59,15 +61,12 @@ def token_times(said: Mapping[str, Any]) -> dict[str, Measure]:
     if not times:
         return found
     found["ttft_ms"] = Measure(1000 * times[0], "ms")
-    found["generated_tokens"] = Measure(len(times))
     if asked > 0:
-        found["prompt_tokens"] = Measure(asked)
-        if times[0] > 0:
-            found["prompt_tps"] = Measure(asked / times[0], "tok/s")
-    if len(times) > 1 and times[-1] > times[0]:
-        found["decode_ms"] = Measure(1000 * (times[-1] - times[0]), "ms")
-        found["decode_tps"] = Measure((len(times) - 1) / (times[-1] - times[0]), "tok/s")
-    return found
+        found |= measured(PROMPT, asked, asked / times[0] if times[0] > 0 else None)
+    took = times[-1] - times[0]
+    if len(times) > 1 and took > 0:
+        return found | measured(ANSWER, len(times), (len(times) - 1) / took, 1000 * took)
+    return found | measured(ANSWER, len(times))
 
 
 def _number(value: object) -> bool:

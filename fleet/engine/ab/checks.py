@@ -10,6 +10,7 @@ from fleet.engine.ab.journal import Pair
 from fleet.engine.ab.sides import AbSide
 from fleet.engine.measuring.validity import cure_of, lasting, words_of
 from fleet.model.errors import DeviceError, InputError
+from fleet.model.metrics import limit_text
 from fleet.model.record import Record
 from fleet.profiles.compare import metrics as known
 from fleet.profiles.compare.gates import parse, refuse_wrong_way
@@ -27,7 +28,7 @@ def check(side: str, made: AbSide, record: Record, limits: Mapping[str, float]) 
     if record.problems:
         return
     for name, share in limits.items():
-        refuse_wrong_way(parse(known.limit_text(name, share)), [record], "--gate")
+        refuse_wrong_way(parse(limit_text(name, share)), [record], "--gate")
         if not math.isfinite(known.value(record, name)):
             raise known.lacking(
                 name,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fleet.model.gates import fewest
+from fleet.model.metrics import Metric
 from fleet.model.record import Record
 from fleet.profiles.compare import metrics as known
 from fleet.profiles.compare.conditions import APART, ConditionFinding, Weight, between, check_vary
@@ -31,7 +32,7 @@ Pair = tuple[str, list[Record], list[Record]]
 class Overall:
     """One metric over several boards. `change`: low, middle, high over boards, from six on."""
 
-    metric: known.Metric
+    metric: Metric
     moved: dict[str, int]
     change: tuple[float, float, float] | None
     verdict: Verdict | None
@@ -202,9 +203,7 @@ def _names(identities: Sequence[str], boards: dict[str, list[Record]]) -> dict[s
     }
 
 
-def _overall(
-    metrics: Sequence[known.Metric], rows: Sequence[MetricRow], margin: float
-) -> list[Overall]:
+def _overall(metrics: Sequence[Metric], rows: Sequence[MetricRow], margin: float) -> list[Overall]:
     """The board as the unit: signed ranks of their changes, Holm over the metrics."""
     found = []
     for metric in metrics:
@@ -222,7 +221,7 @@ def _overall(
 
 
 def _together(
-    metric: known.Metric, rows: Sequence[MetricRow], gaps: Floats, p: float | None, margin: float
+    metric: Metric, rows: Sequence[MetricRow], gaps: Floats, p: float | None, margin: float
 ) -> Overall:
     words = [str(row.verdict) for row in rows]
     moved = {str(word): words.count(str(word)) for word in Verdict if str(word) in words}

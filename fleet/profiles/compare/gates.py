@@ -11,12 +11,13 @@ from typing import Any
 
 from fleet.model.errors import InputError
 from fleet.model.gates import LEAST_REPEATS
+from fleet.model.metrics import LOSS, PRIMARY
 from fleet.model.record import Record
 from fleet.profiles.compare.comparing import Comparison
 from fleet.profiles.compare.metrics import loss_text, wrong_way
 from fleet.profiles.compare.verdict import MEASURED, MetricRow, Verdict
 
-EXAMPLES = 'decode_tps<-5%, ttft_ms>+20ms, ttft_ms>200ms, slower, "decode_tps slower"'
+EXAMPLES = f'{LOSS}, ttft_ms>+20ms, ttft_ms>200ms, slower, "{PRIMARY.name} slower"'
 _NAME = re.compile(r"[A-Za-z_][\w.\-/]*")
 _NUMBER = re.compile(r"([+-]?)(\d+(?:\.\d+)?)\s*(%|[A-Za-zµ][A-Za-zµ/]*)?")
 _WORDS = {v.value: v for v in (Verdict.FASTER, Verdict.SLOWER, Verdict.HIGHER, Verdict.LOWER)}
@@ -182,7 +183,7 @@ def _limit(gate: Gate, row: MetricRow, text: str) -> tuple[GateOutcome, str]:
     """The whole interval within the limit has passed; what may be beyond it has not.
 
     A change that must not be trips where it is one for sure, and its middle beyond the limit;
-    one that must be (`decode_tps<+5%`) where the whole interval says that it is not.
+    one that must be (a rate with `<+5%`) where the whole interval says that it is not.
     """
     limit, change = _share(gate, row), row.difference
     if limit is None or change.low is None or change.mid is None or change.high is None:

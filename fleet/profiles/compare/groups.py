@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 
+from fleet.model.metrics import FIELDS
 from fleet.model.record import Record
-from fleet.profiles.compare.metrics import FIELDS, value
+from fleet.profiles.compare.metrics import value
 
 _OF_A_SIDE = re.compile(r"ab-.*-[AB]")
 

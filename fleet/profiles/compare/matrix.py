@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fleet.model.errors import InputError
+from fleet.model.metrics import Metric
 from fleet.model.record import Record
 from fleet.profiles.compare import metrics as known
 from fleet.profiles.compare.conditions import Weight, check
@@ -41,7 +42,7 @@ class MatrixCell:
 class Matrix:
     """Cells by (board, version). `versions` are oldest first; `chips` by board."""
 
-    metric: known.Metric
+    metric: Metric
     boards: tuple[str, ...]
     versions: tuple[str, ...]
     cells: dict[tuple[str, str], MatrixCell]
@@ -126,7 +127,7 @@ def _number(version: str) -> tuple[list[int], str]:
 
 
 def _rows(
-    metric: known.Metric, parts: dict[tuple[str, str], list[Record]], boards: Sequence[str],
+    metric: Metric, parts: dict[tuple[str, str], list[Record]], boards: Sequence[str],
     versions: Sequence[str], margin: float,
 ) -> tuple[dict[tuple[str, str], MetricRow], list[str]]:  # fmt: skip
     found: dict[tuple[str, str], MetricRow] = {}

@@ -1,70 +1,30 @@
-"""What is measured, in which unit, and which way is better."""
+"""What is measured, in which unit, and which way is better: the metrics of records."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from difflib import get_close_matches
 
 from fleet.model.errors import InputError
-from fleet.model.record import Metrics, Record
+from fleet.model.metrics import COMPARED, FIELDS, KNOWN, Metric, direction, limit_text
+from fleet.model.record import Record
 
-
-@dataclass(frozen=True)
-class Metric:
-    """`better`: 1 where more is better, -1 where less is, 0 where that is not known."""
-
-    name: str
-    unit: str
-    better: int
-    title: str = ""
-
-    @property
-    def shown(self) -> str:
-        """The name for people: `gen tok/s`."""
-        return self.title or f"{self.name} {self.unit}".strip()
-
-
-KNOWN = {
-    metric.name: metric
-    for metric in (
-        Metric("init_ms", "ms", -1, "init ms"),
-        Metric("ttft_ms", "ms", -1, "TTFT ms"),
-        Metric("prompt_tps", "tok/s", 1, "prompt tok/s"),
-        Metric("decode_tps", "tok/s", 1, "gen tok/s"),
-        Metric("decode_ms", "ms", -1, "gen ms"),
-        Metric("prompt_tokens", "", 0, "prompt tokens"),
-        Metric("generated_tokens", "", 0, "gen tokens"),
-    )
-}
-# A number of these names is a field of Metrics; of all other names it stands under `others`.
-FIELDS = frozenset(Metrics.__dataclass_fields__) - {"others", "source"}
-# What a comparison asks by itself; decode_ms says the same as decode_tps, tokens are conditions.
-USUAL = ("init_ms", "ttft_ms", "prompt_tps", "decode_tps")
-_TIMES = {
-    *("ns", "us", "µs", "ms", "s", "sec", "seconds", "min"),
-    *("microsec", "milliseconds", "cycles"),
-}
-_RATE = re.compile(r"^.+(/s|/sec|ps)$|^hz$", re.IGNORECASE)
 _UNIT_AT_END = re.compile(r"(?:^|_)(ns|us|ms|tps|ips|hz)(?:#\d+)?$")  # of a name: `run_p90_ms`
-
-
-def direction(unit: str) -> int:
-    """Which way is better, by the unit alone: rates up, times and cycles down, else unknown."""
-    if unit.lower() in _TIMES:
-        return -1
-    return 1 if _RATE.match(unit) else 0
 
 
 def metric(name: str, records: Sequence[Record]) -> Metric:
     """The metric of this name, with the unit that records give it."""
-    if name in KNOWN:
-        return KNOWN[name]
+    known = KNOWN.get(name)
+    if known and name in FIELDS:
+        return known
     units = {r.metrics.others[name].unit for r in records if name in r.metrics.others}
+    if known and (not units or len(units) > 1):
+        return known
     unit = units.pop() if len(units) == 1 else ""
-    return Metric(name, unit, direction(unit))
+    return replace(known, unit=unit) if known else Metric(name, unit, direction(unit))
 
 
 def better_way(name: str, records: Sequence[Record] = ()) -> int:
@@ -95,7 +55,7 @@ def units(records: Sequence[Record], name: str) -> set[str]:
 
 def present(records: Sequence[Record]) -> list[str]:
     """The metrics that a comparison of these records asks for by itself, in a steady order."""
-    usual = [n for n in USUAL if any(math.isfinite(value(r, n)) for r in records)]
+    usual = [n for n in COMPARED if any(math.isfinite(value(r, n)) for r in records)]
     others = {name for r in records if r.counts for name in r.metrics.others}
     return usual + sorted(others - set(usual))
 
@@ -119,11 +79,6 @@ def lacking(
         f"no {what} has the metric '{name}'; {whose}: {text}",
         hint=option(near[0] if near else there[0]) if there else "fleet doctor",
     )
-
-
-def limit_text(name: str, share: float) -> str:
-    """A gate as it is typed: `decode_tps<-5%`."""
-    return f"{name}{'<' if share < 0 else '>'}{share * 100:+g}%"
 
 
 def loss_text(name: str, share: float, records: Sequence[Record] = ()) -> str:

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fleet.model.metrics import Metric
 from fleet.model.record import Record
 from fleet.profiles.compare import metrics as known
 from fleet.profiles.compare.groups import by_board, chip, runs_of, values_of
@@ -63,7 +64,7 @@ def _seconds(runs: Sequence[Sequence[Record | None]]) -> float | None:
     return statistics.median(known_ones) if known_ones else None
 
 
-def row_of(label: str, a: Side, b: Side, metric: known.Metric, blocked: Sequence[str]) -> MetricRow:
+def row_of(label: str, a: Side, b: Side, metric: Metric, blocked: Sequence[str]) -> MetricRow:
     """The change of one metric, not judged yet. `blocked`: conditions that forbid a verdict."""
     units = known.units(a.records, metric.name) | known.units(b.records, metric.name)
     why = f"differs: {', '.join(blocked)}" if blocked else ""

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from fleet.model.gates import LEAST_REPEATS
-from fleet.profiles.compare.metrics import Metric
+from fleet.model.metrics import Metric
 from fleet.profiles.stats import ranks
 from fleet.profiles.stats.difference import Difference
 from fleet.profiles.stats.families import holm, questions

@@ -5,25 +5,27 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from fleet.model.conditions import Sample
-from fleet.model.record import Record
+from fleet.model.metrics import FIELDS
+from fleet.model.record import Metrics, Record
 from fleet.profiles.formats.base import slug
 from fleet.profiles.store import ProfileStore, Query
 from fleet.profiles.store.rows import chip_of, runtime_of
 
 Read = str | Callable[[Record], Any]
+# In the order that the first version wrote them.
+_FIELDS = sorted(FIELDS, key=[field.name for field in fields(Metrics)].index)
 _METRICS = {
-    "init_ms": ("double", "init_ms"),
-    "prompt_tokens": ("int64", "prompt_tokens"),
-    "prompt_tokens_per_second": ("double", "prompt_tps"),
-    "ttft_ms": ("double", "ttft_ms"),
-    "generated_tokens": ("int64", "generated_tokens"),
-    "decode_tokens_per_second": ("double", "decode_tps"),
-    "decode_ms": ("double", "decode_ms"),
+    name.replace("_tps", "_tokens_per_second"): (
+        "int64" if name.endswith("_tokens") else "double",
+        name,
+    )
+    for name in _FIELDS
 }
 # Column → its type in Parquet, and the attribute of the record or what reads it.
 COLUMNS: dict[str, tuple[str, Read]] = {

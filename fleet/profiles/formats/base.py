@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from fleet.model.errors import ProfileError, reason
+from fleet.model.metrics import KNOWN, Phase
 from fleet.model.record import Measure, Metrics, Op
 
 _MICRO = ("us", "µs", "μs", "microsec")
@@ -39,6 +40,19 @@ class Profile:
     runtime: str = ""
     text: str = ""
     problems: tuple[str, ...] = ()
+
+
+def measured(
+    phase: Phase, tokens: float | None = None, rate: float | None = None, ms: float | None = None
+) -> dict[str, Measure]:
+    """Return the metrics of a part of a generation, as far as they are known."""
+    values = ((phase.tokens, tokens), (phase.rate, rate), (phase.time, ms))
+    units = ("", KNOWN[phase.rate].unit, "ms")
+    return {
+        name: Measure(value, unit)
+        for (name, value), unit in zip(values, units, strict=True)
+        if value is not None
+    }
 
 
 def decoded(data: bytes) -> str:

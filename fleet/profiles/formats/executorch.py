@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.model.errors import ProfileError, reason
+from fleet.model.metrics import ANSWER, PROMPT
 from fleet.model.record import Measure, Metrics, Op
 from fleet.profiles.formats.base import (
     RATE,
@@ -25,6 +26,7 @@ from fleet.profiles.formats.base import (
     Sources,
     finite,
     mean,
+    measured,
     number,
     slug,
     spread,
@@ -59,14 +61,12 @@ def observed(text: str) -> dict[str, Measure]:
         prefill = between("inference_start_ms", "prompt_eval_end_ms")
         decode = between("prompt_eval_end_ms", "inference_end_ms")
         found = {
-            "prompt_tokens": Measure(prompt),
-            "generated_tokens": Measure(generated),
             "init_ms": Measure(1000 * between("model_load_start_ms", "model_load_end_ms"), "ms"),
             "ttft_ms": Measure(1000 * between("inference_start_ms", "first_token_ms"), "ms"),
-            "decode_ms": Measure(1000 * decode, "ms"),
         }
-        rates = (("prompt_tps", prompt, prefill), ("decode_tps", generated, decode))
-        found |= {n: Measure(count / took, "tok/s") for n, count, took in rates if took > 0}
+        found |= measured(PROMPT, prompt, prompt / prefill if prefill > 0 else None)
+        rate = generated / decode if decode > 0 else None
+        found |= measured(ANSWER, generated, rate, 1000 * decode)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, ZeroDivisionError):
         return {}
     except RecursionError:

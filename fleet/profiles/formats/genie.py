@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from fleet.model.errors import ProfileError
+from fleet.model.metrics import ANSWER, PROMPT
 from fleet.model.record import Measure, Metrics
 from fleet.profiles.formats.base import (
     PER_SECOND,
@@ -24,6 +25,7 @@ from fleet.profiles.formats.base import (
     finite,
     json_fault,
     mean,
+    measured,
     milliseconds,
     slug,
 )
@@ -32,12 +34,12 @@ from fleet.profiles.formats.base import (
 # `others` with its word before them (embedding_prompt_tps).
 FAMILIES = ("GenieDialog", "GeniePipeline", "GenieEmbedding", "GenieNode", "GenieEngine")
 _MEASURED = ("_query", "_execute", "_generate", "_setData")
-_COUNTS = {"num-prompt-tokens": "prompt_tokens", "num-generated-tokens": "generated_tokens"}
-_RATES = {"prompt-processing-rate": "prompt_tps", "token-generation-rate": "decode_tps"}
+_COUNTS = {"num-prompt-tokens": PROMPT.tokens, "num-generated-tokens": ANSWER.tokens}
+_RATES = {"prompt-processing-rate": PROMPT.rate, "token-generation-rate": ANSWER.rate}
 _TIMES = {
     "init-time": "init_ms",
     "time-to-first-token": "ttft_ms",
-    "token-generation-time": "decode_ms",
+    "token-generation-time": ANSWER.time,
 }
 _OURS = {*_COUNTS.values(), *_RATES.values(), *_TIMES.values()}
 _TOKENS = frozenset({"", "tokens", "toks"})
@@ -73,13 +75,12 @@ def printed(said: str) -> Metrics:
     """What genie-t2t-run of SDK 2.25, which knows no profile, prints at its end: the time of the
     prompt, and time and rate of the answer, whose product is the number of its tokens.
     """
-    found = {}
+    found: dict[str, Measure] = {}
     if prompt := _PROMPT_TOOK.search(said):
-        found["prompt_ms"] = Measure(float(prompt[1]) / 1000, "ms")
+        found |= measured(PROMPT, ms=float(prompt[1]) / 1000)
     if answer := _ANSWER_TOOK.search(said):
         took, rate = float(answer[1]) / 1000, float(answer[2])
-        found["decode_ms"], found["decode_tps"] = Measure(took, "ms"), Measure(rate, "tok/s")
-        found["generated_tokens"] = Measure(round(rate * took / 1000))
+        found |= measured(ANSWER, round(rate * took / 1000), rate, took)
     return Metrics.of(found)
 
 

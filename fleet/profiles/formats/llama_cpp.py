@@ -18,8 +18,9 @@ from dataclasses import replace
 from typing import Any
 
 from fleet.model.errors import ProfileError
+from fleet.model.metrics import ANSWER, PROMPT
 from fleet.model.record import Measure, Metrics
-from fleet.profiles.formats.base import Profile, Sources, finite, number
+from fleet.profiles.formats.base import Profile, Sources, finite, measured, number
 
 _WEIGHTS = " model buffer size ="
 _HTP = re.compile(r"HTP[0-9]+")
@@ -82,12 +83,8 @@ def timings(text: str) -> dict[str, Measure]:
     if load:
         found["init_ms"] = Measure(float(load[1]), "ms")
     for kind, took, count, rate in _EVAL.findall(text):
-        names = ("prompt_tokens", "prompt_tps", "prompt_ms")
-        if kind == "eval":
-            names = ("generated_tokens", "decode_tps", "decode_ms")
-        found[names[0]] = Measure(int(count))
-        found[names[1]] = Measure(float(rate), "tok/s")
-        found[names[2]] = Measure(float(took), "ms")
+        phase = ANSWER if kind == "eval" else PROMPT
+        found |= measured(phase, int(count), float(rate), float(took))
     return found
 
 
@@ -182,9 +179,9 @@ def _rates(rows: object, *, strict: bool = False) -> dict[str, Measure]:
         if rate is None or prompt is None or generated is None:
             continue
         if prompt and not generated:
-            made = {"prompt_tokens": Measure(prompt), "prompt_tps": Measure(rate, "tok/s")}
+            made = measured(PROMPT, prompt, rate)
         elif generated and not prompt:
-            made = {"generated_tokens": Measure(generated), "decode_tps": Measure(rate, "tok/s")}
+            made = measured(ANSWER, generated, rate)
         else:
             continue
         if strict and not found.keys().isdisjoint(made):

@@ -6,24 +6,25 @@ import re
 from dataclasses import replace
 
 from fleet.model.errors import ProfileError
+from fleet.model.metrics import ANSWER, PROMPT
 from fleet.model.record import Measure, Metrics
-from fleet.profiles.formats.base import Profile
+from fleet.profiles.formats.base import Profile, measured
 
 MARKER = "exit/quit'): "
 _RATE = r"\D{0,40}?(\d{1,15}(?:\.\d{1,15})?)\s*(?:tok(?:en)?s?/s|t/s)"
-_RATES = {
-    "prompt_tps": re.compile(rf"prefill{_RATE}", re.IGNORECASE),
-    "decode_tps": re.compile(rf"decod\w*{_RATE}", re.IGNORECASE),
-}
+_RATES = (
+    (PROMPT, re.compile(rf"prefill{_RATE}", re.IGNORECASE)),
+    (ANSWER, re.compile(rf"decod\w*{_RATE}", re.IGNORECASE)),
+)
 
 
 def rates(text: str) -> dict[str, Measure]:
     """`prefill ... 12.5 tok/s`, `decode ... 8 t/s`; {} where nothing is printed."""
-    return {
-        name: Measure(float(match[1]), "tok/s")
-        for name, pattern in _RATES.items()
-        if (match := pattern.search(text))
-    }
+    found: dict[str, Measure] = {}
+    for phase, pattern in _RATES:
+        if match := pattern.search(text):
+            found |= measured(phase, rate=float(match[1]))
+    return found
 
 
 def read(text: str) -> Profile:

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from fleet.profiles.compare.metrics import Metric, value
+from fleet.model.metrics import Metric
+from fleet.profiles.compare.metrics import value
 from fleet.profiles.report.drawing import GROUPS, INK, SHAPES, Spec
 from fleet.profiles.report.summary import Report, ReportRow, clean
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
 
+from fleet.model.metrics import PRIMARY
 from fleet.model.version import VERSION
 from fleet.profiles.report import parts, tables
 from fleet.profiles.report.distributions import distribution
@@ -133,7 +134,7 @@ def _better(way: int) -> str:
 
 def _heat(report: Report) -> str:
     named = {metric.name: metric for metric in report.metrics}
-    metric = named.get("decode_tps") or next(iter(report.metrics), None)
+    metric = named.get(PRIMARY.name) or next(iter(report.metrics), None)
     found, whole = curves(report, metric) if metric else ([], 0)
     if not found:
         return ""

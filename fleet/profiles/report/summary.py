@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from fleet.model.metrics import Metric
 from fleet.model.record import Record
 from fleet.model.text import harmless
 from fleet.profiles.compare.comparing import Comparison, compare
 from fleet.profiles.compare.groups import RecordGroup, build, by_run, chip, short_build
-from fleet.profiles.compare.metrics import Metric, metric, present, units, value
+from fleet.profiles.compare.metrics import metric, present, units, value
 from fleet.profiles.stats.difference import difference
 from fleet.profiles.stats.interval import Interval
 

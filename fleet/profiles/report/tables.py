@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
+from fleet.model.metrics import Metric
 from fleet.model.record import Record
 from fleet.profiles.compare.groups import build
-from fleet.profiles.compare.metrics import Metric
 from fleet.profiles.compare.seen import system
 from fleet.profiles.compare.verdict import MetricRow, Verdict
 from fleet.profiles.compare.writing import COLUMNS, HEADS, cells, finding

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from fleet.model.metrics import Metric
 from fleet.model.record import Record
 from fleet.profiles.compare.groups import build, short_build
-from fleet.profiles.compare.metrics import Metric, value
+from fleet.profiles.compare.metrics import value
 from fleet.profiles.report.distributions import colour, labels, shape, thinned
 from fleet.profiles.report.drawing import GROUPS, HEAT, INK, MUTED, Spec
 from fleet.profiles.report.summary import Report, clean

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from fleet.profiles.compare.metrics import Metric
+from fleet.model.metrics import Metric
 from fleet.profiles.report.summary import Report, ReportCell, ReportRow, clean
 
 

@@ -15,14 +15,11 @@ from pathlib import Path
 
 from fleet.model.errors import InputError, ProfileStoreError, reason
 from fleet.model.home import open_private, private_folder
+from fleet.model.metrics import FIELDS
 
 VERSION = 1
 MARK = 0x464C5052  # application_id: FLPR
 BUSY_SECONDS = 60.0
-NUMBERS = (
-    *("init_ms", "prompt_tokens", "prompt_tps", "ttft_ms", "generated_tokens", "decode_tps"),
-    "decode_ms",
-)
 _TABLES = f"""
 CREATE TABLE record (
   id INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, run_id TEXT NOT NULL, host TEXT NOT NULL,
@@ -30,7 +27,7 @@ CREATE TABLE record (
   warmup INTEGER NOT NULL, counts INTEGER NOT NULL, emulated INTEGER, started TEXT NOT NULL,
   at TEXT NOT NULL, identity TEXT NOT NULL, chip TEXT NOT NULL, runtime TEXT NOT NULL,
   finish TEXT NOT NULL, problems TEXT NOT NULL, seconds REAL, source TEXT NOT NULL,
-  {", ".join(f"{name} REAL" for name in NUMBERS)});
+  {", ".join(f"{name} REAL" for name in FIELDS)});
 CREATE INDEX record_at ON record (at);
 CREATE INDEX record_run ON record (run_id, at);
 CREATE INDEX record_host ON record (host, at);
@@ -130,8 +127,27 @@ def prepare(link: sqlite3.Connection, path: Path) -> None:
             f"reads {VERSION})",
             hint="pip install --upgrade npu-fleet, or name another file: --store FILE.db",
         )
+    else:
+        _add_columns(link)
     link.execute("PRAGMA synchronous = FULL")
     link.execute("PRAGMA temp_store = MEMORY")
+
+
+def _add_columns(link: sqlite3.Connection) -> None:
+    """Add a column for each metric that a fleet since this file was made has learned."""
+
+    def missing() -> list[str]:
+        return [name for name in FIELDS if name not in columns_of(link)]
+
+    if missing():
+        with writing(link):
+            for name in missing():  # that no other process added meanwhile
+                link.execute(f"ALTER TABLE record ADD COLUMN {name} REAL")
+
+
+def columns_of(link: sqlite3.Connection) -> set[str]:
+    """Return the names of the columns of the table of records."""
+    return {name for _, name, *_ in link.execute("PRAGMA table_info(record)")}
 
 
 def _foreign(path: Path) -> InputError:

@@ -15,15 +15,15 @@ from functools import partial
 from typing import Any
 
 from fleet.model.errors import ProfileStoreError, reason
+from fleet.model.metrics import FIELDS, LATENCY, NETWORK, PRIMARY
 from fleet.model.record import Record
 from fleet.profiles.latency import MIDDLES
-from fleet.profiles.store.database import NUMBERS
 
 _UNSAID = ("tags", "artifacts", "counts")  # not what was measured: no part of the identity
 _COLUMNS = (
     *("key", "run_id", "host", "name", "release", "runner", "repeat", "warmup", "counts"),
     *("emulated", "started", "at", "identity", "chip", "runtime", "finish", "problems"),
-    *("seconds", "source", *NUMBERS),
+    *("seconds", "source", *FIELDS),
 )
 _INSERT = (
     f"INSERT OR IGNORE INTO record ({', '.join(_COLUMNS)}) "  # noqa: S608 - our own names
@@ -53,18 +53,13 @@ class RecordRow:
     chip: str
     runtime: str
     problems: str
-    init_ms: float | None
-    prompt_tokens: float | None
-    prompt_tps: float | None
-    ttft_ms: float | None
-    generated_tokens: float | None
-    decode_tps: float | None
-    decode_ms: float | None
+    metrics: Mapping[str, float | None]
     tags: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The row for --json."""
-        return asdict(self)
+        """The row for --json; each metric is a member of its own."""
+        values = {name: getattr(self, name) for name in _NAMES}
+        return {**values, **self.metrics, "tags": self.tags}
 
 
 @dataclass(frozen=True)
@@ -72,7 +67,7 @@ class RunRow:
     """One run: how many records it has. `emulated` is yes, no, unknown or mixed.
 
     `median` and `values`: of the records that count, by device and time, in the metric that comes
-    first: `decode_tps` (tok/s), else the latency of a network (`latency_ms`); None where neither
+    first: the rate of generation, else the latency of a network (`latency_ms`); None where neither
     was measured.
     """
 
@@ -92,15 +87,15 @@ class RunRow:
         return asdict(self)
 
 
-COLUMNS_OF_ROW = ", ".join(
-    f"r.{column.name}" for column in fields(RecordRow) if column.name != "tags"
-)
+_NAMES = [column.name for column in fields(RecordRow) if column.name not in {"metrics", "tags"}]
+COLUMNS_OF_ROW = ", ".join(f"r.{name}" for name in (*_NAMES, *FIELDS))
 
 
 def row(found: tuple[Any, ...]) -> RecordRow:
     """The row of what COLUMNS_OF_ROW and the tags (by lines) selected."""
     *values, tags = found
-    made = RecordRow(*values)
+    numbers = dict(zip(FIELDS, values[len(_NAMES) :], strict=True))
+    made = RecordRow(**dict(zip(_NAMES, values, strict=False)), metrics=numbers)
     return replace(
         made,
         warmup=bool(made.warmup),
@@ -126,12 +121,12 @@ def run_row(found: tuple[Any, ...]) -> RunRow:
 
 
 def measured(made: RunRow, found: Sequence[tuple[float | None, str | None, float]]) -> RunRow:
-    """The run with its numbers: of each record decode_tps, the name and value of a latency."""
-    metric, values = "decode_tps", [rate for rate, _, _ in found if rate is not None]
+    """Return the run with its numbers: of each record its rate, the name and value of a latency."""
+    metric, values = PRIMARY.name, [rate for rate, _, _ in found if rate is not None]
     if not values:
         names = {name for _, name, _ in found}
         name = next((name for name in MIDDLES if name in names), "")
-        metric = "latency_ms"
+        metric = NETWORK[LATENCY].name
         values = [value * MIDDLES[name] for _, mine, value in found if mine == name]
     if not values:
         return made
@@ -194,7 +189,7 @@ def insert(link: sqlite3.Connection, record: Record, data: Mapping[str, Any], so
         *(record.repeat, int(record.warmup), int(record.counts), emulated, record.started),
         *(record.started or now, record.identity, chip_of(record), runtime_of(record)),
         *(record.finish or "", "\n".join(record.problems), record.seconds, source),
-        *(getattr(metrics, name) for name in NUMBERS),
+        *(getattr(metrics, name) for name in FIELDS),
     )
     done = link.execute(_INSERT, values)
     if not done.rowcount:

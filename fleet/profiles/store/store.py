@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from fleet.model.errors import InputError
 from fleet.model.home import fleet_home, runs_home
+from fleet.model.metrics import PRIMARY
 from fleet.model.record import Record
 from fleet.profiles import references
 from fleet.profiles.latency import MIDDLES
@@ -25,7 +26,8 @@ _TAGS = "(SELECT group_concat(t.name, char(10)) FROM tag t WHERE t.record = r.id
 
 _LATENCIES = ", ".join(map(repr, MIDDLES))
 _NUMBERS = (
-    "SELECT run, s.decode_tps, v.metric, v.value FROM (SELECT r.* FROM record r {where}) s "  # noqa: S608
+    f"SELECT run, s.{PRIMARY.name}, v.metric, v.value FROM "  # noqa: S608 - our own
+    "(SELECT r.* FROM record r {where}) s "
     "JOIN json_each(?) j ON j.value = s.run_id LEFT JOIN value v ON v.record = s.id "
     f"AND v.metric IN ({_LATENCIES}) WHERE s.counts ORDER BY s.host, s.at, s.id"
 )

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from fleet.model.metrics import direction
 from fleet.model.record import Measure, Metrics, Record
 from fleet.profiles import references
 from fleet.profiles.compare.comparing import Comparison, compare
 from fleet.profiles.compare.conditions import Weight
 from fleet.profiles.compare.groups import by_run, group
-from fleet.profiles.compare.metrics import direction, metric
+from fleet.profiles.compare.metrics import metric
 from fleet.profiles.compare.verdict import Verdict
 
 from .made import conditions, metrics, newer, noisy, op, record, repeats, separate

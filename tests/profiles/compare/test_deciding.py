@@ -10,13 +10,13 @@ import pytest
 
 from fleet.cli import compared as cli
 from fleet.model.errors import FleetError, InputError
+from fleet.model.metrics import COMPARED, KNOWN
 from fleet.model.record import Metrics, Record
 from fleet.profiles.compare import writing
 from fleet.profiles.compare.comparing import Comparison
 from fleet.profiles.compare.gates import GateOutcome, JudgedGate
 from fleet.profiles.compare.groups import group
 from fleet.profiles.compare.matrix import matrix
-from fleet.profiles.compare.metrics import KNOWN, USUAL
 from fleet.profiles.compare.verdict import MetricRow, Verdict, judge
 from fleet.profiles.stats.difference import difference
 
@@ -163,9 +163,9 @@ def table(
     rng = np.random.default_rng(5)
     sides = []
     for scale in (1.0, 1 + loss):
-        shape = (count, each, len(USUAL))
+        shape = (count, each, len(COMPARED))
         rows = [
-            runs(10 * scale * np.exp(0.01 * rng.standard_normal(shape)), f"evk-{n:02}", USUAL)
+            runs(10 * scale * np.exp(0.01 * rng.standard_normal(shape)), f"evk-{n:02}", COMPARED)
             for n in range(boards)
         ]
         sides.append([one for row in rows for one in row])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from fleet.model.metrics import KNOWN, Metric
 from fleet.model.record import Measure, Metrics
 from fleet.profiles.compare.groups import values_of
-from fleet.profiles.compare.metrics import KNOWN, Metric, better_way, every, metric, present, value
+from fleet.profiles.compare.metrics import better_way, every, metric, present, value
 
 from .made import record
 

@@ -357,3 +357,13 @@ def test_raw_files_are_kept_once(store: ProfileStore) -> None:
     assert store.raw.keep(b"abc") == first
     store.raw.settle()
     assert kept.read_bytes() == b"abc", "a file that a power cut emptied is written again"
+
+
+def test_a_database_of_a_fleet_that_knew_fewer_metrics_gets_their_columns(tmp_path: Path) -> None:
+    with ProfileStore(tmp_path / "a.db") as store:
+        store.link.execute("ALTER TABLE record DROP COLUMN decode_ms")
+    with ProfileStore(tmp_path / "a.db") as store:
+        made = record(metrics=Metrics(decode_ms=7.0))
+        fill(store, made)
+        (row,) = store.find(parse("all"))
+    assert row.as_dict()["decode_ms"] == row.metrics["decode_ms"] == 7.0

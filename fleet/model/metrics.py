@@ -1,0 +1,133 @@
+"""The metrics that fleet knows: the one list that tables, gates, the database and docs take.
+
+A runner may measure numbers of any other name too; those are shown with their unit.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+MORE, LESS, UNKNOWN = 1, -1, 0
+LATENCY, P90, RATE = "latency", "p90", "rate"  # what a number says of one inference of a network
+_TIMES = {
+    *("ns", "us", "µs", "ms", "s", "sec", "seconds", "min"),
+    *("microsec", "milliseconds", "cycles"),
+}
+_RATE = re.compile(r"^.+(/s|/sec|ps)$|^hz$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number that a run measures.
+
+    `better` is MORE, LESS or UNKNOWN. `title` is the head of its column, `head` a shorter one for
+    the table of a run, which shows it with `digits` after the point. `about` describes a field of
+    `metrics` in a record; a metric without it stands under `others` there. `compared`: each
+    comparison asks for it. `tabled`: the table of a run has a column for it; `listed`: the list
+    of records too. `network`: what it says of one inference (LATENCY, P90, RATE), `mean` if it is
+    a mean. `formats`: the formats of profiles that give it.
+    """
+
+    name: str
+    unit: str = ""
+    better: int = UNKNOWN
+    title: str = ""
+    about: str = ""
+    head: str = ""
+    digits: int = 1
+    compared: bool = False
+    tabled: bool = False
+    listed: bool = False
+    network: str = ""
+    mean: bool = False
+    formats: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """The name for people: `gen tok/s`."""
+        return self.title or f"{self.name} {self.unit}".strip()
+
+    @property
+    def column(self) -> str:
+        """The head of its column in the table of a run."""
+        return self.head or self.shown
+
+
+# In the order of columns.
+METRICS = (
+    Metric("init_ms", "ms", LESS, "init ms", "Load of the model in milliseconds.",
+           compared=True, tabled=True, formats=("genie", "llama_cpp", "executorch", "scripted")),
+    Metric("ttft_ms", "ms", LESS, "TTFT ms", "Time to the first token in milliseconds.",
+           compared=True, tabled=True, listed=True, formats=("genie", "executorch", "scripted")),
+    Metric("prompt_tps", "tok/s", MORE, "prompt tok/s", "Rate of the prompt in tokens per second.",
+           digits=2, compared=True, tabled=True,
+           formats=("genie", "llama_cpp", "executorch", "mllm", "scripted")),
+    Metric("decode_tps", "tok/s", MORE, "gen tok/s", "Rate of generation in tokens per second.",
+           digits=2, compared=True, tabled=True, listed=True,
+           formats=("genie", "llama_cpp", "executorch", "mllm", "scripted")),
+    # says the same as the rate, so no comparison asks for both
+    Metric("decode_ms", "ms", LESS, "gen ms", "Time of generation in milliseconds.",
+           formats=("genie", "llama_cpp", "executorch", "scripted")),
+    Metric("prompt_tokens", title="prompt tokens", about="Tokens of the prompt.", digits=0,
+           formats=("genie", "llama_cpp", "executorch", "scripted")),
+    Metric("generated_tokens", title="gen tokens", about="Tokens that were generated.",
+           head="tokens", digits=0, tabled=True,
+           formats=("genie", "llama_cpp", "executorch", "scripted")),
+    # the first of these that a run has is its latency; the clock of qnn-net-run comes last
+    Metric("run_ms", "ms", LESS, network=LATENCY, formats=("ort",)),
+    Metric("run_mean_ms", "ms", LESS, network=LATENCY, mean=True, formats=("executorch",)),
+    Metric("execute_median_us", "us", LESS, network=LATENCY, formats=("qnn",)),
+    Metric("execute_us", "us", LESS, network=LATENCY, formats=("qnn",)),
+    Metric("netrun_execute_us", "us", LESS, network=LATENCY, mean=True, formats=("qnn",)),
+    Metric("run_p90_ms", "ms", LESS, network=P90, formats=("ort",)),
+    Metric("execute_p90_us", "us", LESS, network=P90, formats=("qnn",)),
+    Metric("ips", "inf/s", MORE, network=RATE, formats=("ort", "executorch", "qnn")),
+)  # fmt: skip
+KNOWN = {metric.name: metric for metric in METRICS}
+FIELDS = tuple(metric.name for metric in METRICS if metric.about)  # of `metrics` in a record
+COMPARED = tuple(metric.name for metric in METRICS if metric.compared)
+PRIMARY = KNOWN["decode_tps"]  # what a comparison is about where nobody names a metric
+# Of one inference, which no field has: in the units of tables.
+NETWORK = {
+    LATENCY: Metric("latency_ms", "ms", LESS, "latency ms", digits=2),
+    P90: Metric("p90_ms", "ms", LESS, "p90 ms", digits=2),
+    RATE: Metric("rate", "inf/s", MORE, "inf/s"),
+}
+
+
+def names_of(network: str) -> tuple[str, ...]:
+    """Return the metrics that say this of one inference, the best first."""
+    return tuple(metric.name for metric in METRICS if metric.network == network)
+
+
+HEADLINES = (PRIMARY.name, *names_of(LATENCY))  # the number of a run, if only one is shown
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a generation, by the metrics that its tokens, rate and time are."""
+
+    tokens: str
+    rate: str
+    time: str
+
+
+PROMPT = Phase("prompt_tokens", "prompt_tps", "prompt_ms")
+ANSWER = Phase("generated_tokens", PRIMARY.name, "decode_ms")
+
+
+def direction(unit: str) -> int:
+    """Return which way is better, by the unit alone: rates up, times and cycles down."""
+    if unit.lower() in _TIMES:
+        return LESS
+    return MORE if _RATE.match(unit) else UNKNOWN
+
+
+def limit_text(name: str, share: float) -> str:
+    """Return a gate as it is typed: `ttft_ms>+5%`."""
+    return f"{name}{'<' if share < 0 else '>'}{share * 100:+g}%"
+
+
+LOSS = limit_text(PRIMARY.name, -0.05)  # the gate of examples
+TIME_LOSS = limit_text("ttft_ms", 0.1)
