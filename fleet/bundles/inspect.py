@@ -24,13 +24,15 @@ def inspect_bundle(
 
     `kind` is that of the playbook: genie has a configuration that names its files, of the
     others all files go along. `config` chooses the configuration of a genie bundle that has
-    several.
+    several. `runtime` stands for a playbook without a bundle: nothing is read.
 
     `system_library` is an x86_64 libQnnSystem.so for this host (see `inspect_context`).
     `hashes=False` leaves every sha256 empty: for a look, not for a deploy. Raises BundleError
     when there is no configuration, or it cannot be understood, or leads out of the folder.
     """
     root = folder.expanduser().absolute()
+    if kind == "runtime":
+        return Bundle(kind, "", root, "", {}, None, {}, None, "", (), (), ())
     if kind == "ort":
         return inspect_ort(root, system_library, hashes=hashes)
     if kind != "genie":

@@ -80,6 +80,16 @@ def libstdcpp_missing(case: Case) -> Iterator[Fault]:
 def python3_missing(case: Case) -> Iterator[Fault]:
     """The device has python3 where the runtime brings no genie-t2t-run."""
     tools = case.facts.tools
+    if case.selection.runner == "runtime" and (tools.python3 is None or not tools.python3_ctypes):
+        yield Fault(
+            "fleet opens an NPU session with python3 and ctypes before it switches to a runtime "
+            "without a bundle, but the device has no such python3",
+            tools.python3 or "no python3",
+            "python3 with ctypes",
+            "write `bundle:` in the playbook, whose runner has a test of its own"
+            if case.facts.android is not None
+            else install(case.facts, "python3"),
+        )
     if case.selection.runner != "genie" or case.selection.has_tool:
         return
     if case.target_facts.os == "windows":

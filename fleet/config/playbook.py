@@ -39,6 +39,7 @@ DEFAULT_RUNNERS = {
     "ort": "ort",
     "litert": "litert",
     "files": "exec",
+    "runtime": "runtime",
 }
 # All of ours, in the order in which they are listed; fleet.runners.registry has them by name.
 OWN_RUNNERS = (
@@ -89,11 +90,14 @@ class _Loader:
         runtime = body.runtime
         if not isinstance(runtime, RuntimeBody):
             runtime = RuntimeBody(version=runtime)
-        kind = body.bundle.kind if isinstance(body.bundle, BundleBody) else "genie"
+        kind: str = body.bundle.kind if isinstance(body.bundle, BundleBody) else "genie"
+        if body.bundle is None:
+            kind = "runtime"
+            self._without_bundle(body, runtime)
         bundle = self._bundle(body)
         chosen = self._config(body, kind)
         script = chosen is not None and not chosen.endswith(".json")
-        run = None if body.run is None else self._run(body.run, kind, bundle, script=script)
+        run = self._run(body.run, kind, bundle, script=script) if body.run and body.bundle else None
         health, strategy = body.health, body.strategy
         return Playbook(
             path=self._document.file.absolute(),
@@ -149,7 +153,25 @@ class _Loader:
             )
             return self._folder / text
 
+    def _without_bundle(self, body: PlaybookFile, runtime: RuntimeBody) -> None:
+        """Check a playbook that deploys the runtime alone: nothing in it may need a model."""
+        if runtime.version == "bundle":
+            self._problems.add(
+                "the key 'bundle' is missing",
+                self._document.value(()),
+                'add `bundle: FOLDER`; or `runtime: "2.51.0"`, to deploy the runtime alone',
+            )
+        for key in ("run", "serve", "op_packages"):
+            if getattr(body, key):
+                self._problems.add(
+                    f"`{key}:` needs a model, but the playbook has no `bundle:`",
+                    self._document.key((key,)),
+                    f"write `bundle: FOLDER`, or remove `{key}:`",
+                )
+
     def _bundle(self, body: PlaybookFile) -> Path:
+        if body.bundle is None:
+            return self._folder
         mapping = isinstance(body.bundle, BundleBody)
         keys: Keys = ("bundle", "path") if mapping else ("bundle",)
         text = body.bundle.path if isinstance(body.bundle, BundleBody) else body.bundle

@@ -255,8 +255,12 @@ class PlaybookFile(Body, frozen=True, kw_only=True):
 
     name: Annotated[Name, Doc("Name of the release on the devices.")]
     bundle: Annotated[
-        FilePath | BundleBody, Doc("Folder of the bundle, relative to the playbook; or a mapping.")
-    ]
+        FilePath | BundleBody | None,
+        Doc(
+            "Folder of the bundle, relative to the playbook; or a mapping. Without it, fleet "
+            "deploys the runtime alone."
+        ),
+    ] = None
     runtime: Annotated[Version | RuntimeBody, Doc("QAIRT version as text, or a mapping.")] = (
         "bundle"
     )

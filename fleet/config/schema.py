@@ -18,6 +18,16 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 Kind = Literal["inventory", "playbook", "project", "cause", "doctor", "record"]
 
 
+# A playbook without a bundle deploys the runtime alone (fleet/config/playbook.py).
+_WITHOUT_BUNDLE: dict[str, Any] = {
+    "if": {"not": {"required": ["bundle"]}},
+    "then": {
+        "required": ["runtime"],
+        "not": {"anyOf": [{"required": [key]} for key in ("run", "serve", "op_packages")]},
+    },
+}
+
+
 def schema(kind: Kind) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12). That of the inventory is for fleet's own keys only.
 
@@ -34,7 +44,7 @@ def schema(kind: Kind) -> dict[str, Any]:
     elif kind == "cause":
         body = cause_schema()
     else:
-        body = struct_schema(PlaybookFile)
+        body = struct_schema(PlaybookFile) | _WITHOUT_BUNDLE
         prompt = [{"required": ["prompt"]}, {"required": ["prompt_file"]}]
         body["$defs"]["RunBody"] |= {
             "allOf": [

@@ -201,7 +201,8 @@ def _notes(
 ) -> tuple[str, ...]:
     bundle = builder.bundle
     compiled = f"compiled with QAIRT {bundle.qairt or 'unknown'} ({bundle.qairt_source})"
-    notes = [f"bundle {bundle.name}: {compiled}; runtime {parts.runtime.build_id}, {parts.target}"]
+    what = f"bundle {bundle.name}: {compiled}" if bundle.kind != "runtime" else "no bundle"
+    notes = [f"{what}; runtime {parts.runtime.build_id}, {parts.target}"]
     if facts.emulated:
         notes.append(
             "emulated: the device has no Hexagon NPU, so the numbers are those of the HTP emulator"

@@ -26,7 +26,7 @@ from fleet.model.playbook import Playbook, RunSpec
 from fleet.ops.environment import environment, health_as_dict, windows_environment
 from fleet.runners import Defaults, Kit, Layout, Runner
 from fleet.runners.exec import ExecRunner, uses_qairt
-from fleet.runners.registry import OWN, runner
+from fleet.runners.registry import OWN, RUNTIME, runner
 from fleet.runtimes.store import RuntimeStore
 from fleet.runtimes.targets import default_target, target_facts
 from fleet.serving.files import packages_of, service_files
@@ -241,7 +241,7 @@ def runner_of(playbook: Playbook) -> Runner:
     """The runner of the playbook, which can run that kind of bundle and likes its options."""
     kind = playbook.bundle_kind
     run = playbook.run or RunSpec(runner=DEFAULT_RUNNERS[kind])
-    found = runner(run.runner)
+    found = RUNTIME if kind == "runtime" else runner(run.runner)
     if kind not in found.kinds:
         fits = [name for name, own in OWN.items() if kind in own.kinds]
         raise PlaybookError(

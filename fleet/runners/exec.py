@@ -14,10 +14,12 @@ from msgspec import field
 
 from fleet.config.shape import After
 from fleet.config.values import Pattern
+from fleet.device.texts import path_of
 from fleet.model.errors import InputError
+from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
-from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
+from fleet.runners.base import Defaults, Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import Options, OwnProgram, ending, parsed, program
 
 _TEXT_BYTES = 1 << 16
@@ -189,6 +191,40 @@ def _mentions_qairt(path: Path) -> bool:
             return _QAIRT.search(data) is not None
     except OSError:
         return True
+
+
+class RuntimeRunner(Defaults):
+    """A runtime without a bundle, for people who log in: nothing is started but the probe."""
+
+    name = "runtime"
+    kinds = ("runtime",)
+    runtime: str | None = "runtime"
+    layout = Layout()
+
+    def check(self, run: RunSpec) -> None:
+        """Refuse every `run:`."""
+        raise InputError(
+            "a playbook without `bundle:` runs nothing",
+            hint=f"write `bundle: FOLDER` in the playbook, or remove `run:` ({run.runner})",
+        )
+
+    def files(self, kit: Kit) -> tuple[FileRef, ...]:
+        """Return the program that opens a session."""
+        return (file_ref(path_of("fleet_session.py"), "run/fleet_session.py"),)
+
+    def health(self, kit: Kit, timeout: float) -> Start | None:
+        """Create a backend and a device with libQnnHtp."""
+        program = ("python3", "-I", "{release}/run/fleet_session.py")
+        return Start((*program, "{release}/lib/libQnnHtp.so", f"{timeout:g}"), "", (), timeout)
+
+    def start(self, kit: Kit) -> Start:
+        """Never called: `check` refuses every `run:`. Raises InputError."""
+        self.check(kit.run)
+        raise AssertionError
+
+    def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
+        """Return why it ended."""
+        return Outcome(problems=tuple(ending(start, ended)))
 
 
 def _value(reading: Reading, ended: Ended) -> float | None:

@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, entry_points
 from fleet.config.playbook import RUNNERS
 from fleet.model.errors import InputError
 from fleet.runners.base import Runner
-from fleet.runners.exec import ExecRunner
+from fleet.runners.exec import ExecRunner, RuntimeRunner
 from fleet.runners.executorch import ExecutorchRunner
 from fleet.runners.genai import GenaiRunner
 from fleet.runners.genie import GenieRunner
@@ -23,6 +23,7 @@ _MADE: tuple[Runner, ...] = (  # the names of OWN_RUNNERS, in its order
     *(GenieRunner(), NetRunRunner(), MllmRunner(), ExecutorchRunner(), LlamaCppRunner()),
     *(LitertRunner(), OrtRunner(), GenaiRunner(), ExecRunner()),
 )
+RUNTIME: Runner = RuntimeRunner()  # of a playbook without a bundle; no playbook names it
 OWN: dict[str, Runner] = {made.name: made for made in _MADE}
 _MEMBERS = (
     "kinds", "runtime", "layout", "python", "windows", "check", "files", "health", "start", "read",

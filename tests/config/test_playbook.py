@@ -76,6 +76,11 @@ strategy: {parallel: 4, keep: 2, tune: [carrier=ssh, bandwidth=50MB/s]}
     )
 
 
+def test_a_playbook_without_a_bundle_deploys_the_runtime(folder: Path) -> None:
+    found = load(folder, 'name: n\nruntime: "2.51.0"\n')
+    assert (found.bundle_kind, found.runtime.version, found.run) == ("runtime", "2.51.0", None)
+
+
 @pytest.mark.parametrize(
     ("text", "spec"),
     [
@@ -131,7 +136,9 @@ def test_newlines_of_a_prompt(folder: Path, body: str, prompt: str, warned: bool
 # whole file, line:column, part of message and hint
 R = "name: n\nbundle: bundles/tiny\nrollout: {"
 BAD = [
-    ("name: n\n", "1:1", "key 'bundle' is missing", "add `bundle:`"),
+    ("name: n\n", "1:1", "key 'bundle' is missing", "add `bundle: FOLDER`; or `runtime:"),
+    ('name: n\nruntime: "2.51.0"\nrun: {prompt: x}', "3:1", "`run:` needs a model", "bundle:"),
+    ('name: n\nruntime: "2.51.0"\nserve: {}', "3:1", "`serve:` needs a model", "remove `serve:`"),
     ("nam: n\nbundle: bundles/tiny", "1:1", "unknown key 'nam'", "did you mean 'name'?"),
     ("name: n\nbundle: bundles/tiny\nzzz: 1", "3:1", "unknown key 'zzz'", "one of: name, bundle"),
     ("name: 2024\nbundle: bundles/tiny", "1:7", "'name' must be text", '"2024"'),

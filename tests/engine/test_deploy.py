@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from fleet.config.playbook import load_playbook
+from fleet.device.texts import path_of
 from fleet.engine import releases
 from fleet.engine.status import status
 from fleet.engine.transfer.context import TransferOptions
@@ -20,7 +22,11 @@ from fleet.facts.gather import gather
 from fleet.model.errors import DiskFullError, HealthError, PreflightError, UnreachableError
 from fleet.model.events import DeviceDone, Progress, StepStarted
 from fleet.model.facts import Facts
+from fleet.model.playbook import RunSpec
+from fleet.runners.base import Kit
+from fleet.runners.registry import RUNTIME
 from tests.chaos import Chaos
+from tests.support_runtime import NEW
 
 from .conftest import Bench
 
@@ -278,3 +284,36 @@ def test_one_broken_device_ends_only_its_own_work(bench: Bench) -> None:
     one, two = operation.deploy()
     assert (one.outcome, two.outcome) == ("unreachable", "changed")
     assert isinstance(one.error, UnreachableError)
+
+
+def test_a_runtime_without_a_bundle_is_a_release_that_opens_a_session(
+    bench: Bench, tmp_path: Path
+) -> None:
+    path = tmp_path / "runtime.yaml"
+    path.write_text(f'name: qairt\nruntime: "{NEW}"\n')
+    bench.playbook = load_playbook(path)
+    (done,) = bench.operation().deploy()
+    assert done.error is None, done.error
+    assert (done.outcome, done.records) == ("changed", [])
+    manifest = done.plan.manifest  # type: ignore[union-attr]
+    assert bench.current() == manifest.id
+    names = {item.name for item in manifest.files}
+    assert {"lib/libQnnHtp.so", "lib/libGenie.so", "run/fleet_session.py"} <= names
+    assert not any(name.startswith("bundle/") for name in names)
+    assert any(note.startswith("no bundle; runtime 2.51") for note in done.plan.notes)  # type: ignore[union-attr]
+    script = f'. "{bench.base}/env/qairt.sh" && test -e "$QNN_SDK_ROOT/lib/libQnnHtp.so"'
+    assert subprocess.run(["sh", "-c", script], check=False, timeout=60).returncode == 0
+    (again,) = bench.operation().deploy()
+    assert (again.outcome, again.bytes_sent) == ("unchanged", 0)
+
+
+def test_a_runtime_that_opens_no_session_fails_its_probe(tmp_path: Path) -> None:
+    library = tmp_path / "libQnnHtp.so"
+    library.write_bytes(b"\x7fELF")
+    start = RUNTIME.health(Kit(None, RunSpec()), 20.0)  # type: ignore[arg-type]
+    assert start is not None
+    where = {"{release}/run/fleet_session.py": str(path_of("fleet_session.py"))}
+    where["{release}/lib/libQnnHtp.so"] = str(library)
+    argv = [where.get(word, word) for word in start.argv]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, '"load": ' in done.stdout) == (1, True)

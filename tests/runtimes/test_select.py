@@ -165,7 +165,9 @@ def test_what_cannot_be_asked(sdk: Runtime) -> None:
         select_files(sdk, ARM, "v73", "snpe")
     with pytest.raises(InputError, match="not a QAIRT target"):
         select_files(sdk, "aarch64-linux", "v73", "genie")
-    assert runners() == ("genie", "qnn-net-run", "mllm", "executorch", "ort", "litert", "exec")
+    assert runners() == (
+        *("genie", "qnn-net-run", "mllm", "executorch", "ort", "litert", "runtime", "exec"),
+    )
 
 
 @pytest.mark.qairt

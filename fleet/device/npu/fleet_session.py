@@ -162,7 +162,8 @@ def main() -> None:
         told["load"] = str(error)
         say("<E> %s" % error)  # noqa: UP031 - Python 3.6
     say("fleet-session " + json.dumps(told))
-    os._exit(0)
+    failed = [name for name, code, _ in told["steps"] if code]  # type: ignore[attr-defined]
+    os._exit(1 if failed or "load" in told else 0)
 
 
 main()
