@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import typer
@@ -20,8 +20,9 @@ from fleet.doctor.checks import LOOKS
 from fleet.doctor.cure import Cure, apply_cures, plan_cures
 from fleet.doctor.examine import Round, examine
 from fleet.model.diagnosis import UNCHECKED, Diagnosis
-from fleet.model.errors import InputError
+from fleet.model.errors import FleetError, InputError
 from fleet.model.inventory import Host
+from fleet.model.playbook import Playbook
 from fleet.triage.knowledge import knowledge
 
 
@@ -47,6 +48,7 @@ def look(
 ) -> list[Diagnosis]:
     """Examine, report and, where it is asked for, cure; the diagnoses as they are after it."""
     hosts = hosts_of(inventory, limit)
+    how = replace(how, playbook=_loaded(inventory, asked))
     with counting(len(hosts)) as listener:
         found = examine(hosts, listener, how)
     for diagnosis in found:
@@ -77,6 +79,18 @@ def _next(inventory: Path, name: str, how: Round) -> str:
         return f"fleet doctor -i {there} --limit {device}"
     playbook = shlex.quote(str(_playbook(inventory) or "PLAYBOOK"))
     return f"fleet deploy {playbook} -i {there} --limit {device}"
+
+
+def _loaded(inventory: Path, asked: FixRequest | None) -> Playbook | None:
+    """Load the playbook that was named; else the project's, where it can be read."""
+    if asked is not None and asked.playbook is not None:
+        return load_playbook(asked.playbook)
+    path = _playbook(inventory)
+    try:
+        return None if path is None else load_playbook(path)
+    except FleetError as error:
+        output.advise(f"fleet cannot use the playbook {path} for repairs: {error.message}")
+        return None
 
 
 def _playbook(inventory: Path) -> Path | None:
@@ -113,16 +127,14 @@ def cure(
 
     Raises InputError where a question is needed and nobody can answer.
     """
-    wanted = load_playbook(asked.playbook) if asked.playbook is not None else None
-    with listening(as_json=False) as listener:
-        cures = plan_cures(hosts, found, listener, wanted, parallel=how.parallel)
+    cures = plan_cures(hosts, found)
     if not asked.as_json:
         _show(cures, asked)
-    able = [fix for fix in cures if fix.remedy and not fix.why]
+    able = [fix for fix in cures if not fix.why]
     if able and not asked.dry_run:
         _ask(able, yes=asked.yes)
         with listening(as_json=False) as listener:
-            apply_cures(cures, how, listener, wanted)
+            apply_cures(cures, how, listener)
         if not asked.as_json:
             _outcomes(cures)
     after = {fix.host.name: fix.diagnosis for fix in cures if fix.diagnosis is not None}
@@ -142,11 +154,12 @@ def _show(cures: Sequence[Cure], asked: FixRequest) -> None:
             output.say(f"{fix.host.name}: fleet cannot repair this device: {fix.why}")
             continue
         output.say(
-            f"{fix.host.name}: to remove the cause {fix.cause}, fleet would apply {fix.remedy}:"
+            f"{fix.host.name}: to remove the cause {fix.remedy.cause}, fleet would apply "
+            f"{fix.remedy.operation}:"
         )
-        for step in fix.steps:
+        for step in fix.remedy.steps:
             output.say(f"  + {step}")
-        for command in fix.commands:
+        for command in fix.remedy.commands:
             for line in command.splitlines():
                 output.say(f"      # {line}")
     if asked.dry_run and any(not fix.why for fix in cures):
@@ -170,7 +183,10 @@ def _ask(cures: Sequence[Cure], *, yes: bool) -> None:
 
 
 def _outcomes(cures: Sequence[Cure]) -> None:
-    rows = [(fix.host.name, fix.cause, fix.remedy or "none", fix.outcome) for fix in cures]
+    rows = [
+        (fix.host.name, fix.remedy.cause, fix.remedy.operation or "none", fix.outcome)
+        for fix in cures
+    ]
     output.table("fixes", ("device", "cause", "cure", "outcome"), rows)
     for fix in cures:
         if fix.outcome in {"undone", "failed"}:

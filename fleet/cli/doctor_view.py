@@ -212,18 +212,12 @@ def _first(ranked: Ranked, diagnosis: Diagnosis, *, offers: bool) -> None:
     for twin in _twins(ranked, diagnosis):
         _line(f"  [bold]or[/]     {escape(twin)}")
     for fix in ranked.fixes:
-        _fix(fix, _place(fix, ranked.facts.get("device.local", "no")))
+        if offers or not fix.steps:
+            _fix(fix, _place(fix, ranked.facts.get("device.local", "no")))
     verify = ranked.verify
     if diagnosis.checks:  # of a device, not of a log
         verify = verify.replace("--limit DEVICE", f"--limit {shlex.quote(diagnosis.target)}")
     _line(f"  [bold]check[/]  {escape(completed(verify))}", paste=True)
-    able = offers and diagnosis.checks and any(fix.apply for fix in ranked.fixes)
-    if able and not diagnosis.target.startswith("-"):
-        command = completed(f"fleet doctor --fix --limit {diagnosis.target}")
-        _line(
-            f"  [bold]or let fleet do it:[/] {escape(command)} (shows the steps, then asks)",
-            paste=True,
-        )
     _line("")
 
 
@@ -254,6 +248,8 @@ def _fix(fix: Fix, place: str) -> None:
     _line(f"  [bold]fix[/]    {escape(fix.title)} [dim]({', '.join(marks)})[/]")
     for text in completed(fix.command).splitlines():
         _line(f"         {escape(text)}", paste=True)
+    for step in fix.steps:
+        _line(f"         + {escape(_short(step))}")
     if fix.changes:
         undo = f"; back: {fix.undo}" if fix.undo else ""
         _line(f"         [dim]changes {escape(fix.changes + undo)}[/]")

@@ -11,6 +11,7 @@ from fleet.device.texts import shell_text, text_of
 from fleet.doctor.checks import every
 from fleet.doctor.link import link_check
 from fleet.doctor.parts import own_words, raw_parts
+from fleet.doctor.remedy import with_remedy
 from fleet.doctor.seen import Seen, seen
 from fleet.doctor.session import Opened, has_validator, open_session, run_validator
 from fleet.doctor.subject import subjects
@@ -36,6 +37,7 @@ from fleet.model.errors import InputError
 from fleet.model.events import Listener
 from fleet.model.facts import Facts
 from fleet.model.inventory import Host
+from fleet.model.playbook import Playbook
 from fleet.model.text import harmless
 from fleet.model.version import VERSION
 from fleet.triage.knowledge import knowledge
@@ -55,6 +57,7 @@ class Round:
     """How to look. `only` are ids of checks or layers; `folders` on the device are looked at
     too; `verify` hashes every blob; without `session` no NPU session is opened. `log` was pasted
     beside: what is seen on the device tells its causes apart. With `parts` raw texts are asked for.
+    `playbook` is the one whose files a damaged release gets again.
     """
 
     only: tuple[str, ...] = ()
@@ -65,6 +68,7 @@ class Round:
     parallel: int = 16
     log: str = ""
     parts: bool = False
+    playbook: Playbook | None = None
 
     def __post_init__(self) -> None:
         if any("\n" in folder for folder in self.folders):
@@ -86,10 +90,10 @@ class _Found:
 
 def examine(hosts: Sequence[Host], listener: Listener, how: Round) -> list[Diagnosis]:
     """A diagnosis for each host, in their order. A device that is not reached has one too."""
-    found: dict[str, _Found] = {}
+    found: dict[str, Diagnosis] = {}
 
     def work(session: Session, result: DeviceResult[None]) -> None:
-        found[session.host.name] = _one(session, how)
+        found[session.host.name] = diagnose(session, how)
         result.outcome = "ok"
 
     options = PoolOptions[None](parallel=how.parallel, accept_new=how.accept_new)
@@ -225,8 +229,8 @@ def _of_checks(checks: Iterable[Check], *, failing: bool) -> list[Witness]:
     return found
 
 
-def _diagnosis(result: DeviceResult[None], found: _Found | None) -> Diagnosis:
-    diagnosis = _unreached(result) if found is None else _of_found(result.host.name, found)
+def _diagnosis(result: DeviceResult[None], found: Diagnosis | None) -> Diagnosis:
+    diagnosis = found or _unreached(result)
     diagnosis.seconds, diagnosis.round_trips = result.seconds, result.round_trips
     return diagnosis
 
@@ -241,8 +245,12 @@ def _unreached(result: DeviceResult[None]) -> Diagnosis:
 
 
 def diagnose(session: Session, how: Round) -> Diagnosis:
-    """The diagnosis of one device over a session that is open."""
-    return _of_found(session.host.name, _one(session, how))
+    """Return the diagnosis of one device over an open session, with the plan against a problem."""
+    found = _one(session, how)
+    diagnosis = _of_found(session.host.name, found)
+    if any(check.status == BAD for check in found.checks):
+        diagnosis = with_remedy(session, found.seen, diagnosis, how.playbook)
+    return diagnosis
 
 
 def _of_found(target: str, found: _Found) -> Diagnosis:

@@ -13,7 +13,16 @@ from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest, read_manifest
 from fleet.runtimes.scan import identify
 
-_BLOCKS = {"manifest", "listed", "links", "targets", "sizes", "history"}
+_BLOCKS = {
+    "manifest",
+    "listed",
+    "links",
+    "targets",
+    "sizes",
+    "history",
+    "before",
+    "before_blobs",
+}
 
 
 @dataclass(frozen=True)
@@ -53,7 +62,9 @@ class Release:
     """A release: its manifest, and what stands in its folder. `staged`: ready, and never live.
 
     `links` is name → target, `sizes` name → bytes of what it leads to. Not `listed`: the
-    device has not the tools for it, and nothing is known of the files.
+    device has not the tools for it, and nothing is known of the files. `before` is the id of the
+    release that a rollback would make current, "" for none; `before_blobs` are the SHA-256 of its
+    files.
     """
 
     name: str
@@ -67,6 +78,8 @@ class Release:
     history: tuple[str, ...] = ()
     listed: bool = False
     staged: bool = False
+    before: str = ""
+    before_blobs: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -185,6 +198,10 @@ def _fill(release: Release, key: str, value: str) -> None:
         release.history = tuple(rows)
     elif key == "listed":
         release.listed = True
+    elif key == "before":
+        release.before = value
+    elif key == "before_blobs":
+        release.before_blobs = frozenset(row.rpartition("/")[2] for row in rows)
 
 
 def _read_manifest(release: Release, text: str) -> None:

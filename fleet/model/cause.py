@@ -79,7 +79,8 @@ class Fix(Struct, frozen=True):
     `apply` names the operation of fleet that does it: provision, redeploy or rollback; "" when
     none does. `unless` is a fact of the device, or a slot of the log, and the words with which it
     is no cure; `when` is one without which it is none. `changes` says what is other afterwards, ""
-    for nothing; `undo` how that is taken back.
+    for nothing; `undo` how that is taken back. `steps` are those of a plan that was made for one
+    device.
     """
 
     platform: str
@@ -94,6 +95,7 @@ class Fix(Struct, frozen=True):
     when: Condition | None = None
     changes: str = ""
     undo: str = ""
+    steps: tuple[str, ...] = ()
 
     def fits(self, platform: str, facts: Mapping[str, str]) -> bool:
         """Whether it is a cure on this platform ("" is any), where these words are known."""

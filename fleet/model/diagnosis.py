@@ -55,13 +55,31 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Remedy:
+    """What fleet can do about the problem of a device, as it is shown, applied and undone.
+
+    `operation` is provision, redeploy or rollback; "" where fleet can do nothing, and `refusal`
+    then says why. `release` is the name of the release that it changes. `steps` say what
+    changes, `commands` are the literal commands that need root.
+    """
+
+    cause: str = ""
+    operation: str = ""
+    release: str = ""
+    steps: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    refusal: str = ""
+
+
+@dataclass(frozen=True)
 class Ranked:
     """A cause with the confidence (0 to 1) that it is the one, and why.
 
     `platform` and the `facts` of the device choose among the fixes; "" and none when a log does
     not show it. `summary` is true where only the last line of a chain was seen. `slots` are the
     names that the lines carry (`library`: libomp.so), which title and fixes repeat; `agreeing`
-    counts the signatures that speak for it.
+    counts the signatures that speak for it. `plan` takes the place of the written fixes, and
+    `check` that of the written command, where fleet has a plan for this device.
     """
 
     cause: Cause
@@ -72,6 +90,8 @@ class Ranked:
     facts: Mapping[str, str] = field(default_factory=dict)
     slots: Mapping[str, str] = field(default_factory=dict)
     agreeing: int = 1
+    plan: tuple[Fix, ...] = ()
+    check: str = ""
 
     @property
     def title(self) -> str:
@@ -86,11 +106,13 @@ class Ranked:
     @property
     def verify(self) -> str:
         """How to see that it is cured."""
-        return filled(self.cause.verify, self.slots)
+        return self.check or filled(self.cause.verify, self.slots)
 
     @property
     def fixes(self) -> tuple[Fix, ...]:
         """The cures for the device that was seen."""
+        if self.plan:
+            return self.plan
         facts = {**self.slots, **self.facts}
         return tuple(fix.filled(self.slots) for fix in self.cause.fixes(self.platform, facts))
 
@@ -150,7 +172,7 @@ class Diagnosis:
     `questions` come in the order in which they should be asked. Of a log that is not recognised
     `understood` are numbers and names in words, `suspects` the lines that look like the failure.
     `parts` are raw texts by name for `--bundle`; `secrets` are (kind, word) that tell the device
-    or its user, which no archive has.
+    or its user, which no archive has. `remedy` is there for a device with a problem.
     """
 
     target: str
@@ -163,6 +185,7 @@ class Diagnosis:
     understood: tuple[str, ...] = ()
     suspects: tuple[Evidence, ...] = ()
     error: dict[str, object] | None = None
+    remedy: Remedy | None = None
     seconds: float = 0.0
     round_trips: int = 0
     parts: dict[str, str] = field(default_factory=dict)
@@ -187,6 +210,7 @@ class Diagnosis:
             "understood": list(self.understood),
             "suspects": [line.as_dict() for line in self.suspects],
             "error": self.error,
+            "remedy": None if self.remedy is None else asdict(self.remedy),
             "seconds": round(self.seconds, 3),
             "round_trips": self.round_trips,
         }

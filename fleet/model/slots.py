@@ -26,6 +26,27 @@ SLOTS = {
 _IN_TEXT = re.compile(r"\{(" + "|".join(SLOTS) + r")(?::([^{}]*))?\}")
 
 
+# Folders that commands name as shell variables, and the words for a shell that has them not set.
+FOLDERS = {
+    "RELEASE": "set RELEASE to the folder that holds lib and dsp",
+    "BUNDLE": "set BUNDLE to the folder of the model",
+    "QAIRT": "set QAIRT to the folder of the SDK",
+}
+_FOLDER = re.compile(r"(\"?)\$(" + "|".join(FOLDERS) + r")\b(\"?)")
+
+
 def filled(text: str, slots: Mapping[str, str]) -> str:
-    """The text with what is known; else with the word behind the colon, or the slot's name."""
+    """Return the text with what is known; else with the word behind the colon, or the slot's name.
+
+    A folder (`$RELEASE`) becomes its path where `slots` has it under `RELEASE`. Otherwise the
+    command ends with a message in a shell where the variable is not set: it never reads `/lib`.
+    """
+    text = _FOLDER.sub(lambda folder: _folder(folder, slots), text)
     return _IN_TEXT.sub(lambda slot: slots.get(slot[1]) or slot[2] or f"<{slot[1]}>", text)
+
+
+def _folder(match: re.Match[str], slots: Mapping[str, str]) -> str:
+    before, name, after = match.groups()
+    if path := slots.get(name):
+        return before + path + after
+    return f"{before}${{{name}:?{FOLDERS[name]}}}{after}"

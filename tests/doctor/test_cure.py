@@ -36,14 +36,13 @@ class Patient:
     playbook: Playbook
     runs: RunStore
 
-    def look(self) -> Diagnosis:
-        (found,) = examine([self.host], lambda _: None, Round())
+    def look(self, playbook: Playbook | None = None) -> Diagnosis:
+        (found,) = examine([self.host], lambda _: None, Round(playbook=playbook))
         return found
 
     def cure(self, playbook: Playbook | None = None) -> Cure:
-        found = [self.look()]
-        (cure,) = plan_cures([self.host], found, lambda _: None, playbook)
-        apply_cures([cure], Round(), lambda _: None, playbook, runs=self.runs)
+        (cure,) = plan_cures([self.host], [self.look(playbook)])
+        apply_cures([cure], Round(playbook=playbook), lambda _: None, runs=self.runs)
         return cure
 
     def root(self, script: str) -> str:
@@ -91,7 +90,11 @@ def test_rights_are_healed(patient: Patient, fault: str, cause: str) -> None:
     try:
         assert ids(patient.look())[0] == cause
         cure = patient.cure()
-        assert (cure.cause, cure.remedy, cure.outcome) == (cause, "provision", "healed"), cure.why
+        assert (cure.remedy.cause, cure.remedy.operation, cure.outcome) == (
+            cause,
+            "provision",
+            "healed",
+        ), cure.why
         after = patient.look()
         assert after.verdict != PROBLEM
         assert any(one.id == "session" and one.status == "ok" for one in after.checks)
@@ -104,7 +107,7 @@ def test_a_bare_board_is_healed(patient: Patient) -> None:
     assert ids(patient.look())[0] == "fastrpc-userspace-missing"
     cure = patient.cure()
     assert cure.outcome == "healed", cure.why
-    assert any("qcom-fastrpc1" in one for one in cure.commands)
+    assert any("qcom-fastrpc1" in one for one in cure.remedy.commands)
     assert patient.look().verdict != PROBLEM
 
 
@@ -117,14 +120,14 @@ def test_only_the_versioned_name_is_healed_without_root(patient: Patient) -> Non
     )
     cure = patient.cure()
     assert cure.outcome == "healed", cure.why
-    assert cure.commands == ()
+    assert cure.remedy.commands == ()
 
 
 @pytest.mark.parametrize("fault", ["blob-cut", "blob-changed", "link-gone", "unsealed"])
 def test_a_damaged_release_is_sent_again(patient: Patient, fault: str) -> None:
     patient.lab.fault("lab001", fault)
     cure = patient.cure(patient.playbook)
-    assert (cure.remedy, cure.outcome) == ("redeploy", "healed"), cure.why
+    assert (cure.remedy.operation, cure.outcome) == ("redeploy", "healed"), cure.why
     assert patient.look().verdict != PROBLEM
 
 
@@ -144,7 +147,7 @@ def test_a_cure_that_does_not_help_is_taken_back(patient: Patient) -> None:
         before = patient.tree()
         found = [patient.look()]
         assert ids(found[0])[0] == "fastrpc-node-permission"
-        (cure,) = plan_cures([patient.host], found, lambda _: None)
+        (cure,) = plan_cures([patient.host], found)
         apply_cures([cure], Round(), lambda _: None, runs=patient.runs)
         assert cure.outcome == "undone"
         assert "earlier state (undone: apply udev rules to fastrpc-*" in cure.why
@@ -169,17 +172,57 @@ def test_the_release_before_is_taken_where_the_playbook_is_not_there(patient: Pa
     assert operation.deploy()[0].fine
     patient.lab.fault("lab001", "link-gone")
     cure = patient.cure()
-    assert (cure.remedy, cure.outcome) == ("rollback", "healed"), cure.why
+    assert (cure.remedy.operation, cure.outcome) == ("rollback", "healed"), cure.why
     assert patient.look().verdict != PROBLEM
+
+
+def test_the_release_before_is_no_way_out_if_it_shares_the_damaged_file(patient: Patient) -> None:
+    patient.lab.fault("lab001", "blob-changed")
+    cure = patient.cure()
+    assert (cure.remedy.operation, cure.outcome) == ("", "left")
+    assert "--playbook" in cure.why
+    assert "rollback" not in " ".join(fix.command for fix in patient.look().causes[0].fixes)
+    assert patient.cure(patient.playbook).outcome == "healed"
+
+
+def test_what_is_printed_is_what_is_done(patient: Patient) -> None:
+    """The fix of the page has the steps of `--fix`, its way back undoes them, its check holds."""
+    patient.lab.fault("lab001", "node-root-only")
+    try:
+        found = patient.look()
+        (fix,) = found.causes[0].fixes
+        assert fix.command == "fleet doctor --fix -l lab001"
+        assert fix.undo == "fleet undo last -l lab001"
+        assert found.causes[0].verify == "fleet doctor -l lab001"
+        (cure,) = plan_cures([patient.host], [found])
+        assert cure.remedy.steps == fix.steps
+        apply_cures([cure], Round(), lambda _: None, runs=patient.runs)
+        assert cure.outcome == "healed", cure.why
+    finally:
+        patient.lab.heal("lab001", "node-root-only")
+
+
+def test_steps_that_were_not_shown_are_not_taken(patient: Patient) -> None:
+    patient.lab.fault("lab001", "node-root-only")
+    try:
+        (cure,) = plan_cures([patient.host], [patient.look()])
+        patient.lab.fault("lab001", "left-group")
+        before = patient.tree()
+        apply_cures([cure], Round(), lambda _: None, runs=patient.runs)
+        assert "changed since fleet showed the steps" in cure.why
+        assert changes(before, patient.tree()) == []
+    finally:
+        patient.lab.heal("lab001", "left-group")
+        patient.lab.heal("lab001", "node-root-only")
 
 
 def test_dry_run_changes_nothing(patient: Patient) -> None:
     patient.lab.fault("lab001", "left-group")
     try:
         before = patient.tree()
-        (cure,) = plan_cures([patient.host], [patient.look()], lambda _: None)
+        (cure,) = plan_cures([patient.host], [patient.look()])
         assert cure.outcome == "planned"
-        assert any("usermod" in one for one in cure.commands)
+        assert any("usermod" in one for one in cure.remedy.commands)
         assert changes(before, patient.tree()) == []
     finally:
         patient.lab.heal("lab001", "left-group")
@@ -203,7 +246,7 @@ def test_what_only_a_person_can_do_is_left(patient: Patient) -> None:
     patient.lab.fault("lab001", "cdsp-offline")
     try:
         cure = patient.cure()
-        assert (cure.remedy, cure.outcome) == ("", "left")
-        assert "commands above" in cure.why
+        assert (cure.remedy.operation, cure.outcome) == ("", "left")
+        assert "fixes above" in cure.why
     finally:
         patient.lab.heal("lab001", "cdsp-offline")
