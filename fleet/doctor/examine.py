@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -38,6 +39,7 @@ from fleet.model.events import Listener
 from fleet.model.facts import Facts
 from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
+from fleet.model.slots import SLOTS
 from fleet.model.text import harmless
 from fleet.model.version import VERSION
 from fleet.triage.knowledge import knowledge
@@ -262,7 +264,7 @@ def _of_found(target: str, found: _Found) -> Diagnosis:
         if witness.fact or not witness.cause.is_refuted(known)
     ]
     ranked = tuple(
-        replace(cause, facts=known, slots={**cause.slots, **_slots(facts)})
+        replace(cause, facts=known, slots={**cause.slots, **_slots(facts), **_of_facts(known)})
         for cause in rank(possible, _platform(facts), known=knowledge().causes)
     )
     return Diagnosis(
@@ -280,6 +282,12 @@ def _of_found(target: str, found: _Found) -> Diagnosis:
 def _platform(facts: Facts) -> str:
     """Return whose fixes fit. A phone without bionic, as some lab phones are, has no apt either."""
     return "android" if facts.android is not None else facts.os_family
+
+
+def _of_facts(known: Mapping[str, str]) -> dict[str, str]:
+    """Return the names that checks give for the commands of fixes, as far as a shell obeys none."""
+    given = {key.removeprefix("slot."): word for key, word in known.items() if key[:5] == "slot."}
+    return {name: word for name, word in given.items() if re.fullmatch(SLOTS[name], word)}
 
 
 def _slots(facts: Facts) -> dict[str, str]:

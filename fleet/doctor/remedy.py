@@ -20,7 +20,7 @@ FASTRPC = SystemSpec(fastrpc="auto")
 PROVISION, REDEPLOY, ROLLBACK = "provision", "redeploy", "rollback"
 _SAFE = re.compile(r"/[\w./@%+=~-]{1,200}")  # what no shell obeys, within double quotes or without
 UNKNOWN_CAUSE = "fleet does not know the cause of the problem"
-_BY_HAND = "fleet has no repair for this cause; use the fixes above"
+_NO_REPAIR = "fleet has no repair for this cause; use the fixes above"
 _NOTHING_LEFT = "FastRPC is already set up; use the fixes above"
 
 
@@ -37,10 +37,10 @@ def with_remedy(
     if diagnosis.causes:
         first, *rest = diagnosis.causes
         slots = {**first.slots, **_places(seen)}
-        first = replace(first, slots=slots)
         name = shlex.quote(session.host.name)
+        first = replace(first, slots=slots, check=f"fleet doctor -l {name}")
         if remedy.operation:
-            first = replace(first, plan=(_fix(remedy, name),), check=f"fleet doctor -l {name}")
+            first = replace(first, plan=(_fix(remedy, name),))
         elif any(fix.apply for fix in first.fixes):
             left = tuple(fix for fix in first.fixes if not fix.apply)
             first = replace(first, plan=left or (Fix("any", remedy.refusal, ""),))
@@ -68,7 +68,7 @@ def _plan(session: Session, seen: Seen, diagnosis: Diagnosis, playbook: Playbook
         return Remedy(refusal=UNKNOWN_CAUSE)
     if PROVISION in {fix.apply for fix in cause.fix}:
         return _provision(session, name)
-    return Remedy(name, refusal=_BY_HAND)
+    return Remedy(name, refusal=_NO_REPAIR)
 
 
 def _is_damaged(subject: Subject) -> bool:

@@ -15,6 +15,7 @@ SLOTS = {
     "library": r"\w[\w.+-]*\.(?:so(?:\.\d+)*|dll|dylib)\b",
     "symbol": r"[A-Za-z_]\w{2,}(?:@+[\w.]+)?",
     "path": r"(?:/|[A-Z]:\\)[\w./\\+@%=~-]{2,200}",
+    "setting": r"/[\w./+@%=~-]{2,200}",
     "processor": r"(?:gpdsp\d?|[acs]dsp\d?|turing)",
     "version": r"v?\d+(?:\.\d+){1,4}",
     "package": r"[A-Za-z0-9][\w.+-]{1,60}",

@@ -145,7 +145,7 @@ def test_a_file_in_the_place_of_a_link(ward: Ward) -> None:
     found = ward.look()
     ward.lab.exec("lab001", ["sh", "-c", f'ln -sf "$(cat /run/was)" "{link}"'])
     assert found.verdict == PROBLEM
-    assert ids(found)[0] == "bundle-incomplete"
+    assert ids(found)[0] == "release-damaged"
     check = next(one for one in found.checks if one.id == "runtime")
     assert "replaced: lib/libQnnSystem.so" in check.output
     assert ward.look().verdict == HEALTHY

@@ -28,6 +28,8 @@ def paths(seen: Seen) -> Iterator[Check]:
         else:
             continue
         found = True
+        if command.startswith("sed "):
+            facts["slot.setting"] = command.rpartition(" ")[2]
         if put_there:
             yield _PATHS.bad(text, facts, command, value)
         else:
