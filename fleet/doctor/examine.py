@@ -248,11 +248,16 @@ def _unreached(result: DeviceResult[None]) -> Diagnosis:
 
 def diagnose(session: Session, how: Round) -> Diagnosis:
     """Return the diagnosis of one device over an open session, with the plan against a problem."""
-    found = _one(session, how)
-    diagnosis = _of_found(session.host.name, found)
-    if any(check.status == BAD for check in found.checks):
-        diagnosis = with_remedy(session, found.seen, diagnosis, how.playbook)
+    diagnosis, looked = judge(session, how)
+    if any(check.status == BAD for check in diagnosis.checks):
+        diagnosis = with_remedy(session, looked, diagnosis, how.playbook)
     return diagnosis
+
+
+def judge(session: Session, how: Round) -> tuple[Diagnosis, Seen]:
+    """Return the diagnosis without a plan, and what was seen on the device."""
+    found = _one(session, how)
+    return _of_found(session.host.name, found), found.seen
 
 
 def _of_found(target: str, found: _Found) -> Diagnosis:

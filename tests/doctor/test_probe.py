@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fleet.doctor.checks import LOOKS, every
-from fleet.doctor.examine import _FEED, Round, _of_checks, _probe, diagnose
+from fleet.doctor.examine import _FEED, Round, _of_checks, _probe, judge
 from fleet.doctor.seen import Seen, seen
 from fleet.doctor.subject import subjects
 from fleet.lab.profiles import profile
@@ -158,7 +158,7 @@ def test_search_paths_of_the_login_are_read(tree: Path, tmp_path: Path) -> None:
     (home / ".bashrc").write_text("# ADSP_LIBRARY_PATH=/x:/y\nexport ADSP_LIBRARY_PATH=/a:/b\n")
     found = seen(answer("dash", tree, tmp_path / "base", HOME=str(home)), HOST)
     (check,) = [one for one in every(found) if one.id == "paths"]
-    assert check.facts == {"env.adsp": "colon"}
+    assert check.facts == {"env.adsp": "colon", "slot.setting": f"{home}/.bashrc"}
     assert check.command == f"sed -n 2p {home}/.bashrc"
 
 
@@ -240,14 +240,14 @@ BOARD = (
 def test_the_journal_speaks_only_where_something_is_broken() -> None:
     """Its lines may be from before the repair, so they count less than what is seen now."""
     text = "\n".join(BOARD)
-    healthy = diagnose(Fake(text), Round())  # type: ignore[arg-type]
+    healthy, _ = judge(Fake(text), Round())  # type: ignore[arg-type]
     assert healthy.verdict == "could-not-check", [one.as_dict() for one in healthy.checks]
     assert healthy.causes == ()
     lost = text.replace("fastrpc-cdsp\tok", "fastrpc-cdsp\tENXIO")
-    sick = diagnose(Fake(lost), Round())  # type: ignore[arg-type]
+    sick, _ = judge(Fake(lost), Round())  # type: ignore[arg-type]
     assert sick.causes[0].cause.id == "fastrpc-node-missing"
     old = text.replace("remoteproc\tcdsp\trunning", "remoteproc\tcdsp\toffline")
-    stopped = diagnose(Fake(old), Round())  # type: ignore[arg-type]
+    stopped, _ = judge(Fake(old), Round())  # type: ignore[arg-type]
     ids = [one.cause.id for one in stopped.causes]
     assert ids[0] == "cdsp-not-running"
     assert "fastrpc-node-permission" in ids
@@ -261,7 +261,7 @@ def _fixes(node: str, groups: str) -> list[str]:
     lines = lines.replace("5(fastrpc)", groups).replace(
         "\nend", f"\nid_db\tuid=1000 gid=1000 groups={groups}\nend"
     )
-    found = diagnose(Fake(lines), Round()).as_dict()  # type: ignore[arg-type]
+    found = judge(Fake(lines), Round())[0].as_dict()  # type: ignore[arg-type]
     assert found["causes"][0]["id"] == "fastrpc-node-permission"
     return [fix["command"] for fix in found["causes"][0]["fix"]]
 
@@ -286,7 +286,7 @@ def test_what_a_device_says_is_not_obeyed() -> None:
     text = "\n".join(BOARD).replace(
         "660 root fastrpc fastrpc-cdsp", "660 ro\x1b]0;owned\x07ot fast\x1b[31mrpc fastrpc-cdsp"
     )
-    found = diagnose(Fake(text.replace("cdsp\tok", "cdsp\tEACCES")), Round())  # type: ignore[arg-type]
+    found, _ = judge(Fake(text.replace("cdsp\tok", "cdsp\tEACCES")), Round())  # type: ignore[arg-type]
     shown = json.dumps(found.as_dict())
     assert "fastrpc-node-permission" in shown
     assert "\\u001b" not in shown
@@ -311,7 +311,7 @@ def test_what_a_lab_board_cannot_show(old: str, new: str, cause: str, tmp_path: 
         lines = lines.replace("fastrpc-cdsp\tok", "fastrpc-cdsp\tENOENT").replace(
             "660 root fastrpc fastrpc-cdsp\x1f", ""
         )
-    found = diagnose(Fake(lines), Round(session=False))  # type: ignore[arg-type]
+    found, _ = judge(Fake(lines), Round(session=False))  # type: ignore[arg-type]
     assert cause == found.causes[0].cause.id, [
         (one.cause.id, one.confidence) for one in found.causes
     ]

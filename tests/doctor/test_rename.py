@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleet.doctor.checks import every
-from fleet.doctor.examine import _FEED, Round, _probe, diagnose
+from fleet.doctor.examine import _FEED, Round, _probe, judge
 from fleet.doctor.seen import Seen, seen
 from fleet.model.diagnosis import BAD, OK, PROBLEM, UNKNOWN, Check
 from fleet.model.inventory import Host
@@ -56,7 +56,7 @@ def test_tools_that_cannot_are_no_healthy_device(tmp_path: Path) -> None:
     check = rename(seen(text, HOST))
     assert check.status == BAD
     assert "mv: invalid option -- 'T'" in check.output
-    found = diagnose(Fake(text), Round(session=False, only=("rename",)))  # type: ignore[arg-type]
+    found, _ = judge(Fake(text), Round(session=False, only=("rename",)))  # type: ignore[arg-type]
     assert found.verdict == PROBLEM
     assert found.causes[0].cause.id == "no-atomic-rename"
     assert not list(base.iterdir())

@@ -63,7 +63,7 @@ fi
 text=$(ps -eo pid,user,etime,args 2>/dev/null) || text=$(ps -o pid,user,etime,args 2>/dev/null)
 ! has grep || ! has tail || [ -z "$text" ] || printf '%s\n' "$text" | grep -E '(genie-t2t-run|qnn-net-run|GenieAPIService|fleet_genie|mllm[a-z0-9-]*runner|geniex?|llama-[a-z]+)( |$)' 2>/dev/null | grep -v -E 'grep |sh -c ' | while read -r pid text; do
   # A board of an ordinary user sees the processes of its workstation: its own carry its sysroot.
-  [ -z "$R" ] || tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -F -x -q "FLEET_SYSROOT=$R" || continue
+  [ -z "$R" ] || tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | grep -F -x -q "FLEET_SYSROOT=$R" || continue
   printf "%s %s\n" "$pid" "$text"
 done | tail -n 10 | all busy
 say env "LD_LIBRARY_PATH$tab${LD_LIBRARY_PATH:-}"
