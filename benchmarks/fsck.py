@@ -1,4 +1,4 @@
-"""How fast the programs of `fleet fsck` hash a store, beside `sha256sum` alone, in turn.
+"""How fast the programs of `fleet status --verify` hash a store, beside `sha256sum` alone, in turn.
 
 Both with the lowest priority, as the programs run on a device; the files leave the page cache
 before each round. A local folder stands for the device: emulated. The median of each counts, of the

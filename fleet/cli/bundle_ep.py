@@ -23,7 +23,6 @@ def wrap_ep(
         Path | None,
         typer.Option(
             "--output",
-            "-o",
             help="Folder to write the ONNX files to; the context binaries must be in it.",
         ),
     ] = None,

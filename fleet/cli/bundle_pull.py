@@ -26,7 +26,6 @@ def pull(
         Path | None,
         typer.Option(
             "--output",
-            "-o",
             help="New folder for the bundle. Default: a folder with the name of the model.",
         ),
     ] = None,
@@ -38,7 +37,7 @@ def pull(
     """Download a model that Qualcomm AI Hub compiled, as a bundle folder. Needs npu-fleet\\[aihub].
 
     Examples:
-      fleet bundle pull aihub:jabc123 -o resnet50
+      fleet bundle pull aihub:jabc123 --output resnet50
       fleet bundle pull aihub:jabc123 --wait 3600
     """
     done = pull_model(

@@ -1,4 +1,4 @@
-"""`fleet plan`, `fleet deploy`."""
+"""`fleet plan`, `fleet deploy`, and the runs that a deploy can continue."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -14,6 +15,7 @@ from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.cli import rollout_options as rollout
 from fleet.cli.common import end_devices, hosts_of, working_on
+from fleet.cli.hints import know
 from fleet.cli.live import listening
 from fleet.cli.lockfile import before, lock_for, write_planned
 from fleet.cli.measured import show_records
@@ -26,8 +28,16 @@ from fleet.engine.pool import DeviceResult
 from fleet.engine.rollout.claim import claimed
 from fleet.engine.rollout.deploying import continuation
 from fleet.engine.rollout.inputs import Inputs, inputs_of
+from fleet.engine.rollout.journal import Journal
+from fleet.engine.rollout.resume import (
+    journal_path,
+    known_runs,
+    reopen,
+    require_what_is_asked,
+)
 from fleet.engine.transfer.tuning import options_of
 from fleet.model.errors import InputError
+from fleet.model.events import RolloutDone
 from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
 from fleet.profiles.runs import RunStore
@@ -39,11 +49,56 @@ RunOption = Annotated[
     ),
 ]
 WHEN = {None: "auto", True: "always", False: "never"}
+OnlyOption = Annotated[
+    Literal["system"] | None,
+    typer.Option(
+        help="Apply only this part of the playbook: system (FastRPC, packages, groups, rules, "
+        "files)."
+    ),
+]
+ResumeOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RUN",
+        rich_help_panel=opt.CONTINUE,
+        is_eager=True,
+        help="Continue this run on the devices that failed, were unreachable or did not finish: "
+        "a run id, as `fleet deploy` prints it, or `last`.",
+    ),
+]
+RunsOption = Annotated[
+    bool,
+    typer.Option(
+        "--runs",
+        rich_help_panel=opt.CONTINUE,
+        is_eager=True,
+        help="List the runs of this computer with their progress.",
+    ),
+]
+ForceOption = Annotated[
+    bool,
+    typer.Option(
+        "--force-inputs",
+        rich_help_panel=opt.CONTINUE,
+        is_eager=True,
+        help="With --resume: continue even if the playbook or files changed.",
+    ),
+]
 LockedOption = Annotated[
-    bool, typer.Option("--locked", help="Fail unless the deploy matches fleet.lock exactly.")
+    bool,
+    typer.Option(
+        "--locked",
+        rich_help_panel=opt.LOCK,
+        help="Fail unless the deploy matches fleet.lock exactly.",
+    ),
 ]
 FrozenOption = Annotated[
-    bool, typer.Option("--frozen", help="Use the builds and files in fleet.lock; download nothing.")
+    bool,
+    typer.Option(
+        "--frozen",
+        rich_help_panel=opt.LOCK,
+        help="Use the builds and files in fleet.lock; download nothing.",
+    ),
 ]
 
 
@@ -151,25 +206,30 @@ def _show_planned(results: list[DeviceResult[Any]], as_json: bool, *, admin: boo
 
 
 def deploy(
+    context: typer.Context,
     playbook: opt.Playbook,
     inventory: opt.Inventory,
     limit: opt.Limit = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Same as `fleet plan`.")] = False,
     run: RunOption = None,
+    only: OnlyOption = None,
     parallel: opt.Parallel = None,
-    verify: opt.Verify = False,
     offline: opt.Offline = False,
     accept_new: opt.AcceptNew = False,
     allow_reboot: opt.AllowReboot = False,
-    locked: LockedOption = False,
-    frozen: FrozenOption = False,
-    lock_file: opt.LockFile = None,
+    resume: ResumeOption = None,
+    runs: RunsOption = False,
+    force_inputs: ForceOption = False,
     canary: rollout.Canary = None,
     waves: rollout.Waves = None,
     max_failed: rollout.MaxFailed = None,
     max_unreachable: rollout.MaxUnreachable = None,
     soak: rollout.Soak = None,
     on_fail: rollout.OnFail = None,
+    locked: LockedOption = False,
+    frozen: FrozenOption = False,
+    lock_file: opt.LockFile = None,
+    verify: opt.Verify = False,
     tune: opt.Tune = None,
     executor: opt.Executor = None,
     as_json: opt.Json = False,
@@ -177,23 +237,83 @@ def deploy(
     """Bring the devices to the state of the playbook, run the model and collect the profiles.
 
     Example: fleet deploy -i inventories/lab.yaml playbooks/tiny-genie.yaml --limit lab001
+    Example: fleet deploy --resume last
     """
+    if resume or runs or force_inputs:
+        return _earlier(context, resume, parallel, runs=runs, force=force_inputs, as_json=as_json)
     loaded = load_playbook(playbook)
-    how = options_of([*loaded.tune, *(tune or ())])
-    lock = lock_for(playbook, lock_file, locked=locked, frozen=frozen)
     base = DeployOptions(verify=verify, offline=offline, accept_new=accept_new, parallel=parallel)
-    options = replace(
-        base, run=WHEN[run], allow_reboot=allow_reboot, lock=lock, frozen=frozen, transfer=how
-    )
+    base = replace(base, run=WHEN[run], allow_reboot=allow_reboot)
+    if only:
+        return _deploy_system(context, loaded, inventory, limit, base, as_json=as_json)
+    lock = lock_for(playbook, lock_file, locked=locked, frozen=frozen)
+    how = options_of([*loaded.tune, *(tune or ())])
+    options = replace(base, lock=lock, frozen=frozen, transfer=how)
     loaded = rollout.with_rollout(loaded, canary, waves, max_failed, max_unreachable, soak, on_fail)
     if dry_run:
-        _plan(loaded, inventory, limit, options, as_json, executor)
-        return
+        return _plan(loaded, inventory, limit, options, as_json, executor)
     inputs = inputs_of(playbook, inventory, limit, lock_path(playbook, lock_file) if lock else None)
-    hosts = hosts_of(inventory, limit)
-    with _operation(loaded, hosts, options, executor, as_json, inputs) as operation:
+    return _deploy(loaded, hosts_of(inventory, limit), options, executor, as_json, inputs)
+
+
+def _deploy(
+    playbook: Playbook,
+    hosts: Sequence[Host],
+    options: DeployOptions,
+    executor: str | None,
+    as_json: bool,
+    inputs: Inputs,
+) -> None:
+    with _operation(playbook, hosts, options, executor, as_json, inputs) as operation:
         results = with_way_back(operation, operation.deploy)
     end_deploy(operation, results, as_json=as_json)
+
+
+_OF_SYSTEM = {
+    "playbook", "inventory", "limit", "only", "parallel", "accept_new", "allow_reboot", "as_json",
+}  # fmt: skip
+
+
+def _deploy_system(
+    context: typer.Context,
+    playbook: Playbook,
+    inventory: Path,
+    limit: list[str] | None,
+    options: DeployOptions,
+    *,
+    as_json: bool,
+) -> None:
+    opt.refuse_others(context, "--only system", _OF_SYSTEM)
+    hosts = hosts_of(inventory, limit)
+    with _operation(playbook, hosts, options, None, as_json) as operation:
+        results = operation.provision()
+    if not as_json:
+        show_devices(f"deploy {playbook.name}, only its system part", results)
+    end_devices(results)
+
+
+def _earlier(
+    context: typer.Context,
+    run_id: str | None,
+    parallel: int | None,
+    *,
+    runs: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """List the runs, or continue one: its playbook, inventory and options are in its journal.
+
+    Exit code 0 for a run that is finished, 1 for one that was rolled back. `last` is the run that
+    was begun last; if its playbook or files have changed since, the exit code is 2.
+    """
+    if runs:
+        opt.refuse_others(context, "--runs", {"runs", "as_json"})
+        _show_runs(RunStore(), as_json=as_json)
+        return
+    if run_id is None:
+        raise InputError("--force-inputs has no effect without --resume", hint="add --resume RUN")
+    opt.refuse_others(context, "--resume", {"resume", "force_inputs", "parallel", "as_json"})
+    _resume(run_id, parallel, force=force, as_json=as_json)
 
 
 def with_way_back(
@@ -203,7 +323,9 @@ def with_way_back(
     try:
         return work()
     except KeyboardInterrupt:
-        output.advise(f"the deploy was interrupted; continue with: fleet resume {operation.run_id}")
+        output.advise(
+            f"the deploy was interrupted; continue with: fleet deploy --resume {operation.run_id}"
+        )
         raise
 
 
@@ -215,7 +337,11 @@ def end_deploy(operation: Operation, results: list[DeviceResult[Any]], *, as_jso
             output.note(f"rollout: {operation.ending.text}")
         if operation.ending.word not in {"finished", "rolled back"}:
             command = continuation(operation.run_id, results)
-            first = "remove the causes of the refusals, then: " if "deploy" in command else "next: "
+            first = (
+                "remove the causes of the refusals, then: "
+                if "--resume" not in command
+                else "next: "
+            )
             output.advise(f"{first}{command}")
         show_measured(operation, results)
     end_devices(results)
@@ -234,3 +360,57 @@ def show_measured(operation: Operation, results: list[DeviceResult[Any]]) -> Non
         output.advise(
             "nothing changed, so fleet did not run the model; to measure again: fleet run"
         )
+
+
+def _resume(run_id: str, parallel: int | None, *, force: bool, as_json: bool) -> None:
+    runs = RunStore()
+    journal = Journal.reopen(journal_path(run_id, runs))
+    know(*_begun_with(journal))
+    if journal.state.complete:
+        if run_id == "last" and not (journal.state.rolling or force):
+            require_what_is_asked(journal, runs)
+        _show_complete(journal, as_json=as_json)
+        if journal.state.rolling:
+            raise typer.Exit(1)
+        return
+    with listening(as_json=as_json, total=len(journal.state.devices)) as listener:
+        operation = reopen(journal, listener, runs=runs, force=force, parallel=parallel)
+        journal.resumed(forced=force)
+        results = with_way_back(operation, lambda: operation.go_on(journal))
+    end_deploy(operation, results, as_json=as_json)
+
+
+def _begun_with(journal: Journal) -> list[str]:
+    """The words of the deploy that a journal is of; none where they are damaged."""
+    header = journal.state.header
+    try:
+        inputs, frozen = Inputs.from_dict(header["inputs"]), header["options"]["frozen"]
+    except (KeyError, TypeError):
+        return []
+    words = ["deploy", str(inputs.playbook), "--inventory", str(inputs.inventory)]
+    words += [word for pattern in inputs.limit for word in ("--limit", str(pattern))]
+    if inputs.lock_file is not None:
+        words += ["--frozen" if frozen else "--locked", "--lock-file", str(inputs.lock_file)]
+    return words
+
+
+def _show_complete(journal: Journal, *, as_json: bool) -> None:
+    state, run_id = journal.state, journal.state.header["run"]
+    if as_json:
+        done = RolloutDone("", run_id, state.word, state.text, tuple(state.rows()))
+        output.emit_line(done.as_dict())
+    elif state.rolling:
+        output.say(f"run {run_id} was rolled back: {state.text or state.rolling}")
+    else:
+        output.say(f"run {run_id} is finished: {len(state.devices)} devices, nothing to do")
+
+
+def _show_runs(runs: RunStore, *, as_json: bool) -> None:
+    found = [run.as_dict() for run in known_runs(runs)]
+    if as_json:
+        output.emit_json(found)
+        return
+    rows = [
+        (r["run"], r["name"], r["state"], f"{r['done']}/{r['devices']}", r["text"]) for r in found
+    ]
+    output.table("runs", ("run", "name", "state", "done", ""), rows)

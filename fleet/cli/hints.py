@@ -27,6 +27,7 @@ _SAYS = {  # what says it, too, or excludes it
     "locked": {"locked", "frozen"},
     "frozen": {"locked", "frozen"},
 }
+_ALONE = {"resume", "runs"}  # the journal of the run has the rest
 _TAKES_LOCK = {"locked", "frozen", "write_lock", "drift"}  # without one, --lock-file is refused
 _ONE_MEANING = frozenset({"inventory", "playbook"})  # an option here, an argument there
 _PLACEHOLDER = " -i INVENTORY"  # as it stands in the texts of causes
@@ -40,7 +41,7 @@ def parse_with(parsers: Mapping[str, Callable[[], Any]]) -> None:
 
 
 def know(*words: str) -> None:
-    """The command that this command line goes on with: `resume` has a deploy from the journal."""
+    """The command that this one continues: `--resume` has a deploy from the journal."""
     _known[:] = words
 
 
@@ -101,6 +102,8 @@ def _whole(found: re.Match[str]) -> str:
 
 def _needless(param: Any, command: Any, has: set[str]) -> bool:  # noqa: ANN401
     """Whether a command that has these parameters says it already, or would refuse it."""
+    if not has.isdisjoint(_ALONE):
+        return True
     every = {other.name for other in command.params}
     if param.name == "limit" and "file" in every:  # it lists what a limit can name
         return True

@@ -47,7 +47,9 @@ _STOCK_ARCH = "v73"  # of the chip that the default boards claim
 DirOption = Annotated[Path, typer.Option("--dir", help="Folder for the files of the lab.")]
 DEFAULT_DIR = Path(".lab")
 NEW_HOST_KEY = "new-host-key"
-NameArgument = Annotated[str, typer.Argument(help="Name of a board, as `fleet lab list` shows it.")]
+_BOARD = "Name of a board or phone, as `fleet lab list` shows it."
+NameArgument = Annotated[str, typer.Argument(metavar="BOARD", help=_BOARD)]
+BoardOption = Annotated[str, typer.Option("--limit", "-l", metavar="BOARD", help=_BOARD)]
 FaultArgument = Annotated[
     str,
     typer.Argument(
@@ -265,22 +267,22 @@ def power_cycle(name: NameArgument, folder: DirOption = DEFAULT_DIR) -> None:
 
 
 @app.command()
-def inject(name: NameArgument, what: FaultArgument = "", folder: DirOption = DEFAULT_DIR) -> None:
+def inject(name: BoardOption, what: FaultArgument = "", folder: DirOption = DEFAULT_DIR) -> None:
     """Inject a fault into a board.
 
-    Example: fleet lab inject lab002 node-root-only
+    Example: fleet lab inject node-root-only -l lab002
     """
     _running(folder).fault(name, what)
     output.note(f"{name} has the fault {what} now")
     where = "" if folder == DEFAULT_DIR else f" --dir {shlex.quote(str(folder))}"
-    output.note(f"to take it away: fleet lab heal {name} {what}{where}")
+    output.note(f"to take it away: fleet lab heal {what} -l {name}{where}")
 
 
 @app.command()
-def heal(name: NameArgument, what: FaultArgument = "", folder: DirOption = DEFAULT_DIR) -> None:
+def heal(name: BoardOption, what: FaultArgument = "", folder: DirOption = DEFAULT_DIR) -> None:
     """Remove a fault from a board.
 
-    Example: fleet lab heal lab002 node-root-only
+    Example: fleet lab heal node-root-only -l lab002
     """
     _running(folder).heal(name, what)
     output.note(f"{name} no longer has the fault {what}")
@@ -346,13 +348,13 @@ def profile_of(
 
 @app.command("exec")
 def exec_on(
-    name: NameArgument,
+    name: BoardOption,
     argv: Annotated[list[str], typer.Argument(help="Program and its arguments, after --.")],
     folder: DirOption = DEFAULT_DIR,
 ) -> None:
     """Run a program on a board as root, without ssh.
 
-    Example: fleet lab exec lab001 -- ls -l /dev
+    Example: fleet lab exec -l lab001 -- ls -l /dev
     """
     done: subprocess.CompletedProcess[str] = _running(folder).exec(name, argv)
     typer.echo(done.stdout, nl=False)

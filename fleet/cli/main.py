@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fleet.cli import hints, output, project, values
+from fleet.cli import hints, oldwords, output, project, values
 from fleet.cli.completion import table
 from fleet.model.errors import FleetError
 from fleet.model.home import ask_for_runs
@@ -21,6 +21,7 @@ from fleet.model.version import VERSION
 
 # Each word with the module that brings it: a command is its function of that name, a group its
 # `app`. Only the module of the word that was typed is imported: the whole tree takes half a second.
+# At most 26 words: docs/commands.md has the grammar, tests/cli/test_main.py the number.
 PANELS = {
     "Every day": {
         "plan": "deploy", "deploy": "deploy", "run": "run", "status": "status",
@@ -30,15 +31,11 @@ PANELS = {
         "exec": "execute", "shell": "shell", "get": "get", "push": "push", "logs": "logs",
         "facts": "facts",
     },
-    "Share devices": {"who": "reserve", "reserve": "reserve", "unreserve": "reserve"},
-    "Go on, go back, repair": {
-        "resume": "resume", "rollback": "status", "fsck": "fsck", "provision": "provision",
-        "undo": "provision",
-    },
-    "Compare and serve": {"ab": "ab", "serve": "serve", "verify": "verify"},
+    "Share and go back": {"reserve": "reserve", "rollback": "status", "undo": "undo"},
+    "Compare and serve": {"ab": "ab", "verify": "verify", "serve": "serve"},
     "Prepare": {
         "init": "init", "trust": "trust", "runtime": "runtime", "bundle": "bundle",
-        "config": "", "adb": "adb", "lab": "lab", "demo": "demo", "selftest": "selftest",
+        "config": "", "lab": "lab", "demo": "demo", "selftest": "selftest",
     },
 }  # fmt: skip
 MODULES = {word: module for words in PANELS.values() for word, module in words.items()}
@@ -49,25 +46,9 @@ CONFIG = {  # the commands below `config`, each with its module and function
     "schema": ("inventory", "schema"),
     "runners": ("runners", "runners"),
     "trust": ("trusted", "trust"),
+    "phones": ("phones", "phones"),
 }
-OLD_WORDS = {  # they go with the next version
-    "lock": "reserve",
-    "unlock": "unreserve",
-    "inventory": "config",
-    "schema": "config schema",
-    "lock-file": "config lock",
-    "runners": "config runners",
-    "bench": "serve bench",
-}
-OLD_OPTIONS = {
-    "--carrier": 1,
-    "--bandwidth": 1,
-    "--per-hub": 1,
-    "--compress": 1,
-    "--whole": 0,
-    "--relay": 0,
-}  # words behind
-TUNED = {"plan", "deploy", "push"}
+NO_RUN = {"-h", "--help", "--dry-run", "--resume", "--runs", "--only"}  # a deploy that begins none
 
 
 def _usage(argument: typer.core.TyperArgument, context: object) -> list[str]:  # noqa: ARG001
@@ -108,7 +89,7 @@ def build(word: str = "", then: str = "") -> typer.Typer:
 
 
 def _config(then: str) -> typer.Typer:
-    about = "Check and list inventories, write lock files, show schemas, trust folders."
+    about = "Check and list inventories, write lock files, show schemas, list phones."
     group = typer.Typer(no_args_is_help=True, help=about)
     for name in [then] if then in CONFIG else CONFIG:
         module, function = CONFIG[name]
@@ -136,42 +117,6 @@ def listed() -> typer.Typer:
 
 def _nothing() -> None:
     """What stands in for a command that was not typed."""
-
-
-def renewed(words: list[str]) -> tuple[list[str], list[str]]:
-    """A command line in today's words, and what to say about it."""
-    said = []
-    old = words[:1]
-    if old and old[0] in OLD_WORDS:
-        new = OLD_WORDS[old[0]]
-        said.append(f"`fleet {old[0]}` is now `fleet {new}`; the next version drops the old name")
-        words = [*new.split(), *words[1:]]
-    if words and words[0] in TUNED:
-        words, tuned = _tuned(words)
-        said += [
-            f"`{name}` is now `--tune {name[2:]}`; the next version drops the old name"
-            for name in tuned
-        ]
-    return words, said
-
-
-def _tuned(words: list[str]) -> tuple[list[str], list[str]]:
-    """Options of transfers as `--tune name=value`, and which they were."""
-    new: list[str] = []
-    found = []
-    rest = iter(words)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if word == "--":
-            new += [word, *rest]
-        elif name in OLD_OPTIONS:
-            found.append(name)
-            if OLD_OPTIONS[name] and not equals:
-                value = next(rest, "")
-            new += ["--tune", f"{name[2:]}={value}" if OLD_OPTIONS[name] else name[2:]]
-        else:
-            new.append(word)
-    return new, found
 
 
 def _built(word: str = "", then: str = "", *_: str) -> typer.Typer:
@@ -233,7 +178,8 @@ def _taken(text: str) -> None:
 @contextlib.contextmanager
 def _begun(words: list[str]) -> Iterator[None]:
     """Have a deploy leave a run even where it is killed while its modules are loaded."""
-    if words[:1] != ["deploy"] or {"-h", "--help", "--dry-run"} & set(words):
+    options = {word.partition("=")[0] for word in words}
+    if words[:1] != ["deploy"] or options & NO_RUN:
         yield
         return
     from fleet.engine.rollout import claim  # noqa: PLC0415 - for a deploy only
@@ -253,7 +199,7 @@ def main() -> None:
     """Run the command line; every FleetError becomes one message and its exit code."""
     ask_for_runs(project.runs)
     project.announce(_taken)
-    sys.argv[1:], said = renewed(sys.argv[1:])
+    sys.argv[1:], said = oldwords.renewed(sys.argv[1:])
     try:
         for text in () if "--json" in sys.argv else said:
             output.note(text)

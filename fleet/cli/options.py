@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,6 +10,7 @@ import typer
 import typer.core
 
 from fleet.cli import output, project
+from fleet.model.errors import InputError
 
 
 def needed(name: str, given: Path | None = None) -> Path:
@@ -19,9 +20,30 @@ def needed(name: str, given: Path | None = None) -> Path:
 
 def _file(name: str) -> Callable[[typer.Context, Path | None], Path | None]:
     def take(context: typer.Context, value: Path | None) -> Path | None:
-        return value if context.resilient_parsing else needed(name, value)
+        of_a_run = any(context.params.get(word) for word in ("resume", "runs", "force_inputs"))
+        return value if context.resilient_parsing or of_a_run else needed(name, value)
 
     return take
+
+
+def refuse_others(
+    context: typer.Context, mode: str, used: Collection[str], needs: Mapping[str, str] | None = None
+) -> None:
+    """Raise InputError for what the command line gives beside `mode` and has no effect there.
+
+    `used` are the parameters that `mode` reads; `needs` names the option that others belong to.
+    """
+    for param in context.command.params:
+        source = context.get_parameter_source(param.name or "")
+        if param.name in used or source is None or source.name != "COMMANDLINE":
+            continue
+        name = max(param.opts, key=len)
+        name = name if name.startswith("-") else name.upper()
+        needed_by = (needs or {}).get(param.name or "")
+        raise InputError(
+            f"{name} has no effect {f'without {needed_by}' if needed_by else f'with {mode}'}",
+            hint=f"add {needed_by}" if needed_by else f"leave out {name}",
+        )
 
 
 def house(name: str) -> Callable[[typer.Context, Any], Any]:
@@ -38,6 +60,9 @@ def house(name: str) -> Callable[[typer.Context, Any], Any]:
 def _none() -> None:
     """The default of a file: `_file` asks further."""
 
+
+# Panels of `--help`, in which options stand that are not of every day.
+LOCK, WAVES, CONTINUE, RARE = "Lock file", "Waves of devices", "Earlier runs", "Rarely needed"
 
 Inventory = Annotated[
     Path,
@@ -58,7 +83,8 @@ Json = Annotated[
     bool,
     typer.Option(
         "--json",
-        help="Print JSON instead of text.",
+        help="Same as -o json.",
+        hidden=True,
         callback=lambda value: value or output.shape in {"json", "yaml"},
     ),
 ]
@@ -89,12 +115,17 @@ AcceptNew = Annotated[
 ]
 Verify = Annotated[
     bool,
-    typer.Option("--verify", help="Check file hashes on the device, not only sizes (slow)."),
+    typer.Option(
+        "--verify",
+        help="Check file hashes on the device, not only sizes (slow).",
+        rich_help_panel=RARE,
+    ),
 ]
 Offline = Annotated[bool, typer.Option("--offline", help="Download nothing; use stored runtimes.")]
 Executor = Annotated[
     str | None,
     typer.Option(
+        rich_help_panel=RARE,
         help="Work on the devices from the workers of a dask cluster: dask://SCHEDULER:PORT.",
         callback=house("executor"),
     ),
@@ -111,7 +142,10 @@ Playbook = Annotated[
 ]
 LockFile = Annotated[
     Path | None,
-    typer.Option(help="Path of the lock file. Default: fleet.lock in the folder of the playbook."),
+    typer.Option(
+        rich_help_panel=LOCK,
+        help="Path of the lock file. Default: fleet.lock in the folder of the playbook.",
+    ),
 ]
 AllowReboot = Annotated[
     bool,
@@ -144,7 +178,8 @@ def _of(
             "--format",
             "-o",
             metavar="FORMAT",
-            help="wide (all columns), json, yaml, or name (only the names).",
+            help="Print wide (all columns), json, yaml, or name (only the names). --json is "
+            "-o json.",
             callback=_shape,
             is_eager=True,
             expose_value=False,
@@ -170,4 +205,7 @@ _TUNE_HELP = (
     "per-hub=2 (at one USB hub), compress=never, whole (no differences), relay (devices with one "
     "label `lan` copy from each other). See docs/transfer.md."
 )
-Tune = Annotated[list[str] | None, typer.Option("--tune", metavar="NAME=VALUE", help=_TUNE_HELP)]
+Tune = Annotated[
+    list[str] | None,
+    typer.Option("--tune", metavar="NAME=VALUE", help=_TUNE_HELP, rich_help_panel=RARE),
+]

@@ -46,7 +46,9 @@ _RECORDS = {
 
 def list_runs(
     selection: SelectionArgument = "all",
-    limit: Annotated[int, typer.Option(min=0, help="Show at most this many runs; 0: all.")] = MOST,
+    newest: Annotated[
+        int, typer.Option(min=0, help="Show at most this many runs, the newest; 0: all.")
+    ] = MOST,
     single: Annotated[
         bool,
         typer.Option(
@@ -66,14 +68,18 @@ def list_runs(
     query = select.parse(selection)
     with opened(store) as found:
         if single:
-            rows: list[dict[str, Any]] = [row.as_dict() for row in found.find(query, limit or None)]
-            whole = found.count(query) if limit and len(rows) == limit else len(rows)
+            rows: list[dict[str, Any]] = [
+                row.as_dict() for row in found.find(query, newest or None)
+            ]
+            whole = found.count(query) if newest and len(rows) == newest else len(rows)
         else:
             more = [
                 row.as_dict()
-                for row in found.list_runs(query, limit + 1 if limit else None, folded=not whole_ab)
+                for row in found.list_runs(
+                    query, newest + 1 if newest else None, folded=not whole_ab
+                )
             ]
-            rows, whole = more[: limit or None], len(more)
+            rows, whole = more[: newest or None], len(more)
     if as_json:
         output.emit_json(rows)
         return
@@ -84,7 +90,7 @@ def list_runs(
     if not rows:
         output.note("no results yet; measure: fleet run PLAYBOOK; or: fleet profiles import FILE")
     if whole > len(rows):
-        output.note(f"only the newest {len(rows)} runs are shown; for all of them: --limit 0")
+        output.note(f"only the newest {len(rows)} runs are shown; for all of them: --newest 0")
 
 
 def _drawn(row: dict[str, Any]) -> dict[str, object]:

@@ -23,7 +23,7 @@ GROUPS = 6
 SelectionsArgument = Annotated[
     list[str], typer.Argument(help="Selections of runs (tag:NAME) or files; each is a group.")
 ]
-OutputOption = Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")]
+OutputOption = Annotated[Path, typer.Option("--output", help="HTML file to write.")]
 TitleOption = Annotated[
     str, typer.Option(help="Title of the report. Default: the names of the models and devices.")
 ]
@@ -38,7 +38,7 @@ def report(
 ) -> None:
     """Write one HTML file that works offline: tables, distributions, heat and history of runs.
 
-    Example: fleet profiles report tag:before tag:after -o report.html
+    Example: fleet profiles report tag:before tag:after --output report.html
     """
     # numpy and the drawing library, for this command alone
     from fleet.cli.compared import group_of  # noqa: PLC0415

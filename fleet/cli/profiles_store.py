@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import tempfile
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich.progress import Progress
@@ -13,11 +15,10 @@ from rich.progress import Progress
 from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.model.errors import InputError
-from fleet.profiles.exports import WRITERS, export
+from fleet.profiles.exports import export
 from fleet.profiles.imports import BadFile, Importer, Labels
 from fleet.profiles.store import ProfileStore, select
 
-Format = StrEnum("Format", list(WRITERS))  # type: ignore[misc]
 SelectionArgument = Annotated[str, typer.Argument(help="Which runs: a run id, last, tag:NAME, ...")]
 baseline = typer.Typer(
     no_args_is_help=True, help="Keep results under a name, to compare later results with them."
@@ -98,36 +99,57 @@ def _are(what: str, count: int) -> str:
     return " ".join(filter(None, (what and what + "s" * (not one), "is" if one else "are")))
 
 
+FormatOption = Annotated[
+    Literal["jsonl", "csv", "parquet", "trace", "json"] | None,
+    typer.Option(
+        "--format",
+        "-o",
+        metavar="FORMAT",
+        help="jsonl (JSON Lines; json means the same), csv, parquet or trace (Chrome's "
+        "tracing, for Perfetto). Default: by the name of the file, else jsonl.",
+    ),
+]
+TargetOption = Annotated[
+    Path | None, typer.Option("--output", help="File to write instead of standard output.")
+]
+ClockOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0.001,
+        help="With -o trace: clock rate of the NPU in MHz, if the profile counts cycles.",
+    ),
+]
+
+
 def export_records(
     selection: SelectionArgument,
-    target: Annotated[Path, typer.Option("--to", help="File to write.")],
-    kind: Annotated[
-        Format | None,
-        typer.Option(
-            "--format",
-            help="Format of the file; default: by its name. trace is the JSON of Chrome's tracing.",
-        ),
-    ] = None,
-    clock_mhz: Annotated[
-        float | None,
-        typer.Option(
-            min=0.001,
-            help="With --format trace: clock rate of the NPU in MHz, if the profile counts cycles.",
-        ),
-    ] = None,
+    kind: FormatOption = None,
+    target: TargetOption = None,
+    clock_mhz: ClockOption = None,
     store: opt.Store = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Write records for other programs: .jsonl, .csv, .parquet, .trace (Perfetto).
+    """Write records for other programs, to standard output or a file.
 
-    Example: fleet profiles export tag:before-update --to before.csv
+    Example: fleet profiles export tag:before-update -o csv > before.csv
+    Example: fleet profiles export last --output last.parquet
     """
     query = select.parse(selection)
+    clock = None if clock_mhz is None else clock_mhz * 1e6
+    wanted = "jsonl" if as_json or kind == "json" else kind or ""
+    if target is None and wanted == "parquet" and sys.stdout.isatty():
+        raise InputError("Parquet is not text for a terminal", hint="add --output FILE.parquet")
     with opened(store) as found:
-        clock = None if clock_mhz is None else clock_mhz * 1e6
-        count = export(found, query, target, str(kind or ""), clock)
-    text = f"wrote {count} results to {target}"
-    output.answer({"file": target, "records": count}, text, as_json=as_json)
+        if target is not None:
+            count = export(found, query, target, wanted, clock)
+            output.note(f"wrote {count} results to {target}")
+            return
+        with tempfile.TemporaryDirectory(prefix="fleet-export-") as folder:
+            part = Path(folder) / "records"
+            export(found, query, part, wanted or "jsonl", clock)
+            with part.open("rb") as stream:
+                shutil.copyfileobj(stream, sys.stdout.buffer)
+    sys.stdout.buffer.flush()
 
 
 def tag(

@@ -1,4 +1,4 @@
-"""`fleet reserve`, `fleet unreserve`, `fleet who`: boards that people share."""
+"""`fleet reserve`: boards that people share."""
 
 from __future__ import annotations
 
@@ -14,65 +14,70 @@ from fleet.engine import reserving
 from fleet.engine.pool import DeviceResult
 from fleet.model.deadline import parse_duration
 
+ForOption = Annotated[str, typer.Option("--for", help="How long: 30m, 2h, 3d.")]
+ReasonOption = Annotated[
+    str,
+    typer.Option("--reason", "-r", help="Why you reserve the board; other users see this text."),
+]
+ListOption = Annotated[
+    bool,
+    typer.Option(
+        "--list",
+        help="Only show who uses or reserved each board, until when and why: one round trip each.",
+    ),
+]
+EndOption = Annotated[bool, typer.Option("--end", help="End your reservation of the boards.")]
+ForceOption = Annotated[
+    bool,
+    typer.Option(
+        "--force",
+        help="With --end: also end reservations and running deploys of other users.",
+    ),
+]
+
 
 def reserve(
+    context: typer.Context,
     inventory: opt.Inventory,
     host: opt.Hosts = None,
     limit: opt.Limit = None,
-    duration: Annotated[str, typer.Option("--for", help="How long: 30m, 2h, 3d.")] = "1h",
-    reason: Annotated[
-        str,
-        typer.Option(
-            "--reason", "-r", help="Why you reserve the board; other users see this text."
-        ),
-    ] = "",
-    parallel: opt.Parallel = None,
-    as_json: opt.Json = False,
-) -> None:
-    """Reserve boards for a time. Other users can then read, but not deploy or run.
-
-    Example: fleet reserve evk-07 -i inventories/evks.yaml --for 2h --reason "camera tests"
-    """
-    seconds, hosts = _seconds(duration), named_hosts(inventory, limit, host)
-    results = reserving.reserve(hosts, seconds, reason, parallel=parallel or DEFAULT_PARALLEL)
-    _show("reserve", results, as_json)
-
-
-def unreserve(
-    inventory: opt.Inventory,
-    host: opt.Hosts = None,
-    limit: opt.Limit = None,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Also end reservations and running deploys of other users."),
-    ] = False,
-    parallel: opt.Parallel = None,
-    as_json: opt.Json = False,
-) -> None:
-    """End your reservation of boards; with --force, also reservations and deploys of other users.
-
-    Example: fleet unreserve evk-07 -i inventories/evks.yaml
-    """
-    hosts = named_hosts(inventory, limit, host)
-    results = reserving.release(hosts, force=force, parallel=parallel or DEFAULT_PARALLEL)
-    _show("unreserve", results, as_json)
-
-
-def who(
-    inventory: opt.Inventory,
-    host: opt.Hosts = None,
-    limit: opt.Limit = None,
+    duration: ForOption = "1h",
+    reason: ReasonOption = "",
+    listed: ListOption = False,
+    end: EndOption = False,
+    force: ForceOption = False,
     parallel: opt.Parallel = None,
     accept_new: opt.AcceptNew = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Show who uses or reserved each board, until when and why. Reads only, one round trip each.
+    """Reserve boards for a time, show who uses which board (--list), or end it (--end).
 
-    Example: fleet who -i inventories/evks.yaml
+    Other users can read a reserved board, but not deploy to it or run on it.
+
+    Example: fleet reserve evk-07 -i inventories/evks.yaml --for 2h --reason "camera tests"
+    Example: fleet reserve --list -i inventories/evks.yaml
+    Example: fleet reserve --end evk-07 -i inventories/evks.yaml
     """
-    hosts = hosts_of(inventory, limit, host)
-    results = reserving.who(hosts, parallel=parallel or DEFAULT_PARALLEL, accept_new=accept_new)
-    _show("who", results, as_json)
+    many = parallel or DEFAULT_PARALLEL
+    if listed:
+        opt.refuse_others(context, "--list", {*_ALWAYS, "listed", "accept_new"})
+        hosts = hosts_of(inventory, limit, host)
+        _show("who", reserving.who(hosts, parallel=many, accept_new=accept_new), as_json)
+        return
+    if end:
+        opt.refuse_others(context, "--end", {*_ALWAYS, "end", "force"})
+    else:
+        needs = {"force": "--end", "accept_new": "--list"}
+        opt.refuse_others(context, "", {*_ALWAYS, "duration", "reason"}, needs)
+    hosts = named_hosts(inventory, limit, host)
+    if end:
+        results = reserving.release(hosts, force=force, parallel=many)
+    else:
+        results = reserving.reserve(hosts, _seconds(duration), reason, parallel=many)
+    _show("reserve --end" if end else "reserve", results, as_json)
+
+
+_ALWAYS = {"inventory", "host", "limit", "parallel", "as_json"}
 
 
 def _seconds(text: str) -> float:

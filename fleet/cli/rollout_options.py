@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fleet.cli import output
+from fleet.cli.options import WAVES
 from fleet.model.deadline import parse_duration
 from fleet.model.errors import InputError
 from fleet.model.rollout import NONE, Amount, RolloutSpec, check_rising, is_amount, parse_on_fail
@@ -20,36 +21,45 @@ if TYPE_CHECKING:  # `fleet exec` has no playbook
 Canary = Annotated[
     str | None,
     typer.Option(
-        help="Deploy to these devices first: a number, a share like 5%, or name patterns."
+        rich_help_panel=WAVES,
+        help="Deploy to these devices first: a number, a share like 5%, or name patterns.",
     ),
 ]
 Waves = Annotated[
     str | None,
     typer.Option(
-        help="Deploy in waves: share of all devices that is done after each wave, like 5%,25%,100%."
+        rich_help_panel=WAVES,
+        help="Deploy in waves: share of all devices that is done after each wave, like "
+        "5%,25%,100%.",
     ),
 ]
 MaxFailed = Annotated[
     str | None,
-    typer.Option(help="Stop if more than this number or share of a wave's devices fail: 1, 10%."),
+    typer.Option(
+        rich_help_panel=WAVES,
+        help="Stop if more than this number or share of a wave's devices fail: 1, 10%.",
+    ),
 ]
 MaxUnreachable = Annotated[
     str | None,
     typer.Option(
-        help="Stop if more than this number or share of a wave's devices are unreachable: 1, 10%."
+        rich_help_panel=WAVES,
+        help="Stop if more than this number or share of a wave's devices are unreachable: 1, 10%.",
     ),
 ]
 Soak = Annotated[
     str | None,
     typer.Option(
+        rich_help_panel=WAVES,
         help="After each wave wait this long, then check its devices again: 90s, 5m; 0: do "
-        "not wait."
+        "not wait.",
     ),
 ]
 OnFail = Annotated[
     str | None,
     typer.Option(
-        help="What to do if a wave fails: stop, continue with the next wave, or roll back."
+        rich_help_panel=WAVES,
+        help="What to do if a wave fails: stop, continue with the next wave, or roll back.",
     ),
 ]
 

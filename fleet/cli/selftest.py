@@ -42,6 +42,7 @@ _HINT = "name another file: --output FILE"
 
 def selftest(
     inventory: opt.Inventory,
+    host: opt.Hosts = None,
     limit: opt.Limit = None,
     runtime: RuntimeOption = None,
     archive: OutputOption = None,
@@ -59,7 +60,7 @@ def selftest(
     how = SelftestOptions(
         chosen, parallel=parallel or SelftestOptions.parallel, accept_new=accept_new
     )
-    hosts = hosts_of(inventory, limit)
+    hosts = hosts_of(inventory, limit, host)
     with listening(as_json=False) as listener:
         test = Selftest(hosts, (lambda _: None) if as_json else listener, store, how)
         results = test.run()

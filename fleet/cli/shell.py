@@ -13,8 +13,11 @@ from fleet.engine.terminal import open_terminal
 
 
 def shell(
-    host: Annotated[str, typer.Argument(help="Name of a device in the inventory.")],
     inventory: opt.Inventory,
+    host: Annotated[
+        str | None, typer.Argument(metavar="[HOST]", help="Name of a device in the inventory.")
+    ] = None,
+    limit: opt.Limit = None,
     lease: opt.Lease = False,
     accept_new: opt.AcceptNew = False,
     env: Annotated[
@@ -32,7 +35,7 @@ def shell(
 
     Example: fleet shell lab001 -i inventories/lab.yaml
     """
-    found = only_host(inventory, [host], "a terminal")
+    found = only_host(inventory, [*filter(None, [host]), *(limit or ())], "a terminal")
     status = open_terminal(
         found,
         SaidLines().take,

@@ -4,53 +4,90 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
+from fleet.cli.hints import commands_in
 from fleet.cli.live import listening
 from fleet.cli.results import emit, show_devices, show_errors
 from fleet.engine import releases
 from fleet.engine.pool import DeviceResult
 from fleet.engine.status import DeviceStatus
 from fleet.engine.status import status as device_status
-from fleet.model.errors import InputError
 from fleet.model.events import Event, Warned
+from fleet.model.inventory import Host
+
+if TYPE_CHECKING:
+    from fleet.engine.fsck import FsckReport
+
+VerifyOption = Annotated[
+    bool,
+    typer.Option(
+        "--verify",
+        help="Check every stored file by its hash, and move damaged files aside (slow). With "
+        "--drift: compare hashes, not only sizes.",
+    ),
+]
+RepairOption = Annotated[
+    bool,
+    typer.Option("--repair", help="With --verify: repair damaged files, links and history."),
+]
+SourceOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="With --repair: file or folder on this computer with intact copies. Repeatable."
+    ),
+]
+BandwidthOption = Annotated[
+    str | None,
+    typer.Option(
+        help="With --verify: limit the disk reads of each device: 50MB/s.", metavar="RATE"
+    ),
+]
+DriftOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Show how the devices differ from this lock file, or from the lock file of "
+        "this playbook."
+    ),
+]
 
 
 def status(
+    context: typer.Context,
     inventory: opt.Inventory,
     host: opt.Hosts = None,
     limit: opt.Limit = None,
     parallel: opt.Parallel = None,
     accept_new: opt.AcceptNew = False,
-    drift: Annotated[
-        Path | None,
-        typer.Option(
-            help="Show how the devices differ from this lock file, or from the lock file of "
-            "this playbook."
-        ),
-    ] = None,
+    verify: VerifyOption = False,
+    repair: RepairOption = False,
+    source: SourceOption = None,
+    bandwidth: BandwidthOption = None,
+    drift: DriftOption = None,
     lock_file: opt.LockFile = None,
-    verify: opt.Verify = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Show what is deployed, and whether its files are complete. Reads only.
+    """Show what is deployed, and whether its files are complete. Without --verify it only reads.
 
     Example: fleet status -i inventories/lab.yaml
+    Example: fleet status --verify -i inventories/lab.yaml --bandwidth 50MB/s
     """
     hosts = hosts_of(inventory, limit, host)
+    mode = "--drift" if drift else "--verify" if verify else ""
+    opt.refuse_others(context, mode, _COMMON | _MODES[mode], {} if mode else _NEEDS)
     if drift is not None:
         from fleet.cli.drift import show_drift  # noqa: PLC0415 - what knows playbooks
 
         show_drift(hosts, drift, lock_file, parallel, accept_new, verify, as_json)
         return
-    if lock_file is not None or verify:
-        name = "--lock-file" if lock_file is not None else "--verify"
-        raise InputError(f"{name} has no effect without --drift", hint="add --drift PLAYBOOK")
+    if verify:
+        _verify(hosts, repair, source, bandwidth, parallel, accept_new, as_json)
+        return
     results = device_status(
         hosts, _warn, parallel=parallel or DEFAULT_PARALLEL, accept_new=accept_new
     )
@@ -60,6 +97,67 @@ def status(
         _show_status(results)
     show_errors(results)
     end_devices(results)
+
+
+_COMMON = {"inventory", "host", "limit", "parallel", "accept_new", "as_json"}
+_NEEDS = {
+    "lock_file": "--drift PLAYBOOK", "repair": "--verify", "source": "--verify --repair",
+    "bandwidth": "--verify",
+}  # fmt: skip
+_MODES = {
+    "": set[str](),
+    "--drift": {"drift", "lock_file", "verify"},
+    "--verify": {"verify", "repair", "source", "bandwidth"},
+}
+
+
+def _verify(
+    hosts: Sequence[Host],
+    repair: bool,
+    sources: Sequence[Path] | None,
+    bandwidth: str | None,
+    parallel: int | None,
+    accept_new: bool,
+    as_json: bool,
+) -> None:
+    from fleet.engine.fsck import Fsck, FsckOptions  # noqa: PLC0415 - much of a deploy
+    from fleet.engine.transfer.limits import parse_rate  # noqa: PLC0415
+
+    options = FsckOptions(
+        repair=repair,
+        bandwidth=parse_rate(bandwidth) if bandwidth else None,
+        sources=tuple(sources or ()),
+        parallel=parallel or DEFAULT_PARALLEL,
+        accept_new=accept_new,
+    )
+    if as_json:
+        results = Fsck(hosts, lambda _: None, options).run()
+        emit(results, "text", "error")
+    else:
+        with listening(as_json=False, total=len(hosts)) as listener:
+            results = Fsck(hosts, listener, options).run()
+        _show_damages(results)
+    end_devices(results)
+
+
+def _show_damages(results: list[DeviceResult[FsckReport]]) -> None:
+    rows: list[Sequence[object]] = []
+    cures: dict[str, None] = {}
+    for result in results:
+        report = result.value
+        if report is None:
+            continue
+        for damage in report.damages:
+            then = damage.cure
+            if commands_in(then):
+                cures[then], then = None, "see below"
+            rows.append((result.host.name, damage.text, then))
+        rows += [(result.host.name, damage.text, "repaired") for damage in report.repaired]
+    if rows:
+        output.table("damages", ("device", "what", "then"), rows)
+    show_devices("status --verify", results)
+    for cure in cures:
+        output.advise(f"  try: {cure}")
 
 
 _COLUMNS = (

@@ -59,8 +59,8 @@ def held_error(host: str, holder: LeaseHolder, step: str = "lease") -> LeaseHeld
     return LeaseHeldError(
         f"the board is {holder.describe()}",
         step=step,
-        hint=f"wait, or ask {holder.owner}; fleet who {host} (shows who uses the board), fleet "
-        f"unreserve {host} --force (ends that use)",
+        hint=f"wait, or ask {holder.owner}; fleet reserve --list {host} (shows who uses "
+        f"the board), fleet reserve --end {host} --force (ends that use)",
     )
 
 
@@ -190,7 +190,7 @@ class Lease:
         self._lost = self._lost or f"fleet could not renew the lease within {self._ttl} s"
         raise LeaseLostError(
             f"fleet no longer has exclusive access to the board: {self._lost}",
-            hint=f"fleet who {host} (shows who uses it); deploy again when it is free",
+            hint=f"fleet reserve --list {host} (shows who uses it); deploy again when it is free",
         )
 
     def take(self, then: Command | None = None, stdin: Sequence[Chunk] = ()) -> Result | None:

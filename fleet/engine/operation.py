@@ -119,7 +119,7 @@ class Operation:
         if self.playbook.system.empty:
             raise InputError(
                 f"{self.playbook.path} has neither `fastrpc:` nor `system:`, so `fleet "
-                "provision` has nothing to do",
+                "deploy --only system` has nothing to do",
                 hint="add `fastrpc: auto` or `system:` to the playbook; see docs/provisioning.md",
             )
         return self._everywhere(self._provision_alone)

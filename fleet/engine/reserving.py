@@ -89,15 +89,15 @@ def release(hosts: Sequence[Host], *, force: bool, parallel: int) -> list[Device
     """
 
     def command() -> Command:
-        return drop_command(owner(), "unreserve --force", secrets.token_hex(16), force=force)
+        return drop_command(owner(), "reserve --end --force", secrets.token_hex(16), force=force)
 
     def work(session: Session, result: DeviceResult[None]) -> None:
         answer = _settled(session, command)
         foreign = [holder for holder in answer.held if holder.kind == RESERVE]
         if foreign:
-            raise held_error(session.host.name, foreign[0], "unreserve")
+            raise held_error(session.host.name, foreign[0], "reserve")
         if answer.spent and (force or not answer.dropped):
-            raise spent_error(answer.spent[0], "unreserve")
+            raise spent_error(answer.spent[0], "reserve")
         ended = [f"was {holder.describe()}" for holder in answer.dropped]
         writing = [f"still {holder.describe()}" for holder in answer.held if holder.kind == WRITE]
         result.outcome = "changed" if ended else "unchanged"

@@ -187,7 +187,7 @@ def deployers(runs: RunStore, places: Collection[Place]) -> dict[Place, str]:
             break
         try:
             state = Journal.read(path)
-        except InputError:  # damaged, or not begun: `fleet resume --list` reports it
+        except InputError:  # damaged, or not begun: `fleet deploy --runs` reports it
             continue
         for device in state.devices.values():
             place = device.name, device.release

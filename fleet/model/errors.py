@@ -223,7 +223,7 @@ class DiskFullError(DeviceError):
 class TransferError(DeviceError):
     """A blob on the device has not the hash of the blob that was sent."""
 
-    cure = "run the command again; fleet fsck (if it happens twice)"
+    cure = "run the command again; fleet status --verify (if it happens twice)"
 
 
 class HealthError(DeviceError):

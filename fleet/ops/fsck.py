@@ -114,7 +114,7 @@ class Contents:
             raise DeviceError(
                 "the device returned only a part of its answer to fsck",
                 device=host,
-                hint="fleet fsck",
+                hint="fleet status --verify",
             )
 
     def _line(self, line: str) -> None:
@@ -252,7 +252,7 @@ def _of_name(name: str, found: Contents) -> list[Damage]:
 def with_cure(damage: Damage, *, repaired: bool) -> Damage:
     """The same with what to type; `repaired`: a repair was tried, and left it."""
     again = "fleet deploy, or fleet push, with the files of this release"
-    cure = damage.cure or (again if repaired else "fleet fsck --repair")
+    cure = damage.cure or (again if repaired else "fleet status --verify --repair")
     if not damage.release:
         cure = "no action is needed, because no release uses this file"
     return replace(damage, cure=cure)

@@ -61,7 +61,7 @@ def test_it_is_said_of_the_workstation(small: Yard, file: str) -> None:
     assert f"try: free disk space: df -h {small.home}/runs/" in said
 
     mount(small.home, "remount,size=1m")
-    code, said = small.fleet("resume", "last")
+    code, said = small.fleet("deploy", "--resume", "last")
     assert code == 0, said
     assert "app: run " in said
     assert small.current("b1") == live

@@ -24,7 +24,7 @@ from tests.transport.sshd import Sshd, free_port, running
 
 ROOT = Path(__file__).parents[2]
 NAMES = {"last", "all"}  # arguments that look like prose
-OPTIONS = {"kind", "phone_kind", "folder", "save", "profile"}
+OPTIONS = {"kind", "only", "phone_kind", "folder", "save", "profile"}
 
 
 def words_of(params: dict[str, object]) -> Iterator[str]:
@@ -195,13 +195,13 @@ def test_the_check_of_a_diagnosis_names_the_device(server: Sshd, tmp_path: Path)
 def test_an_unknown_host_key_hint_by_hint(server: Sshd, tmp_path: Path) -> None:
     fleet = Shell(tmp_path)
     inventory(tmp_path / "my boards.yaml", server, known_hosts=str(tmp_path / "pins"))
-    seen = fleet("fleet who -i 'my boards.yaml'")
+    seen = fleet("fleet reserve --list -i 'my boards.yaml'")
     (trust,) = hinted(seen)
     assert trust == "fleet trust evk-1 -i 'my boards.yaml'"
     (yes,) = hinted(fleet(trust))
     assert yes == "fleet trust evk-1 --yes -i 'my boards.yaml'"
     assert fleet(yes).returncode == 0
-    assert fleet("fleet who -i 'my boards.yaml'").returncode == 0
+    assert fleet("fleet reserve --list -i 'my boards.yaml'").returncode == 0
 
 
 def test_a_board_that_another_holds(server: Sshd, tmp_path: Path) -> None:
@@ -215,14 +215,14 @@ def test_a_board_that_another_holds(server: Sshd, tmp_path: Path) -> None:
     assert "ann@desk" in fleet(who).stdout
     assert fleet(unlock).returncode == 0
     assert fleet("fleet reserve all -i i.yaml --for 5m").returncode == 0
-    assert fleet("fleet unreserve all -i i.yaml").returncode == 0
+    assert fleet("fleet reserve --end all -i i.yaml").returncode == 0
 
 
 def test_a_wrong_key_names_the_login_by_hand(server: Sshd, tmp_path: Path) -> None:
     fleet = Shell(tmp_path)
     make_key(tmp_path / "other key")
     inventory(tmp_path / "i.yaml", server, identity_file=f"'{tmp_path}/other key'")
-    said = fleet("fleet who -i i.yaml").stderr
+    said = fleet("fleet reserve --list -i i.yaml").stderr
     (line,) = [line for line in said.splitlines() if "try:" in line]
     command = line.partition("try: ")[2].partition(";")[0]
     assert command.startswith("ssh "), said
@@ -247,13 +247,13 @@ def test_what_fsck_says_to_do_next(tmp_path: Path) -> None:
     blob = (tmp_path / "base" / "current" / "app" / "model").resolve()
     blob.chmod(0o644)
     blob.write_text("WHOLE")
-    (repair,) = hinted(fleet("fleet fsck -i 'my boards.yaml'"))
-    assert repair == "fleet fsck --repair -i 'my boards.yaml'"
+    (repair,) = hinted(fleet("fleet status --verify -i 'my boards.yaml'"))
+    assert repair == "fleet status --verify --repair -i 'my boards.yaml'"
     left = fleet(repair)
     assert (left.returncode, len(hinted(left))) == (1, 2), left.stderr
     assert hinted(left)[1] == "fleet push SOURCES -i 'my boards.yaml'"
     assert fleet(f"{repair} --source 'my files'").returncode == 0
-    assert fleet("fleet fsck -i 'my boards.yaml'").returncode == 0
+    assert fleet("fleet status --verify -i 'my boards.yaml'").returncode == 0
 
 
 def test_what_a_deploy_says_to_do_next(tmp_path: Path) -> None:
@@ -266,7 +266,10 @@ def test_what_a_deploy_says_to_do_next(tmp_path: Path) -> None:
         lock = fleet(f"fleet reserve b1 {given}", FLEET_OWNER="ann@desk")
         assert lock.returncode == 0, lock.stderr
         who, unlock, *_ = hinted(fleet(resume))
-        assert (who, unlock) == (f"fleet who b1 {given}", f"fleet unreserve b1 --force {given}")
+        assert (who, unlock) == (
+            f"fleet reserve --list b1 {given}",
+            f"fleet reserve --end b1 --force {given}",
+        )
         assert fleet(unlock).returncode == 0
         boards.make_sick("b1", sick=False)
         assert fleet(resume).returncode == 0
@@ -315,7 +318,7 @@ def test_a_run_that_is_gone_on_with_is_of_the_boards_and_the_lock_that_it_was(
         with boards.inventory.open("a") as stream:
             stream.write("# a remark\n")
         boards.make_sick("b1", sick=False)
-        deploy, resume = hinted(fleet("fleet resume last"))
+        deploy, resume = hinted(fleet("fleet deploy --resume last"))
         expected: dict[str, object] = {
             "playbook": str(boards.playbook),
             "inventory": str(boards.inventory),

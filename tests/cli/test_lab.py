@@ -46,7 +46,11 @@ def test_the_lab_of_the_project_is_named_where_it_runs(
     (project / "i.yaml").write_text(json.dumps({"all": {"hosts": hosts}}))
     (project / "fleet.yaml").write_text("inventory: i.yaml\n")
     monkeypatch.chdir(project)
-    for words in (["list"], ["inject", "lab001", "no-node"], ["exec", "lab001", "--", "id"]):
+    for words in (
+        ["list"],
+        ["inject", "no-node", "-l", "lab001"],
+        ["exec", "-l", "lab001", "--", "id"],
+    ):
         assert fleet(monkeypatch, *words) != 0
         said = capsys.readouterr().err
         assert "but one is running in ../elsewhere/boards" in said
@@ -65,12 +69,12 @@ def test_a_misspelt_fault_names_the_one_that_was_meant(
     state = json.loads(lab.folder.state_file.read_text())
     board = Board("lab001", "namespace", "iq9075", 1, "ubuntu", "/home/ubuntu", "")
     lab.folder.state_file.write_text(json.dumps(state | {"boards": [asdict(board)]}))
-    assert fleet(monkeypatch, "inject", "lab001", fault, "--dir", str(lab.folder.root)) == 2
+    assert fleet(monkeypatch, "inject", fault, "-l", "lab001", "--dir", str(lab.folder.root)) == 2
     said = capsys.readouterr().err
     assert f"'{fault}' is not a fault of lab001" in said
     assert hint in said
     assert "broken-dpkg" not in said, "45 names tell nothing"
-    assert fleet(monkeypatch, "inject", "lab001", "--dir", str(lab.folder.root)) == 2
+    assert fleet(monkeypatch, "inject", "-l", "lab001", "--dir", str(lab.folder.root)) == 2
     said = capsys.readouterr().err
     assert "no fault is given for lab001" in said
     assert "fleet lab inject -h (lists" in said
@@ -81,15 +85,15 @@ def test_what_is_on_is_said_and_how_to_take_it_away(
 ) -> None:
     folder = str(running(tmp_path / "lab"))
     monkeypatch.setattr(Lab, "_change", lambda *_, **__: None)
-    assert fleet(monkeypatch, "inject", "lab002", "no-node", "--dir", folder) == 0
+    assert fleet(monkeypatch, "inject", "no-node", "-l", "lab002", "--dir", folder) == 0
     said = capsys.readouterr()
     assert "lab002 has the fault no-node now" in said.err
-    assert f"fleet lab heal lab002 no-node --dir {folder}" in said.err
+    assert f"fleet lab heal no-node -l lab002 --dir {folder}" in said.err
     assert not said.out
-    assert fleet(monkeypatch, "heal", "lab002", "no-node", "--dir", folder) == 0
+    assert fleet(monkeypatch, "heal", "no-node", "-l", "lab002", "--dir", folder) == 0
     assert "lab002 no longer has the fault no-node" in capsys.readouterr().err
-    assert fleet(monkeypatch, "inject", "lab002", "new-host-key", "--dir", folder) == 0
-    assert f"fleet lab heal lab002 new-host-key --dir {folder}" in capsys.readouterr().err
+    assert fleet(monkeypatch, "inject", "new-host-key", "-l", "lab002", "--dir", folder) == 0
+    assert f"fleet lab heal new-host-key -l lab002 --dir {folder}" in capsys.readouterr().err
 
 
 def test_a_board_that_is_off_is_listed_as_down(

@@ -53,7 +53,7 @@ def test_each_side_of_one_ab_is_a_row_that_can_be_shown(home: Path) -> None:
         warm = run == "warm"
         tags = tags if not warm else (f"ab-{RUN}", f"ab-{RUN}-A")
         put(home / "runs", record(run_id=f"{RUN}-{run}", tags=tags, metrics=made, warmup=warm))
-    rows = profiles("list", "--limit", "4").stdout.splitlines()
+    rows = profiles("list", "--newest", "4").stdout.splitlines()
     mine = [row for row in rows if f"tag:ab-{RUN}" in row]
     assert [("| 10 tok/s" in row, "| 20 tok/s" in row) for row in sorted(mine)] == [
         (True, False), (False, True)
@@ -71,9 +71,9 @@ def test_list_is_newest_first_and_takes_words() -> None:
         ("20261102-100000-bbbbbb", 1, 1), (RUN, 4, 3)
     ]  # fmt: skip
     assert [one["run"] for one in plain("list", "name:tiny")] == [RUN]
-    assert [one["run"] for one in plain("list", "--limit", "1")] == ["20261102-100000-bbbbbb"]
-    done = profiles("list", "--limit", "1")
-    assert "only the newest 1 runs are shown; for all of them: --limit 0" in done.stderr
+    assert [one["run"] for one in plain("list", "--newest", "1")] == ["20261102-100000-bbbbbb"]
+    done = profiles("list", "--newest", "1")
+    assert "only the newest 1 runs are shown; for all of them: --newest 0" in done.stderr
     assert "emulated" in done.stdout
     assert plain("list", "host:none") == []
     assert "measure: fleet run PLAYBOOK" in profiles("list", "host:none").stderr
@@ -215,13 +215,18 @@ def test_tag_and_export(tmp_path: Path) -> None:
     assert plain("tag", RUN, "good") == {"tag": "good", "changed": 4}
     assert "the tag good was added to 0 results" in profiles("tag", RUN, "good").stdout
     target = tmp_path / "x.csv"
-    done = profiles("export", "tag:good", "--to", target)
-    assert "wrote 4 results" in done.stdout
+    done = profiles("export", "tag:good", "--output", target)
+    assert "wrote 4 results" in done.stderr
     assert len(target.read_text().splitlines()) == 5
+    assert profiles("export", "tag:good", "-o", "csv").stdout == target.read_text()
+    for words in ((), ("-o", "jsonl"), ("-o", "json"), ("--json",)):
+        lines = profiles("export", "tag:good", *words).stdout.splitlines()
+        assert [json.loads(line)["run_id"] for line in lines] == [RUN] * 4
     assert plain("tag", RUN, "good", "--remove")["changed"] == 4
     assert error("tag", "tag:good", "x").message == "no stored result matches 'tag:good'"
-    assert "which format" in error("export", RUN, "--to", tmp_path / "x").message
-    assert plain("export", RUN, "--to", tmp_path / "x", "--format", "jsonl")["records"] == 4
+    assert "which format" in error("export", RUN, "--output", tmp_path / "x").message
+    assert profiles("export", RUN, "--output", tmp_path / "x", "--format", "jsonl").exit_code == 0
+    assert len((tmp_path / "x").read_text().splitlines()) == 4
 
 
 def test_baselines() -> None:

@@ -45,7 +45,7 @@ def test_two_groups_become_one_file(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     target = tmp_path / "r.html"
-    assert fleet(monkeypatch, "report", *files, "-o", str(target)) == 0
+    assert fleet(monkeypatch, "report", *files, "--output", str(target)) == 0
     said = capsys.readouterr().out
     assert f"{target}: {target.stat().st_size / 1000:,.0f} kB, 1 board" in said
     assert "next: fleet profiles compare" in said
@@ -66,7 +66,7 @@ def test_the_sides_of_an_ab_are_groups_or_left_out(
 
     one = str(save(tmp_path / "one.jsonl", of(0)))
     target = tmp_path / "r.html"
-    assert fleet(monkeypatch, "report", one, "-o", str(target), "--json") == 0
+    assert fleet(monkeypatch, "report", one, "--output", str(target), "--json") == 0
     name = "tag:ab-20261104-100000-dddddd"
     groups = json.loads(capsys.readouterr().out)["groups"]
     assert [(group["selection"], group["counted"]) for group in groups] == [
@@ -74,12 +74,12 @@ def test_the_sides_of_an_ab_are_groups_or_left_out(
     ]  # fmt: skip
     several = [record for number in range(4) for record in of(number)]
     mixed = str(save(tmp_path / "mixed.jsonl", [*several, *repeats(noisy(9, 7, 2))]))
-    assert fleet(monkeypatch, "report", mixed, "-o", str(target), "--json") == 0
+    assert fleet(monkeypatch, "report", mixed, "--output", str(target), "--json") == 0
     done = capsys.readouterr()
     assert json.loads(done.out)["groups"] == [{"selection": mixed, "runs": 7, "counted": 7}]
     assert "leaves out the runs of `fleet ab`" in done.err
     only = str(save(tmp_path / "only.jsonl", several))
-    assert fleet(monkeypatch, "report", only, "-o", str(target)) == 2
+    assert fleet(monkeypatch, "report", only, "--output", str(target)) == 2
     assert "are 8: each side is a group" in " ".join(capsys.readouterr().err.split())
 
 
@@ -90,7 +90,7 @@ def test_json_says_what_is_in_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     target = tmp_path / "r.html"
-    assert fleet(monkeypatch, "report", files[1], "-o", str(target), "--json") == 0
+    assert fleet(monkeypatch, "report", files[1], "--output", str(target), "--json") == 0
     data = json.loads(capsys.readouterr().out)
     assert data["bytes"] == target.stat().st_size
     assert data["groups"] == [{"selection": files[1], "runs": 8, "counted": 8}]
@@ -106,7 +106,7 @@ def test_without_the_extra_points_and_tables_are_there_and_one_line_names_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     target = tmp_path / "r.html"
-    assert fleet(monkeypatch, "report", *files, "-o", str(target)) == 0
+    assert fleet(monkeypatch, "report", *files, "--output", str(target)) == 0
     lines = capsys.readouterr().err.splitlines()
     assert [line for line in lines if line.endswith(install_extra("report"))] == lines
     assert len(lines) == 1
@@ -122,7 +122,7 @@ def test_without_the_extra_points_and_tables_are_there_and_one_line_names_it(
 def test_a_file_that_cannot_be_written(
     files: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert fleet(monkeypatch, "report", files[0], "-o", str(tmp_path / "no" / "r.html")) == 1
+    assert fleet(monkeypatch, "report", files[0], "--output", str(tmp_path / "no" / "r.html")) == 1
     assert fleet(monkeypatch, "report", *[files[0]] * 7) == 2
 
 

@@ -105,12 +105,12 @@ def test_a_canary_that_is_not_there(two: Yard) -> None:
 
 def test_no_run_to_resume(two: Yard) -> None:
     for args, words in (
-        (("resume",), "no run id is given"),
-        (("resume", "last"), "has no journal"),
+        (("deploy", "--force-inputs"), "--force-inputs has no effect without --resume"),
+        (("deploy", "--resume", "last"), "has no journal"),
     ):
         code, said = two.fleet(*args)
         assert (code, words in said) == (2, True), said
-    code, said = two.fleet("resume", "--list", "--json")
+    code, said = two.fleet("deploy", "--runs", "--json")
     assert (code, json.loads(said)) == (0, [])
 
 
@@ -131,9 +131,9 @@ def test_ctrl_c_says_how_to_go_on(two: Yard, times: int) -> None:
     process = two.start(*two.deploy_args("--canary", "1", "--no-run"))
     wait_for(two, "health")
     run_id = two.journal().parent.name
-    code, said = two.fleet("resume", run_id)
+    code, said = two.fleet("deploy", "--resume", run_id)
     assert (code, "another fleet process is working on run" in said) == (2, True), said
-    (shown,) = json.loads(two.fleet("resume", "--list", "--json")[1])
+    (shown,) = json.loads(two.fleet("deploy", "--runs", "--json")[1])
     assert (shown["run"], shown["state"], shown["done"], shown["devices"]) == (
         run_id, "working", 0, 2,
     )  # fmt: skip
@@ -142,19 +142,19 @@ def test_ctrl_c_says_how_to_go_on(two: Yard, times: int) -> None:
     out, err = process.communicate(timeout=60)
     if times == 1:
         assert process.returncode == 130, out + err
-        assert f"continue with: fleet resume {run_id}" in err
+        assert f"continue with: fleet deploy --resume {run_id}" in err
     assert process.returncode != 0
     slow.unlink()
-    (shown,) = json.loads(two.fleet("resume", "--list", "--json")[1])
+    (shown,) = json.loads(two.fleet("deploy", "--runs", "--json")[1])
     assert shown["state"] in ({"interrupted"} if times == 1 else {"interrupted", "unfinished"})
 
-    code, said = two.fleet("resume", "last")
+    code, said = two.fleet("deploy", "--resume", "last")
     assert code == 0, said
     _, *rows = [re.split(r"\s*\|\s*", line)[:3] for line in said.splitlines() if " | " in line]
     assert rows == [["b1", "canary", "changed"], ["b2", "1", "changed"]]
-    code, said = two.fleet("resume", run_id)
+    code, said = two.fleet("deploy", "--resume", run_id)
     assert (code, f"run {run_id} is finished" in said) == (0, True), said
-    code, said = two.fleet("resume", "--list")
+    code, said = two.fleet("deploy", "--runs")
     assert re.search(rf"{run_id}.*app.*finished.*2/2", said), said
     assert json.loads(two.fleet("profiles", "list", "--json")[1]) == [], "nothing was measured"
 
@@ -176,7 +176,7 @@ def test_resume_last_never_answers_for_the_run_before(two: Yard) -> None:
         [sys.executable, "-c", _BEGUN], env={**os.environ, "FLEET_HOME": str(two.home)}, check=False
     )
     assert done.returncode == -signal.SIGKILL
-    code, said = two.fleet("resume", "last")
+    code, said = two.fleet("deploy", "--resume", "last")
     assert (code, "is empty: the run ended before" in said) == (2, True), said
     assert first not in said
 
@@ -185,13 +185,13 @@ def test_a_finished_run_of_other_files_is_not_what_was_asked_for(two: Yard) -> N
     """Killed before Python had loaded a line of fleet: no run, but not the same bundle either."""
     code, said = two.fleet(*two.deploy_args("--no-run"))
     assert code == 0, said
-    code, said = two.fleet("resume", "last")
+    code, said = two.fleet("deploy", "--resume", "last")
     assert (code, "is finished" in said) == (0, True), said
     two.write_model("two")
-    code, said = two.fleet("resume", "last")
+    code, said = two.fleet("deploy", "--resume", "last")
     assert (code, "these inputs changed since run" in said) == (2, True), said
     run_id = two.journal().parent.name
-    code, said = two.fleet("resume", run_id)
+    code, said = two.fleet("deploy", "--resume", run_id)
     assert (code, f"run {run_id} is finished" in said) == (0, True), said
 
 
@@ -227,9 +227,9 @@ def test_a_stopped_rollout_says_so_and_its_exit_code_is_not_0(two: Yard) -> None
     run_id = two.journal().parent.name
     assert code == 1, said
     assert "rollout: stopped after the canary: none of 1 devices succeeded (1 failed)" in said
-    assert f"next: fleet resume {run_id}" in said
+    assert f"next: fleet deploy --resume {run_id}" in said
     assert re.search(r"b2\s+\| 1\s+\| not attempted", said), said
-    code, said = two.fleet("resume", run_id, "--json")
+    code, said = two.fleet("deploy", "--resume", run_id, "--json")
     events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     assert (code, events[-1]["event"], events[-1]["ending"]) == (1, "RolloutDone", "stopped")
     assert [one["outcome"] for one in events[-1]["devices"]] == ["failed", "not attempted"]
@@ -252,7 +252,7 @@ def test_no_secret_is_in_the_journal(two: Yard, monkeypatch: pytest.MonkeyPatch)
     two.make_sick("b2")
     code, said = two.fleet(*two.deploy_args("--on-fail", "rollback", "--waves", "1"))
     assert code == 1, said
-    two.fleet("resume", "last")
+    two.fleet("deploy", "--resume", "last")
     assert SECRET not in said
     found = two.journal().read_text()
     assert len(found.splitlines()) > 10
@@ -264,9 +264,9 @@ def test_no_secret_is_in_the_journal(two: Yard, monkeypatch: pytest.MonkeyPatch)
     [
         (("refused", "refused"), "fleet deploy"),
         (("changed", "refused", "not attempted"), "fleet deploy"),
-        (("refused", "failed"), "fleet resume run1"),
-        (("unreachable", "not attempted"), "fleet resume run1"),
-        (("not attempted",), "fleet resume run1"),
+        (("refused", "failed"), "fleet deploy --resume run1"),
+        (("unreachable", "not attempted"), "fleet deploy --resume run1"),
+        (("not attempted",), "fleet deploy --resume run1"),
     ],
 )
 def test_a_refused_deploy_is_begun_again_and_not_resumed(

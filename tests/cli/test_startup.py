@@ -170,7 +170,7 @@ PLAYBOOK = "playbooks/tiny-genie.yaml"
 ON_SSH_HOSTS = [
     ("facts",),
     ("status",),
-    ("who",),
+    ("reserve", "--list"),
     ("push", PLAYBOOK),
     ("rollback", "tiny-genie"),
     ("deploy", PLAYBOOK),
@@ -178,7 +178,7 @@ ON_SSH_HOSTS = [
     ("plan", PLAYBOOK, "--write-lock"),
     ("config", "lock", PLAYBOOK),
     ("run", PLAYBOOK),
-    ("provision", PLAYBOOK),
+    ("deploy", "--only", "system", PLAYBOOK),
 ]
 
 

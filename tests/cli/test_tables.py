@@ -90,7 +90,10 @@ def test_words_are_folded_between_them_and_what_is_pasted_is_not(screen: Screen)
     assert "".join(buffer.getvalue().split()).count("refuses") == 27
     assert all(line.startswith(" " * 9) for line in lines[5:7])
     buffer = screen(80)
-    resume, long = "fleet resume 20261101-100000-aaaaaa", "fleet run --stream --limit " + "x" * 70
+    resume, long = (
+        "fleet deploy --resume 20261101-100000-aaaaaa",
+        "fleet run --stream --limit " + "x" * 70,
+    )
     output.advise(f"{words}; next: {resume}; then {long} (tries again)")
     output.note("set `a key:` of playbooks/boards.yaml, which is too long for a line: " + words)
     lines = [line.strip() for line in buffer.getvalue().splitlines()]
@@ -374,10 +377,10 @@ def test_o_has_four_forms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert runner.invoke(app, ["config", "list", str(path), "-o", "x"]).exit_code == 2
 
 
-def test_o_of_a_command_that_writes_a_file_is_that_file() -> None:
+def test_o_of_a_command_that_writes_a_file_is_the_format_too() -> None:
     text = CliRunner().invoke(build("bundle"), ["bundle", "pull", "--help"]).stdout
-    assert "-o" in text
-    assert "--format" not in text
+    assert re.search(r"--format +-o", text)
+    assert re.search(r"--output  ", text)
 
 
 def test_rollback_takes_an_id_as_tables_show_it() -> None:

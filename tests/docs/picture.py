@@ -16,7 +16,7 @@ from rich.text import Text
 
 PAGE = Path(__file__).parents[2] / "docs" / "terminal.svg"
 COLUMNS = 88
-FAULT = "fleet lab inject lab002 node-root-only"
+FAULT = "fleet lab inject node-root-only -l lab002"
 TYPED = ("fleet profiles show last", "fleet doctor")
 
 

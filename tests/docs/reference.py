@@ -43,7 +43,6 @@ def _section(name: str, command: Command, old: str | None) -> str:
         shown, _, after = tail.partition("```\n")
         after = _TABLE.sub("", after)
     rows = [f"| {_names(names)} | {_cell(text)} |" for names, text in options(command)]
-    rows = [row for row in rows if "`--help`" not in row]
     table = "\n".join(["| option | |", "|---|---|", *rows]) if rows else ""
     parts = (f"### `fleet {name}`", before, f"```sh\n{shown.strip()}\n```", table, after)
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
@@ -69,7 +68,9 @@ def _lines(command: Command, indent: str = "", path: str = "") -> str:
         params = command.get_params(typer.Context(command))
         node = {
             "help": about,
-            "options": {name: _kind(p) for p in params if _is_option(p) for name in _named(p)},
+            "options": {
+                name: _kind(p, path) for p in params if _is_option(p) for name in _named(p)
+            },
             "arguments": [
                 _kind(p, path) + "..." * (p.nargs == -1) for p in params if not _is_option(p)
             ],
@@ -113,6 +114,7 @@ BY_NAME = {
     "host": "hosts",
     "playbook": "playbooks",
     "run_id": "runs",
+    "resume": "runs",
     "selection": "runs",
     "selections": "runs",
     "what": "|".join(sorted({*FAULTS, "new-host-key", *PHONE_FAULT_NAMES})),

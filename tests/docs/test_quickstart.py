@@ -164,7 +164,7 @@ def test_the_tutorial_ends_in_a_comparison(home: Path, tmp_path: Path) -> None:
 @pytest.mark.qairt
 def test_every_line_and_an_extra_by_its_hint(home: Path, tmp_path: Path) -> None:
     where = clone(tmp_path / "clone")
-    report = "fleet profiles report last -o r.html"
+    report = "fleet profiles report last --output r.html"
     path = "/usr/bin:/bin:/usr/sbin:/sbin"  # the system's own Python: Debian's refuses a bare pip
     if subprocess.run(["/usr/bin/python3", "-c", NEW_ENOUGH], check=False).returncode:
         pytest.skip("the python3 of this system is older than 3.11, or there is none")

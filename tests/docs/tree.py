@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import typer
 import typer.main
 
 from fleet.cli.main import app
@@ -31,13 +32,12 @@ def _walk(path: str, command: Command) -> Iterator[tuple[str, Command]]:
 
 
 def options(command: Command) -> list[tuple[str, str]]:
-    """(long name, help) of every option."""
+    """(names, help) of every option that the help shows."""
     found = []
-    for param in command.params:
-        names = [*param.opts, *param.secondary_opts]
-        longs = [name for name in names if name.startswith("--")]
-        if longs:
-            found.append((" / ".join(longs), getattr(param, "help", "") or ""))
+    for param in command.get_params(typer.Context(command)):
+        names = sorted((*param.opts, *param.secondary_opts), key=len)
+        if names[0].startswith("-") and not param.hidden and param.name != "help":
+            found.append((" / ".join(names), getattr(param, "help", "") or ""))
     return found
 
 

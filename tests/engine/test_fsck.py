@@ -1,4 +1,4 @@
-"""`fleet fsck` over a connection: what is found, put aside, sent again, and what is left alone."""
+"""`fleet status --verify` over a connection: what is found, put aside, sent again, left alone."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_damaged_blob_is_put_aside_and_a_push_brings_it_again(boards: Boards) 
     assert result.outcome == "failed"
     assert {(item["kind"], item["file"]) for item in found(result)} == {("blob", "model")}
     assert len(found(result)) == 2  # both releases have it
-    assert all(item["cure"].startswith("fleet fsck --repair") for item in found(result))
+    assert all(item["cure"].startswith("fleet status --verify --repair") for item in found(result))
     assert [path.name[:64] for path in (boards.root / "one/quarantine").iterdir()] == [blob.name]
     assert not (boards.root / "one/fsck").exists()
     Push(

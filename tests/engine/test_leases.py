@@ -183,8 +183,8 @@ def test_another_writer_is_told_who_and_why(place: Place) -> None:
             Lease(second, "deploy other"),
         ):
             place.add(second, "two")
-        assert "fleet who board" in caught.value.hint
-        assert "fleet unreserve board --force" in caught.value.hint
+        assert "fleet reserve --list board" in caught.value.hint
+        assert "fleet reserve --end board --force" in caught.value.hint
         second.ask(script("true"), "reading goes on")
         place.add(first, "three")
     assert place.lines() == ["one", "three"]

@@ -63,7 +63,12 @@ def test_the_password_is_shown_and_kept_nowhere(
     (home / "runtimes").symlink_to(board.store.root)
     env = {**os.environ, "FLEET_HOME": str(home), "NO_COLOR": "1"}
     forms = (CANARY, repr(CANARY)[1:-1], json.dumps(CANARY)[1:-1], *encoded())
-    for words in (["provision"], ["provision", "--json"], ["deploy"], ["deploy", "--json"]):
+    for words in (
+        ["deploy", "--only", "system"],
+        ["deploy", "--only", "system", "--json"],
+        ["deploy"],
+        ["deploy", "--json"],
+    ):
         done = warm.fleet(*words, playbook, "-i", inventory, env=env, cwd=tmp_path)
         said = done.stdout + done.stderr
         assert done.returncode == 1, said

@@ -1,4 +1,4 @@
-"""Hang in a step of `fleet provision` beside killed in it: rows of tests/faults/stopping.py."""
+"""Hang in a step of `deploy --only system` beside killed in it: rows of faults/stopping.py."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The claim of a run: its folder with an empty journal, and which run was begun last.
 
 `fleet deploy` makes it before it loads anything else. A deploy that is killed in its first second
-leaves that much, so that `fleet resume last` does not answer for the run before.
+leaves that much, so that `fleet deploy --resume last` does not answer for the run before.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def lock(file: int, path: Path) -> None:
             if deadline.expired:
                 raise InputError(
                     f"another fleet process is working on run {path.parent.name}",
-                    hint="wait until that process ends, or end it yourself; fleet resume --list "
+                    hint="wait until that process ends, or end it yourself; fleet deploy --runs "
                     "(shows the progress)",
                 ) from error
             time.sleep(LOCK_SECONDS / 10)

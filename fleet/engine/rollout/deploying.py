@@ -121,13 +121,13 @@ def roll_out(
 def continuation(run_id: str, results: Sequence[DeviceResult[None]]) -> str:
     """Return the command that goes on with an unfinished deploy.
 
-    A refusal of the pre-flight is mostly cured in the playbook or the bundle, and `fleet resume`
+    A refusal of the pre-flight is mostly cured in the playbook or the bundle, and `--resume`
     refuses inputs that changed since; so that deploy is begun again. Nothing was sent to the
     refused devices.
     """
     unfinished = {result.outcome for result in results} - {"ok", "changed", "unchanged"}
     refused = unfinished - {NOT_ATTEMPTED} == {"refused"}
-    return "fleet deploy" if refused else f"fleet resume {run_id}"
+    return "fleet deploy" if refused else f"fleet deploy --resume {run_id}"
 
 
 def _result(host: Host, rollout: Rollout, journal: Journal, ending: Ending) -> DeviceResult[None]:

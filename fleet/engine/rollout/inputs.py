@@ -87,7 +87,8 @@ def require_same(then: dict[str, str], now: dict[str, str], run_id: str) -> None
     if changed:
         raise InputError(
             f"these inputs changed since run {run_id} began: {', '.join(changed)}",
-            hint=f"fleet deploy (starts a new run), or fleet resume {run_id} --force-inputs",
+            hint="fleet deploy (starts a new run), or "
+            f"fleet deploy --resume {run_id} --force-inputs",
         )
 
 

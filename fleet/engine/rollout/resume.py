@@ -77,7 +77,7 @@ def journal_path(run_id: str, runs: RunStore) -> Path:
     if run_id not in known:
         raise InputError(
             f"the run '{run_id}' has no journal in {runs.root}",
-            hint="fleet resume --list (shows the runs)",
+            hint="fleet deploy --runs (shows the runs)",
         )
     return known[run_id]
 

@@ -96,7 +96,7 @@ class DeviceExecutor:
                     f"but would now deploy {event.release}, because the runtime or a file "
                     "changed",
                     hint="fleet deploy (starts a new run), or "
-                    f"fleet resume {self._operation.run_id} --force-inputs",
+                    f"fleet deploy --resume {self._operation.run_id} --force-inputs",
                 )
             self._journal.write(
                 "plan",

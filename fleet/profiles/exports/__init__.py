@@ -30,7 +30,7 @@ def export(
     """
     kind = kind or SUFFIXES.get(target.suffix.lower(), "")
     if kind not in WRITERS:
-        formats = f"choose a format with --format: {', '.join(WRITERS)}"
+        formats = f"choose a format with -o: {', '.join(WRITERS)}"
         raise InputError(
             f"the file name {target.name} does not say which format to write", hint=formats
         )

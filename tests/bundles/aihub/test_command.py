@@ -39,7 +39,7 @@ def test_a_person(hub: AiHub, tmp_path: Path) -> None:
 
 def test_a_program_and_a_broken_download(hub: AiHub, tmp_path: Path) -> None:
     hub.assets["mbin1"].cuts = [100]
-    done = call("aihub:jbin1", "-o", "net", "--json", cwd=tmp_path)
+    done = call("aihub:jbin1", "--output", "net", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     value = json.loads(done.stdout)
     assert value["folder"] == str(tmp_path / "net")
@@ -51,7 +51,7 @@ def test_a_program_and_a_broken_download(hub: AiHub, tmp_path: Path) -> None:
 
 def test_killed_in_the_middle_and_pulled_again(hub: AiHub, tmp_path: Path) -> None:
     hub.assets["mbin1"].cuts = [-1] * 9  # the client tries again after 4 s
-    words = [sys.executable, "-m", "fleet", "bundle", "pull", "aihub:jbin1", "-o", "net"]
+    words = [sys.executable, "-m", "fleet", "bundle", "pull", "aihub:jbin1", "--output", "net"]
     with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
         try:
             assert hub.stalled.wait(60)
@@ -61,6 +61,6 @@ def test_killed_in_the_middle_and_pulled_again(hub: AiHub, tmp_path: Path) -> No
     assert not (tmp_path / "net").exists()
     assert half.stat().st_size < len(CONTEXT)
     hub.assets["mbin1"].cuts = []
-    assert call("aihub:jbin1", "-o", "net", cwd=tmp_path).returncode == 0
+    assert call("aihub:jbin1", "--output", "net", cwd=tmp_path).returncode == 0
     assert (tmp_path / "net" / "tiny.bin").read_bytes() == CONTEXT
     assert not (tmp_path / ".net.part").exists()

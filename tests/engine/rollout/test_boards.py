@@ -45,7 +45,7 @@ def outcomes(results: list[DeviceResult[Any]]) -> list[str]:
 
 
 def go_on(boards: Yard) -> list[DeviceResult[Any]]:
-    """`fleet resume last` in this process."""
+    """`fleet deploy --resume last` in this process."""
     boards.events.clear()
     journal = Journal.reopen(boards.journal())
     operation = reopen(journal, boards.events.append, runs=boards.runs)
@@ -65,7 +65,7 @@ def test_a_canary_that_fails_leaves_the_rest_untouched(two: Yard) -> None:
     assert not two.base("b2").exists()
     done = [each for each in two.events if isinstance(each, DeviceDone)]
     assert [each.outcome for each in done] == outcomes(results)
-    assert done[1].hint == f"fleet resume {operation.run_id}"
+    assert done[1].hint == f"fleet deploy --resume {operation.run_id}"
     (end,) = [each for each in two.events if isinstance(each, RolloutDone)]
     assert end.devices[1] == {
         "host": "b2", "wave": "1", "outcome": "not attempted", "text": text
@@ -232,7 +232,7 @@ def test_resume_wants_the_same_inputs(two: Yard) -> None:
     two.make_sick("b1")
     begun = two.operation("{canary: 1}")
     begun.deploy()
-    again = f"fleet resume {begun.run_id} --force-inputs"
+    again = f"fleet deploy --resume {begun.run_id} --force-inputs"
     changes = [
         (two.playbook, "playbook"),
         (two.inventory, "inventory"),
@@ -285,7 +285,7 @@ def test_a_deploy_that_died_before_its_first_line_is_the_last_run(
     """Not the older one, which is finished: its bundle was still being read."""
     two.first_release("b1", "b2")
     (older,) = two.runs.root.glob("*/journal.jsonl")
-    code, said = two.fleet("resume", "last")
+    code, said = two.fleet("deploy", "--resume", "last")
     assert code == 0, said
     died = two.operation()
 
@@ -296,12 +296,12 @@ def test_a_deploy_that_died_before_its_first_line_is_the_last_run(
     with pytest.raises(SystemExit):
         died.deploy()
     assert died.run_id > older.parent.name
-    code, said = two.fleet("resume", "last")
+    code, said = two.fleet("deploy", "--resume", "last")
     assert code == 2, said
     assert "ended before it changed a device" in said
     assert died.run_id in said
     assert "is finished" not in said
-    (first, second) = json.loads(two.fleet("resume", "--list", "--json")[1])
+    (first, second) = json.loads(two.fleet("deploy", "--runs", "--json")[1])
     assert (first["run"], first["state"], second["state"]) == (
         died.run_id,
         "not started",

@@ -90,7 +90,7 @@ def test_one_run_of_many_processes(two: Yard) -> None:
     assert state.word == "finished"
     assert [one.outcome for one in state.devices.values()] == ["changed", "changed"]
     assert len(set(two.live)) == 1
-    code, said = two.fleet("resume", "last")
+    code, said = two.fleet("deploy", "--resume", "last")
     assert (code, "is finished: 2 devices, nothing to do" in said) == (0, True), said
     assert two.contacts("b1") == 4
 
@@ -132,7 +132,7 @@ def test_a_killed_rollback_and_a_killed_soak_go_on(two: Yard) -> None:
     assert two.live == old
     assert two.contacts("b2") == logins, "b2 was never switched"
     assert two.state().word == "rolled back"
-    code, said = two.fleet("resume", "last")
+    code, said = two.fleet("deploy", "--resume", "last")
     assert code == 1, said
     assert "was rolled back" in said
 

@@ -1,4 +1,4 @@
-"""`fleet adb`: the phones that adb sees, what their state asks of you, connect and pair."""
+"""`fleet config phones`: the phones that adb sees, and how one is connected or paired."""
 
 from __future__ import annotations
 
@@ -13,26 +13,59 @@ from fleet.cli import output
 from fleet.model.deadline import Deadline
 from fleet.model.errors import FleetError, InputError, UnreachableError
 
-app = typer.Typer(help="List, connect and pair phones (adb).", no_args_is_help=True)
 ServerOption = Annotated[
     str | None,
     typer.Option(
         help="Address of the adb server, such as localhost:5037. Default: that of the program adb."
     ),
 ]
-TargetArgument = Annotated[str, typer.Argument(help="Address that the phone shows.")]
+ConnectOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Connect adb to a phone over TCP. Deploys do this by themselves for `serial: "
+        "HOST:PORT`.",
+    ),
+]
+PairOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Pair with wireless debugging, at the address and with the code of six digits that "
+        "the phone shows. fleet asks for the code, or takes it from FLEET_PAIRING_CODE.",
+    ),
+]
 CODE = "FLEET_PAIRING_CODE"
 LOOK_SECONDS = 25.0  # a server that has to be started takes some seconds
 CONNECT_SECONDS = 15.0
 PAIR_SECONDS = 30.0
 
 
-@app.command("list")
-def list_phones(server: ServerOption = None, as_json: opt.Json = False) -> None:
+def phones(
+    connect: ConnectOption = None,
+    pair: PairOption = None,
+    server: ServerOption = None,
+    as_json: opt.Json = False,
+) -> None:
     """List phones with serial, state, USB path and model, and how to correct a bad state.
 
-    Example: fleet adb list
+    Pairing uses another port than connecting.
+
+    Example: fleet config phones
+    Example: fleet config phones --connect 10.0.0.21:5555
+    Example: fleet config phones --pair 10.0.0.21:37123
     """
+    if connect and pair:
+        raise InputError("--connect and --pair cannot be combined", hint="pair first, then connect")
+    if connect:
+        _connect(connect, server)
+    elif pair:
+        _pair(pair, server)
+    else:
+        _list(server, as_json=as_json)
+
+
+def _list(server: str | None, *, as_json: bool) -> None:
     from fleet.transport.adbserver import AdbServer  # noqa: PLC0415 - only for phones
     from fleet.transport.adbstates import check_state  # noqa: PLC0415
 
@@ -65,32 +98,20 @@ def list_phones(server: ServerOption = None, as_json: opt.Json = False) -> None:
     )
 
 
-@app.command()
-def connect(target: TargetArgument, server: ServerOption = None) -> None:
-    """Connect adb to a phone over TCP. Deploys do this by themselves for `serial: HOST:PORT`.
-
-    Example: fleet adb connect 10.0.0.21:5555
-    """
+def _connect(target: str, server: str | None) -> None:
     from fleet.transport.adbserver import AdbServer  # noqa: PLC0415
 
     answer = AdbServer(server).dial(_target(target), Deadline(CONNECT_SECONDS))
     if not answer.startswith(("connected", "already connected")):
         raise UnreachableError(
             f"adb could not connect to the phone: {answer}",
-            hint="adb tcpip 5555 (phone connected by USB), or pair first: fleet adb pair HOST:PORT",
+            hint="adb tcpip 5555 (phone connected by USB), or pair first: "
+            "fleet config phones --pair HOST:PORT",
         )
     output.note(answer)
 
 
-@app.command()
-def pair(target: TargetArgument, server: ServerOption = None) -> None:
-    """Pair with wireless debugging: the phone shows HOST:PORT and a code of six digits.
-
-    The code is asked for, or taken from the environment variable FLEET_PAIRING_CODE; it never
-    stands on the command line. Pairing uses another port than connecting.
-
-    Example: fleet adb pair 10.0.0.21:37123
-    """
+def _pair(target: str, server: str | None) -> None:
     from fleet.transport.adbserver import AdbServer  # noqa: PLC0415
 
     where, there = AdbServer(server), _target(target)
@@ -112,7 +133,8 @@ def pair(target: TargetArgument, server: ServerOption = None) -> None:
         )
     output.note(answer)
     output.note(
-        "next: fleet adb connect HOST:PORT (the address on the phone's `Wireless debugging` page)"
+        "next: fleet config phones --connect HOST:PORT (the address on the phone's `Wireless "
+        "debugging` page)"
     )
 
 

@@ -1,10 +1,10 @@
-"""`fleet provision` and `fleet undo`: the system of devices, without releases."""
+"""`fleet undo`: the system of devices as it was before a deploy, without releases."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,33 +13,8 @@ from fleet.cli import output
 from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
 from fleet.cli.live import listening
 from fleet.cli.results import show_devices
-from fleet.config.playbook import load_playbook
 from fleet.engine import undoing
-from fleet.engine.operation import Operation
-from fleet.engine.options import DeployOptions
-from fleet.engine.pool import DeviceResult
 from fleet.model.errors import InputError
-
-
-def provision(
-    playbook: opt.Playbook,
-    inventory: opt.Inventory,
-    limit: opt.Limit = None,
-    parallel: opt.Parallel = None,
-    accept_new: opt.AcceptNew = False,
-    allow_reboot: opt.AllowReboot = False,
-    as_json: opt.Json = False,
-) -> None:
-    """Apply only the system part of a playbook: FastRPC, packages, groups, rules, files.
-
-    Example: fleet provision -i inventories/evks.yaml playbooks/nemotron-iq9075.yaml
-    """
-    options = DeployOptions(accept_new=accept_new, parallel=parallel, allow_reboot=allow_reboot)
-    loaded, hosts = load_playbook(playbook), hosts_of(inventory, limit)
-    with listening(as_json=as_json, total=len(hosts)) as listener:
-        operation = Operation(loaded, hosts, listener, options=options)
-        results = operation.provision()
-    _show(f"provision {operation.playbook.name}", results, as_json=as_json)
 
 
 def undo(
@@ -62,7 +37,9 @@ def undo(
         _ask(run_id, changed)
     with listening(as_json=as_json, total=len(hosts)) as listener:
         results = undoing.undo(hosts, run_id, listener, parallel=parallel or DEFAULT_PARALLEL)
-    _show(f"undo {run_id}", results, as_json=as_json)
+    if not as_json:
+        show_devices(f"undo {run_id}", results)
+    end_devices(results)
 
 
 def _ask(run_id: str, changed: Mapping[str, Sequence[str]]) -> None:
@@ -79,9 +56,3 @@ def _ask(run_id: str, changed: Mapping[str, Sequence[str]]) -> None:
             output.note(f"  - {step}")
     if not typer.confirm(f"Undo these steps on {len(changed)} device(s)?", err=True):
         raise typer.Exit(1)
-
-
-def _show(title: str, results: list[DeviceResult[Any]], *, as_json: bool) -> None:
-    if not as_json:
-        show_devices(title, results)
-    end_devices(results)
