@@ -74,10 +74,11 @@ def import_files(
     if as_json:
         output.emit_json(done.as_dict())
     else:
+        damaged = sum(not file.unknown for file in done.bad)
         output.say(
             f"{done.files} files read: {done.new} new results, {done.known} already stored; "
-            f"{done.passed} {_are('file', done.passed)} not profiles, {len(done.bad)} "
-            f"{_are('', len(done.bad))} damaged; stored in {where}"
+            f"{done.unknown} {_are('file', done.unknown)} not profiles, {damaged} "
+            f"{_are('', damaged)} damaged; stored in {where}"
         )
         _tell_bad(done.bad)
     if done.bad:

@@ -43,11 +43,14 @@ class Labels:
 
 @dataclass(frozen=True)
 class BadFile:
-    """A file that was not taken in: where, why, and what helps."""
+    """A file that was not taken in: where, why, and what helps. `unknown`: it is no profile, or
+    one of a tool that fleet does not read; nothing of it is damaged.
+    """
 
     path: str
     message: str
     hint: str = ""
+    unknown: bool = False
 
 
 @dataclass
@@ -59,6 +62,11 @@ class Imported:
     known: int = 0
     passed: int = 0
     bad: list[BadFile] = field(default_factory=list)
+
+    @property
+    def unknown(self) -> int:
+        """Files that are no profiles, those that were named themselves too."""
+        return self.passed + sum(file.unknown for file in self.bad)
 
     def as_dict(self) -> dict[str, Any]:
         """For --json."""
@@ -126,7 +134,7 @@ class Importer:
             if not asked:
                 self.done.passed += 1
                 return None
-            self.done.bad.append(BadFile(str(path), error.message, error.hint))
+            self.done.bad.append(BadFile(str(path), error.message, error.hint, unknown=True))
         except OSError as error:
             self.done.bad.append(BadFile(str(path), f"cannot be read: {reason(error)}"))
         except (ProfileError, InputError) as error:
@@ -139,12 +147,16 @@ class Importer:
 
     def _item(self, path: Path, data: bytes) -> _Item:
         read = detect.read(data)
-        if isinstance(read, Profile):
-            sha256 = hashlib.sha256(data).hexdigest()
-            record = self._record(path, read, sha256)
-            self.store.raw.keep(data)
-            return _Item(path, ((record, record.as_dict()),), ((path.name, sha256, len(data)),))
-        return _Item(path, tuple(_numbered(read)), ())
+        profiles = [read] if isinstance(read, Profile) else read
+        made = [item for item in profiles if isinstance(item, Profile)]
+        if not made:
+            plain = [item for item in profiles if isinstance(item, dict)]
+            return _Item(path, tuple(_numbered(plain)), ())
+        sha256 = hashlib.sha256(data).hexdigest()
+        records = [self._record(path, item, sha256) for item in made]
+        self.store.raw.keep(data)
+        pairs = tuple((record, record.as_dict()) for record in records)
+        return _Item(path, pairs, ((path.name, sha256, len(data)),))
 
     def _record(self, path: Path, profile: Profile, sha256: str) -> Record:
         """Files of one folder are one run: that is all that is known of how they belong."""
@@ -169,6 +181,7 @@ class Importer:
             text=profile.text,
             ops=profile.ops,
             tags=self.labels.tags,
+            marks=profile.marks,
         )
 
     def _beside(self, path: Path) -> tuple[tuple[str, str, int], ...]:

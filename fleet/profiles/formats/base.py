@@ -16,6 +16,7 @@ from fleet.model.record import Measure, Metrics, Op
 _MICRO = ("us", "µs", "μs", "microsec")
 _MILLISECONDS = {"ms": 1.0, "s": 1000.0, "sec": 1000.0, "ns": 0.000001}
 MILLISECONDS = dict.fromkeys(_MICRO, 0.001) | _MILLISECONDS
+UNPROVEN = "unreadable: the output of {tool} does not say where the model ran"
 RATE, RATE_UNIT = "ips", "inf/s"  # inferences a second
 PER_SECOND = frozenset({"toks/sec", "tokens/sec", "tok/s", "tokens/s", "t/s"})
 MOST_SOURCES = 400  # numbers as written that a record keeps; the raw file has all
@@ -30,7 +31,7 @@ _BOMS = (
 class Profile:
     """What one file says of one run. `format` names the reader, `runtime` is the build id.
 
-    `problems` are as of Record. What the file does not tell is "" or None.
+    `problems` and `marks` are as of Record. What the file does not tell is "" or None.
     """
 
     format: str
@@ -40,6 +41,7 @@ class Profile:
     runtime: str = ""
     text: str = ""
     problems: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
 
 
 def measured(

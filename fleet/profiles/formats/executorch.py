@@ -44,6 +44,17 @@ _TIMES = {
     "Method::init": "load_us",
     "DELEGATE_CALL": "delegate_call_us",
 }
+STATS = "executorch:stats.h"
+_NUMBER = r"(\d{1,15}(?:\.\d{1,15})?)"
+_STATISTICS = {
+    "prompt_tokens": (re.compile(rf"Prompt Tokens: {_NUMBER}"), "", 1.0),
+    "generated_tokens": (re.compile(rf"Generated Tokens: {_NUMBER}"), "", 1.0),
+    "init_ms": (re.compile(rf"Model Load Time:\s*{_NUMBER} \(seconds\)"), "ms", 1000.0),
+    "ttft_ms": (re.compile(rf"Time to first generated token:\s*{_NUMBER} \(sec"), "ms", 1000.0),
+    "prompt_tps": (re.compile(rf"Prompt evaluation:.*?Rate:\s*{_NUMBER}"), "tok/s", 1.0),
+    "decode_tps": (re.compile(rf"Generated \d+ tokens:.*?Rate:\s*{_NUMBER}"), "tok/s", 1.0),
+    "decode_ms": (re.compile(rf"Generated \d+ tokens:\s*{_NUMBER} \(sec"), "ms", 1000.0),
+}
 _OBSERVED = re.compile(r"PyTorchObserver (\{.*\})")
 
 
@@ -103,9 +114,69 @@ def _timed(milliseconds: float, count: int | None = None) -> dict[str, Measure]:
     return found | {RATE: Measure(1000 / milliseconds, RATE_UNIT)}
 
 
+def statistics(text: str) -> dict[str, Measure]:
+    """The lines of ET_LOG of qnn_llama_runner (print_report of extension/llm/runner/stats.h), what
+    PyTorchObserver says in seconds; {} without them.
+    """
+    found = {}
+    for name, (pattern, unit, scale) in _STATISTICS.items():
+        match = pattern.search(text)
+        value = number(match[1]) if match else None
+        if value is not None:
+            found[name] = Measure(round(value * scale, 6), unit)
+    return found
+
+
+def is_log(text: str) -> bool:
+    """Whether this is a log of one of ExecuTorch's programs, or the Inspector's table."""
+    marks = OBSERVER in text or STATS in text or is_table(text)
+    return marks or bool(inferences(text))
+
+
+def is_table(text: str) -> bool:
+    """Whether this is the table of the Inspector (print_data_tabular)."""
+    return "event_block_name" in text and "event_name" in text and "avg (ms)" in text
+
+
+def _table(text: str) -> Profile:
+    """Means of the Inspector's table, in ms; operations with the delegate that ran them."""
+    rows = [
+        [cell.strip() for cell in re.split(r"[│|]", line.strip().strip("│|"))]
+        for line in text.splitlines()
+        if re.match(r"\s*[│|]", line)
+    ]
+    heads = [row for row in rows if "event_name" in row and "avg (ms)" in row]
+    if not heads:
+        raise ProfileError(
+            "the table of the Inspector has no columns event_name and avg (ms)",
+            hint="write it again with Inspector.print_data_tabular()",
+        )
+    head, ops, found = heads[0], list[Op](), dict[str, Measure]()
+    for row in rows:
+        cells = dict(zip(head, row, strict=False))
+        took = number(cells.get("avg (ms)", ""))
+        name = cells.get("event_name", "")
+        if took is None or len(row) != len(head):
+            continue
+        if name in _TIMES:
+            found.setdefault(_TIMES[name], Measure(took * 1000, "us"))
+        elif "::" not in name:
+            delegate = cells.get("delegate_backend_name", "")
+            ran_on = "npu" if "qnn" in delegate.lower() else ""
+            ops.append(Op(name, took * 1000, "us", ran_on=ran_on))
+    if not found and not ops:
+        raise ProfileError(
+            "the table of the Inspector has no times", hint="copy the complete table again"
+        )
+    metrics = replace(Metrics.of(found), source=found)
+    return Profile("executorch-table", metrics, tuple(ops), runner="executorch")
+
+
 def read_log(text: str) -> Profile:
     """A profile of these lines. Raises ProfileError."""
-    found = observed(text) | inferences(text)
+    if is_table(text):
+        return _table(text)
+    found = statistics(text) | observed(text) | inferences(text)
     if not found:
         raise ProfileError(
             "fleet cannot find the times in this log of ExecuTorch",

@@ -20,7 +20,7 @@ from typing import Any
 from fleet.model.errors import ProfileError
 from fleet.model.metrics import ANSWER, PROMPT
 from fleet.model.record import Measure, Metrics
-from fleet.profiles.formats.base import Profile, Sources, finite, measured, number
+from fleet.profiles.formats.base import UNPROVEN, Profile, Sources, finite, measured, number
 
 _WEIGHTS = " model buffer size ="
 _HTP = re.compile(r"HTP[0-9]+")
@@ -32,7 +32,10 @@ _EVAL = re.compile(
     rf".*?{_NUMBER} tokens per second"
 )
 _LOAD = re.compile(rf"load time\s*=\s*{_NUMBER} ms")
-_TEST = re.compile(r"(pp|tg)(\d{1,9})")
+_TEST = re.compile(
+    r"(?:pp(?P<n_prompt>\d{1,9}))?\+?(?:tg(?P<n_gen>\d{1,9}))?(?: *@ *d(?P<n_depth>\d{1,9}))?"
+)
+_OF_MNN = {"modelSize", "precision"}
 
 
 def bench(text: str) -> dict[str, Measure]:
@@ -114,15 +117,13 @@ def elsewhere(text: str, device: str = "") -> str:
     return f"{why}; run llama.cpp with `-lv 4`, which prints where the weights are"
 
 
-def read_rows(rows: object) -> Profile:
-    """A profile of the rows of JSON. Raises ProfileError for several models or tests of a kind:
-    one record is one run.
-    """
-    return _profile(_rates(rows, strict=True), "llama-bench")
+def read_rows(rows: object) -> Profile | list[Profile]:
+    """Return the profile of the rows of JSON, or one of each row. Raises ProfileError."""
+    return _records(rows if isinstance(rows, Iterable) else (), "llama-bench")
 
 
-def read_csv(text: str) -> Profile:
-    """A profile of `-o csv`. Raises ProfileError."""
+def read_csv(text: str) -> Profile | list[Profile]:
+    """Return the profile of `-o csv`, or one of each row. Raises ProfileError."""
     try:
         rows = list(csv.DictReader(text.splitlines(), strict=True))
     except csv.Error as error:
@@ -130,24 +131,32 @@ def read_csv(text: str) -> Profile:
             f"the CSV file of llama-bench is damaged: {error}",
             hint="write it again with llama-bench -o csv",
         ) from error
-    made = [
-        {**row, **{key: number(row.get(key) or "") for key in ("n_prompt", "n_gen", "avg_ts")}}
-        for row in rows
-    ]
-    return _profile(_rates(made, strict=True), "llama-bench-csv")
+    keys = ("n_prompt", "n_gen", "n_depth", "avg_ts")
+    made = [{**row, **{key: number(row.get(key) or "") for key in keys}} for row in rows]
+    return _records(made, "llama-bench-csv")
 
 
-def read_table(text: str) -> Profile:
-    """A profile of the table that llama-bench prints: `| ... | pp512 | 210.50 ± 2.10 |`."""
+def read_table(text: str) -> Profile | list[Profile]:
+    """Return the profile of the table that llama-bench prints, or one of each row:
+    `| ... | pp512 @ d2048 | 210.50 ± 2.10 |`. MNN's llm_bench prints the same columns and more.
+    """
     rows: list[dict[str, Any]] = []
+    head: list[str] = []
+    runner = "llama.cpp"
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        test = next((found for cell in cells if (found := _TEST.fullmatch(cell))), None)
-        rate = number(cells[-1].partition("±")[0].strip())
+        if "test" in cells and "t/s" in cells:
+            head = cells
+            runner = "mnn" if _OF_MNN & set(head) else runner
+            continue
+        row = dict(zip(head, cells, strict=False))
+        test = _TEST.fullmatch(row.get("test", ""))
+        rate = number(row.get("t/s", "").partition("±")[0].strip())
         if line.lstrip().startswith("|") and test and rate is not None:
-            key = "n_prompt" if test[1] == "pp" else "n_gen"
-            rows.append({"n_prompt": 0, "n_gen": 0, key: int(test[2]), "avg_ts": rate})
-    return _profile(_rates(rows, strict=True), "llama-bench-table")
+            counts = {key: int(test[key] or 0) for key in ("n_prompt", "n_gen", "n_depth")}
+            named = {"backends": row["backend"]} if row.get("backend") else {}
+            rows.append({"model": row.get("model", ""), "avg_ts": rate, **counts, **named})
+    return _records(rows, "llama-bench-table" if runner == "llama.cpp" else "mnn-bench", runner)
 
 
 def read_log(text: str) -> Profile:
@@ -157,38 +166,77 @@ def read_log(text: str) -> Profile:
     return replace(made, problems=(*made.problems, said)) if said else made
 
 
-def _profile(found: Mapping[str, Measure], kind: str) -> Profile:
+def _profile(found: Mapping[str, Measure], kind: str, runner: str = "llama.cpp") -> Profile:
     if not found:
         raise ProfileError(
-            "the file contains no rates of llama.cpp (tokens per second)",
+            f"the file contains no rates of {runner} (tokens per second)",
             hint="write it with llama-bench -o json",
         )
     sources = Sources()
     for name, measure in found.items():
         sources.add(name, measure.value, measure.unit)
     metrics = replace(Metrics.of(found), source=sources.found)
-    return Profile(kind, metrics, runner="llama.cpp")
+    return Profile(kind, metrics, runner=runner)
 
 
-def _rates(rows: object, *, strict: bool = False) -> dict[str, Measure]:
+def _records(
+    rows: Iterable[object], kind: str, runner: str = "llama.cpp"
+) -> Profile | list[Profile]:
+    """One record a row. A prompt test and a generation test alone are one run of one model."""
+    known = [row for row in rows if isinstance(row, dict) and _row(row)]
+    tests = [(bool(finite(row["n_prompt"])), bool(finite(row["n_gen"]))) for row in known]
+    plain = sorted(tests) in ([], [(True, False)], [(False, True)], [(False, True), (True, False)])
+    if plain and not any(finite(row.get("n_depth")) for row in known):
+        made = _profile(_rates(known), kind, runner)
+        problem = next((text for row in known if (text := _not_npu(row, runner))), "")
+        return replace(made, problems=(problem,) if problem else ())
+    found = []
+    for row in known:
+        problem = _not_npu(row, runner)
+        made = _profile(_row(row), kind, runner)
+        name = ", ".join(filter(None, [str(row.get("model") or row.get("model_type") or ""),
+                                       _test_name(row)]))  # fmt: skip
+        found.append(replace(made, problems=(problem,) if problem else (), marks=(name,)))
+    return found
+
+
+def _test_name(row: Mapping[str, Any]) -> str:
+    prompt, generated, depth = (
+        int(finite(row.get(key)) or 0) for key in ("n_prompt", "n_gen", "n_depth")
+    )
+    tests = [f"pp{prompt}"] * (prompt > 0) + [f"tg{generated}"] * (generated > 0)
+    return "+".join(tests) + (f" @ d{depth}" if depth else "")
+
+
+def _not_npu(row: Mapping[str, Any], runner: str) -> str:
+    """Return why a row is not of the NPU; "" for one that is, or that does not say it."""
+    backends = row.get("backends")
+    if backends is None:
+        return UNPROVEN.format(tool="MNN's llm_bench") if runner == "mnn" else ""
+    words = {word.strip().upper() for word in str(backends).split(",")}
+    if any(word.startswith(("HTP", "HEXAGON", "NPU", "QNN")) for word in words):
+        return ""
+    return f"cpu-fallback: the row says that the model ran on the backend {backends}"
+
+
+def _row(row: Mapping[str, Any]) -> dict[str, Measure]:
+    """Return the numbers of one test; {} for what is no row of a test."""
+    prompt, generated, rate = (finite(row.get(key)) for key in ("n_prompt", "n_gen", "avg_ts"))
+    if rate is None or prompt is None or generated is None or not (prompt or generated):
+        return {}
+    both = bool(prompt and generated)
+    found = measured(PROMPT, prompt, None if both else rate) if prompt else {}
+    found |= measured(ANSWER, generated, None if both else rate) if generated else {}
+    found |= {"mixed_tps": Measure(rate, "tok/s")} if both else {}
+    depth = finite(row.get("n_depth"))
+    return found | ({"depth_tokens": Measure(depth)} if depth else {})
+
+
+def _rates(rows: object) -> dict[str, Measure]:
+    """Return the numbers of all rows that are a prompt test or a generation test."""
     found: dict[str, Measure] = {}
     for row in rows if isinstance(rows, Iterable) else ():
-        if not isinstance(row, dict):
-            continue
-        prompt, generated, rate = (finite(row.get(key)) for key in ("n_prompt", "n_gen", "avg_ts"))
-        if rate is None or prompt is None or generated is None:
-            continue
-        if prompt and not generated:
-            made = measured(PROMPT, prompt, rate)
-        elif generated and not prompt:
-            made = measured(ANSWER, generated, rate)
-        else:
-            continue
-        if strict and not found.keys().isdisjoint(made):
-            raise ProfileError(
-                "the file contains several prompt or generation tests, but fleet reads only "
-                "one of each",
-                hint="run llama-bench again with a single -p value and a single -n value",
-            )
-        found |= made
+        made = _row(row) if isinstance(row, dict) else {}
+        if "mixed_tps" not in made:
+            found |= made
     return found

@@ -1,4 +1,8 @@
-"""What forks of mllm's ahead-of-time runner print; the upstream one prints no times."""
+"""What mllm's ahead-of-time runners and their forks print.
+
+Upstream's qwen2 and llama AOT runners print a summary since 2026-01, times in µs with the rate in
+parentheses; qwen3's prints none.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,8 @@ from fleet.model.record import Measure, Metrics
 from fleet.profiles.formats.base import Profile, measured
 
 MARKER = "exit/quit'): "
-_RATE = r"\D{0,40}?(\d{1,15}(?:\.\d{1,15})?)\s*(?:tok(?:en)?s?/s|t/s)"
+SUMMARY = "=== Performance Summary ==="
+_RATE = r"[^\n]{0,80}?(?<![\d.])(\d{1,15}(?:\.\d{1,15})?)\s*(?:tok(?:en)?s?/s|t/s)"
 _RATES = (
     (PROMPT, re.compile(rf"prefill{_RATE}", re.IGNORECASE)),
     (ANSWER, re.compile(rf"decod\w*{_RATE}", re.IGNORECASE)),
@@ -32,7 +37,7 @@ def read(text: str) -> Profile:
     found = rates(text)
     if not found:
         raise ProfileError(
-            "the output of mllm contains no rates, because mllm does not print any",
+            "the output of mllm contains no rates, because not every runner of mllm prints them",
             hint="measure with fleet run, which takes the time of the whole run",
         )
     metrics = replace(Metrics.of(found), source=found)

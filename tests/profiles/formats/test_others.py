@@ -64,9 +64,11 @@ def test_llama_bench_in_all_its_forms(text: str, kind: str) -> None:
     assert (metrics.generated_tokens, metrics.decode_tps) == (128, 8.4)
 
 
-def test_llama_bench_with_several_tests_is_more_than_one_run() -> None:
-    with pytest.raises(ProfileError, match="several prompt or generation tests"):
-        llama_cpp.read_rows([*ROWS, {**ROWS[0], "n_prompt": 128}])
+def test_llama_bench_with_several_tests_is_a_record_a_row() -> None:
+    made = llama_cpp.read_rows([*ROWS, {**ROWS[0], "n_prompt": 128}])
+    assert isinstance(made, list)
+    assert [one.metrics.prompt_tokens for one in made] == [512, None, 128]
+    assert [one.marks for one in made] == [("pp512",), ("tg128",), ("pp128",)]
     with pytest.raises(ProfileError, match="no rates"):
         llama_cpp.read_rows([{"n_prompt": 1}])
 

@@ -1,0 +1,193 @@
+"""Profiles of other tools: the numbers, and whether a record counts for the NPU.
+
+The texts are in our own words, in the shapes that the tools write (tests/inputs has the smallest
+that fleet once got wrong).
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fleet.model.errors import ProfileError, UnknownProfileError
+from fleet.profiles.formats import detect
+from fleet.profiles.formats.base import Profile
+from tests import inputs
+
+PERF = """
+precisions:
+  w8a8:
+    components:
+      Net:
+        performance_metrics:
+          Some Phone:
+            qnn_dlc: {inference_time_milliseconds: 1.25, primary_compute_unit: NPU}
+            tflite: {inference_time_milliseconds: 9.5, primary_compute_unit: CPU}
+  w4a16:
+    components:
+      Llm:
+        performance_metrics:
+          Some Phone:
+            genie:
+              llm_metrics:
+              - context_length: 4096
+                time_to_first_token_range_milliseconds: {min: 80.5, max: 2600.0}
+                tokens_per_second: 12.5
+"""
+LITERT = """Loaded model net.tflite
+INFO: Replacing 40 out of 42 node(s) with delegate (TfLiteQnnDelegate) node, yielding 2 partitions.
+count=50 first=1500 curr=1200 min=1190 max=1510 avg=1234.5 std=20
+Inference timings in us: Init: 51000, First inference: 1600, Warmup (avg): 1.5e+03, \
+Inference (avg): 1234.5
+"""
+WINML = {
+    "benchmark_info": {"model_id": "net", "device": "npu", "ep": "QNNExecutionProvider"},
+    "latency_ms": {"mean": 2.5, "min": 2.0, "p50": 2.4, "p90": 3.0},
+    "raw_samples_ms": [2.0, 2.4, 3.0],
+}
+TABLE = """
+│    │ event_block_name   │ event_name      │   avg (ms) │ delegate_backend_name   │
+├────┼────────────────────┼─────────────────┼────────────┼─────────────────────────┤
+│  0 │ Execute            │ DELEGATE_CALL   │        1.5 │ QnnBackend              │
+│  1 │ Execute            │ native_call_add │        0.5 │                         │
+│  2 │ Execute            │ Method::execute │        2.1 │                         │
+"""
+
+
+def read(text: str | bytes) -> list[Profile]:
+    found = detect.read(text.encode() if isinstance(text, str) else text)
+    made = [found] if isinstance(found, Profile) else found
+    assert all(isinstance(one, Profile) for one in made)
+    return [one for one in made if isinstance(one, Profile)]
+
+
+def of(case: str) -> list[Profile]:
+    return read(inputs.of(case).read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("case", "runner", "numbers", "counts"),
+    [
+        ("C21", "mllm", {"prompt_tps": 200.0, "decode_tps": 50.0}, True),
+        ("C22", "", {"netrun_execute_us": 2950, "rpc_execute_us": 2800, "ips": 310.0,
+                     "accelerator_execute_cycles": 3400000, "execute_us": 2900}, True),
+        ("C23", "executorch", {"prompt_tps": 157.894737, "decode_tps": 34.736532,
+                               "init_ms": 973.0, "prompt_tokens": 9}, True),
+        ("C24.aihub", "ai-hub", {"run_ms": 1.55, "run_min_ms": 1.543, "ops_off_npu": 0}, True),
+        ("C24.geniex", "geniex", {"ttft_ms": 81.2, "prompt_tps": 517.0, "decode_tps": 21.4}, True),
+        ("C24.ort", "ort", {"run_ms": 0.9, "inferences": 1}, True),
+        ("C20.mnn_demo", "mnn", {"prompt_tps": 91.66, "decode_tps": 36.36}, False),
+        ("C19.both", "llama.cpp", {"mixed_tps": 48.0, "prompt_tokens": 512}, True),
+    ],
+)  # fmt: skip
+def test_the_inputs_that_were_wrong(
+    case: str, runner: str, numbers: dict[str, float], counts: bool
+) -> None:
+    (found,) = of(case)
+    assert found.runner == runner
+    assert {name: _value(found, name) for name in numbers} == pytest.approx(numbers)
+    assert (not found.problems) == counts, found.problems
+
+
+def _value(found: Profile, name: str) -> float | None:
+    other = found.metrics.others.get(name)
+    return other.value if other is not None else getattr(found.metrics, name, None)
+
+
+def test_a_row_of_llama_bench_is_a_record() -> None:
+    depth = of("C19.depth")
+    assert [(one.metrics.prompt_tps, one.metrics.decode_tps) for one in depth] == [
+        (101.0, None), (None, 9.9),
+    ]  # fmt: skip
+    assert {one.metrics.others["depth_tokens"].value for one in depth} == {2048}
+    assert depth[0].marks == ("m, pp512 @ d2048",)
+    many = of("C19.many")
+    assert [one.metrics.prompt_tokens or one.metrics.generated_tokens for one in many] == [
+        128, 512, 128,
+    ]  # fmt: skip
+    assert not any(one.problems for one in (*depth, *many))
+
+
+def test_another_backend_is_no_npu() -> None:
+    (mnn,) = of("C20.mnn_bench")
+    assert (mnn.runner, mnn.metrics.prompt_tps, mnn.metrics.decode_tps) == ("mnn", 500.0, 45.0)
+    assert mnn.problems == ("cpu-fallback: the row says that the model ran on the backend OPENCL",)
+    rows = [{"n_prompt": 8, "n_gen": 0, "avg_ts": 9.0, "backends": "CPU", "devices": "none"}]
+    (cpu,) = read(json.dumps(rows))
+    assert "backend CPU" in cpu.problems[0]
+    (npu,) = read(json.dumps([{**rows[0], "backends": "HTP"}]))
+    assert npu.problems == ()
+
+
+def test_perf_yaml_is_a_record_a_row() -> None:
+    npu, cpu, llm = read(PERF)
+    assert _value(npu, "run_min_ms") == 1.25
+    assert (npu.problems, npu.marks) == ((), ("w8a8 / Net / Some Phone / qnn_dlc",))
+    assert cpu.problems == ("cpu-fallback: most layers ran on CPU",)
+    assert (llm.metrics.decode_tps, llm.metrics.ttft_ms) == (12.5, 80.5)
+    assert _value(llm, "context_size") == 4096
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("", "", None),
+        ("TfLiteQnnDelegate", "TfLiteXNNPackDelegate", "the delegate is TfLiteXNNPackDelegate"),
+        ("INFO: Replacing", "INFO: kept", "no delegate took a node"),
+    ],
+)
+def test_benchmark_model_counts_where_the_delegate_took_it(
+    old: str, new: str, problem: str | None
+) -> None:
+    (found,) = read(LITERT.replace(old, new) if old else LITERT)
+    assert (_value(found, "run_mean_ms"), _value(found, "init_ms")) == (1.2345, 51.0)
+    assert bool(found.problems) == (problem is not None)
+    assert all(problem and problem in text for text in found.problems)
+
+
+def test_winml_perf_says_device_and_provider() -> None:
+    (found,) = read(json.dumps(WINML))
+    assert (_value(found, "run_ms"), _value(found, "run_mean_ms")) == (2.4, 2.5)
+    assert found.problems == ()
+    for change in ({"device": "cpu"}, {"ep": "DmlExecutionProvider"}):
+        info = WINML["benchmark_info"] | change  # type: ignore[operator]
+        (found,) = read(json.dumps(WINML | {"benchmark_info": info}))
+        assert found.problems[0].startswith("cpu-fallback: winml perf ran on")
+
+
+def test_the_inspectors_table() -> None:
+    (found,) = read(TABLE)
+    assert _value(found, "execute_us") == pytest.approx(2100)
+    assert _value(found, "delegate_call_us") == pytest.approx(1500)
+    assert [(op.name, op.value) for op in found.ops] == [("native_call_add", 500.0)]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"execution_summary": {}, "execution_detail": []},
+        {"agg": {}, "plugin": "qairt", "device": "npu"},
+        {"benchmark_info": {}, "latency_ms": {"mean": "x"}},
+        [{"cat": "Node", "dur": -1, "name": "n"}],
+    ],
+)
+def test_a_file_without_numbers_is_damaged(data: object) -> None:
+    with pytest.raises(ProfileError, match="contains no times"):
+        read(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[ Prompt: 120.5 t/s | Generation: 12.3 t/s ]\n", "llama-cli"),
+        ('{"traceEvents": []}', "Chrome trace"),
+        ("Layer Times:\n0: 12 us\n", "snpe-diagview"),
+        (inputs.of("C25").read_text(), "no profile format"),
+        ("the prefill of the cup took 3 t/s\ndecode 2 t/s\n", "no profile format"),
+    ],
+)
+def test_what_is_not_read_is_not_damaged(text: str, words: str) -> None:
+    with pytest.raises(UnknownProfileError, match=words) as caught:
+        detect.read(text.encode())
+    assert caught.value.hint
