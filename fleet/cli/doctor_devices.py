@@ -19,10 +19,12 @@ from fleet.config.playbook import load_playbook
 from fleet.doctor.checks import LOOKS
 from fleet.doctor.cure import Cure, apply_cures, plan_cures
 from fleet.doctor.examine import Round, examine
+from fleet.doctor.recent import last_failures
 from fleet.model.diagnosis import UNCHECKED, Diagnosis
 from fleet.model.errors import FleetError, InputError
 from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
+from fleet.profiles.runs import RunStore
 from fleet.triage.knowledge import knowledge
 
 
@@ -48,12 +50,15 @@ def look(
 ) -> list[Diagnosis]:
     """Examine, report and, where it is asked for, cure; the diagnoses as they are after it."""
     hosts = hosts_of(inventory, limit)
-    how = replace(how, playbook=_loaded(inventory, asked))
+    failures = last_failures(RunStore(project.runs()), [host.name for host in hosts])
+    how = replace(how, playbook=_loaded(inventory, asked), failures=failures)
     with counting(len(hosts)) as listener:
         found = examine(hosts, listener, how)
     for diagnosis in found:
         if diagnosis.verdict == UNCHECKED and diagnosis.error is None:
-            diagnosis.notes += (f"next: {_next(inventory, diagnosis.target, how)}",)
+            failure = failures.get(diagnosis.target)
+            hint = failure.hint if failure else ""
+            diagnosis.notes += (f"next: {hint or _next(inventory, diagnosis.target, how)}",)
     shown = not (as_json and asked)
     offers = asked is None
     report(

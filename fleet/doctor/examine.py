@@ -12,11 +12,13 @@ from fleet.device.texts import shell_text, text_of
 from fleet.doctor.checks import every
 from fleet.doctor.link import link_check
 from fleet.doctor.parts import own_words, raw_parts
-from fleet.doctor.remedy import with_remedy
+from fleet.doctor.recent import RunFailure, builder_of, preflight, refusal
+from fleet.doctor.remedy import NO_REPAIR, with_remedy
 from fleet.doctor.seen import Seen, seen
 from fleet.doctor.session import Opened, has_validator, open_session, run_validator
 from fleet.doctor.subject import subjects
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
+from fleet.engine.release_builder import ReleaseBuilder
 from fleet.engine.session import Session
 from fleet.facts.gather import source
 from fleet.model.cause import LAYERS
@@ -33,6 +35,7 @@ from fleet.model.diagnosis import (
     Diagnosis,
     Evidence,
     Ranked,
+    Remedy,
 )
 from fleet.model.errors import InputError
 from fleet.model.events import Listener
@@ -42,6 +45,7 @@ from fleet.model.playbook import Playbook
 from fleet.model.slots import SLOTS
 from fleet.model.text import harmless
 from fleet.model.version import VERSION
+from fleet.runtimes.store import RuntimeStore
 from fleet.triage.knowledge import knowledge
 from fleet.triage.ranking import Witness, rank
 from fleet.triage.text import lines_of
@@ -59,7 +63,9 @@ class Round:
     """How to look. `only` are ids of checks or layers; `folders` on the device are looked at
     too; `verify` hashes every blob; without `session` no NPU session is opened. `log` was pasted
     beside: what is seen on the device tells its causes apart. With `parts` raw texts are asked for.
-    `playbook` is the one whose files a damaged release gets again.
+    `playbook` is the one whose files a damaged release gets again, and whose pre-flight is asked.
+    It is planned with `runtimes`, those of this user by default. `failures` are those of the last
+    runs, by host.
     """
 
     only: tuple[str, ...] = ()
@@ -71,6 +77,8 @@ class Round:
     log: str = ""
     parts: bool = False
     playbook: Playbook | None = None
+    runtimes: RuntimeStore | None = None
+    failures: Mapping[str, RunFailure] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if any("\n" in folder for folder in self.folders):
@@ -93,9 +101,11 @@ class _Found:
 def examine(hosts: Sequence[Host], listener: Listener, how: Round) -> list[Diagnosis]:
     """A diagnosis for each host, in their order. A device that is not reached has one too."""
     found: dict[str, Diagnosis] = {}
+    asked = how.playbook if how.session and not how.only else None
+    builder = builder_of(asked, how.runtimes or RuntimeStore(), listener)
 
     def work(session: Session, result: DeviceResult[None]) -> None:
-        found[session.host.name] = diagnose(session, how)
+        found[session.host.name] = diagnose(session, how, builder)
         result.outcome = "ok"
 
     options = PoolOptions[None](parallel=how.parallel, accept_new=how.accept_new)
@@ -140,6 +150,11 @@ def _one(session: Session, how: Round) -> _Found:
             if trial.log and trial.check.status != OK:
                 found.witnesses += witnesses(lines_of(trial.log), known, "session log")
     found.witnesses += _of_log(how.log, found.checks)
+    failure = how.failures.get(session.host.name)
+    if failure is not None and wanted:
+        found.checks.append(_harmless(failure.check()))
+        last = witnesses(lines_of(f"{failure.log}\n{failure.text}"), known, "last run")
+        found.witnesses += [_weaker(witness) for witness in last]
     failed = [check for check in found.checks if check.status == BAD]
     found.witnesses = [*_of_checks(found.checks, failing=bool(failed)), *found.witnesses]
     if failed:
@@ -246,10 +261,20 @@ def _unreached(result: DeviceResult[None]) -> Diagnosis:
     return Diagnosis(result.host.name, UNCHECKED, ranked, (check,), error=said)
 
 
-def diagnose(session: Session, how: Round) -> Diagnosis:
-    """Return the diagnosis of one device over an open session, with the plan against a problem."""
+def diagnose(session: Session, how: Round, builder: ReleaseBuilder | None = None) -> Diagnosis:
+    """Return the diagnosis of one device over an open session, with the plan against a problem.
+
+    `builder` plans the release whose pre-flight is asked where nothing else is wrong.
+    """
     diagnosis, looked = judge(session, how)
-    if any(check.status == BAD for check in diagnosis.checks):
+    broken = any(check.status == BAD for check in diagnosis.checks)
+    if not broken and builder is not None and (finding := preflight(session, builder)):
+        check, ranked = refusal(finding, builder.playbook, session.host.name)
+        diagnosis.checks = (*diagnosis.checks, _harmless(check))
+        diagnosis.causes = (ranked, *diagnosis.causes)
+        diagnosis.verdict, diagnosis.remedy = PROBLEM, Remedy(refusal=NO_REPAIR)
+        return diagnosis
+    if broken:
         diagnosis = with_remedy(session, looked, diagnosis, how.playbook)
     return diagnosis
 
@@ -310,7 +335,8 @@ def _verdict(found: _Found, ranked: tuple[Ranked, ...]) -> str:
         return PROBLEM
     if found.whole and not opened:
         return UNCHECKED
-    return ADVICE if ranked else HEALTHY
+    failed_before = any(check.facts.get("last.run") == "failed" for check in found.checks)
+    return ADVICE if ranked or failed_before else HEALTHY
 
 
 def _logged(one: Ranked) -> bool:

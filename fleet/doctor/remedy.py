@@ -20,7 +20,7 @@ FASTRPC = SystemSpec(fastrpc="auto")
 PROVISION, REDEPLOY, ROLLBACK = "provision", "redeploy", "rollback"
 _SAFE = re.compile(r"/[\w./@%+=~-]{1,200}")  # what no shell obeys, within double quotes or without
 UNKNOWN_CAUSE = "fleet does not know the cause of the problem"
-_NO_REPAIR = "fleet has no repair for this cause; use the fixes above"
+NO_REPAIR = "fleet has no repair for this cause; use the fixes above"
 _NOTHING_LEFT = "FastRPC is already set up; use the fixes above"
 
 
@@ -68,7 +68,7 @@ def _plan(session: Session, seen: Seen, diagnosis: Diagnosis, playbook: Playbook
         return Remedy(refusal=UNKNOWN_CAUSE)
     if PROVISION in {fix.apply for fix in cause.fix}:
         return _provision(session, name)
-    return Remedy(name, refusal=_NO_REPAIR)
+    return Remedy(name, refusal=NO_REPAIR)
 
 
 def _is_damaged(subject: Subject) -> bool:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
 from fleet.config.playbook import load_playbook
 from fleet.doctor.cure import Cure, apply_cures, plan_cures
 from fleet.doctor.examine import Round, examine
+from fleet.doctor.recent import RunFailure
 from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.lab import Lab
-from fleet.model.diagnosis import PROBLEM, Diagnosis
+from fleet.model.diagnosis import ADVICE, PROBLEM, Diagnosis
 from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
 from fleet.model.system import SystemSpec
@@ -37,7 +41,9 @@ class Patient:
     runs: RunStore
 
     def look(self, playbook: Playbook | None = None) -> Diagnosis:
-        (found,) = examine([self.host], lambda _: None, Round(playbook=playbook))
+        (found,) = examine(
+            [self.host], lambda _: None, Round(playbook=playbook, runtimes=cached_store())
+        )
         return found
 
     def cure(self, playbook: Playbook | None = None) -> Cure:
@@ -214,6 +220,24 @@ def test_steps_that_were_not_shown_are_not_taken(patient: Patient) -> None:
     finally:
         patient.lab.heal("lab001", "left-group")
         patient.lab.heal("lab001", "node-root-only")
+
+
+def test_a_device_is_not_healthy_while_its_last_run_failed_or_a_deploy_would_be_refused(
+    patient: Patient, tmp_path: Path
+) -> None:
+    assert patient.look(patient.playbook).verdict != PROBLEM
+    failed = {"lab001": RunFailure("20261120-100000-aaaaaa", "run", "ended with status 1")}
+    (found,) = examine([patient.host], lambda _: None, Round(failures=failed))
+    assert found.verdict == ADVICE
+    assert "ended with status 1" in " ".join(check.text for check in found.checks)
+    newer = tmp_path / "newer"
+    shutil.copytree(patient.playbook.bundle, newer)
+    versions = newer / "tool-versions.yaml"
+    versions.write_text(re.sub(r"2[.]\d+[.]\d+[.]\d+", "2.99.0.290101000000", versions.read_text()))
+    refused = patient.look(replace(patient.playbook, bundle=newer))
+    assert refused.verdict == PROBLEM
+    assert refused.causes[0].cause.id.startswith("preflight-"), ids(refused)
+    assert "tool-versions.yaml was damaged or edited" in refused.causes[0].title
 
 
 def test_dry_run_changes_nothing(patient: Patient) -> None:

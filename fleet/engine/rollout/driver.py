@@ -14,6 +14,7 @@ from fleet.engine.rollout.state import BACK, LEFT, RolloutDevice
 from fleet.engine.rollout.waves import Wave
 from fleet.model.errors import WorkstationError
 from fleet.model.events import Listener, Looked, RolledBack, Soaking, WaveJudged, WaveStarted
+from fleet.model.masking import masked
 
 Done = Callable[[DeviceResult[None]], None]
 Word = Literal["finished", "failed", "stopped", "rolled back", "not rolled back"]
@@ -142,6 +143,7 @@ class Rollout:
             text=result.text,
             error=type(result.error).__name__ if result.error else "",
             step=result.error.step if result.error else "",
+            hint=masked(result.error.hint or result.error.cure) if result.error else "",
             round_trips=result.round_trips,
             bytes_sent=result.bytes_sent,
             seconds=round(result.seconds, 3),

@@ -21,7 +21,8 @@ class RolloutDevice:
     `was` what was current before this run switched anything; `switched` says that a switch was
     begun, `touched` that any step was. `boot_id` is that of the boot in which it was deployed.
     `looked` is the outcome of the look after the soak, `back` that of the rollback. `afar`: the
-    steps are reported by the workers of a cluster, and may be lost with a worker.
+    steps are reported by the workers of a cluster, and may be lost with a worker. `hint` is what to
+    do about a failure, as it was shown.
     """
 
     name: str
@@ -39,6 +40,7 @@ class RolloutDevice:
     back: str = ""
     back_text: str = ""
     afar: bool = False
+    hint: str = ""
 
     @property
     def fine(self) -> bool:
@@ -125,6 +127,7 @@ class RunState:
             device.switched = device.switched or line["step"] == "switch"
         elif kind == "end":
             device.outcome, device.text = line["outcome"], line["text"]
+            device.hint = line.get("hint", "")
         elif kind == "look":
             device.looked = line["outcome"]
             if device.looked not in FINE:

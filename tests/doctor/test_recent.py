@@ -1,0 +1,80 @@
+"""The doctor starts from what fleet itself last refused or failed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fleet.doctor.examine import Round, judge
+from fleet.doctor.recent import RunFailure, last_failures, refusal
+from fleet.engine.rollout.journal import Journal
+from fleet.model.diagnosis import BAD, UNCHECKED
+from fleet.model.finding import Finding
+from fleet.profiles.runs import RunStore
+
+from .test_probe import BOARD, Fake
+
+
+def write_run(root: Path, run_id: str, outcome: str, text: str, log: str = "") -> None:
+    journal = Journal.begin(
+        root / run_id / "journal.jsonl",
+        run_id,
+        {"name": "m", "rollout": None, "waves": [{"wave": "1", "hosts": ["evk"]}], "options": {}},
+    )
+    journal.write("begin", host="evk", wave="1")
+    journal.write("step", host="evk", step="health", text="open an NPU session", bytes=0)
+    journal.write("end", host="evk", outcome=outcome, text=text, hint="fleet plan")
+    journal.close()
+    if log:
+        (root / run_id / "evk" / "0").mkdir(parents=True)
+        (root / run_id / "evk" / "0" / "stderr.log").write_text(log)
+
+
+def test_the_newest_run_decides(tmp_path: Path) -> None:
+    write_run(tmp_path, "20261120-100000-aaaaaa", "failed", "the session did not open", "E 14001\n")
+    failed = last_failures(RunStore(tmp_path), ["evk", "other"])
+    assert set(failed) == {"evk"}
+    assert failed["evk"].text == "the session did not open"
+    assert failed["evk"].step == "health"
+    assert failed["evk"].hint == "fleet plan"
+    assert failed["evk"].log == "E 14001\n"
+    write_run(tmp_path, "20261120-110000-aaaaaa", "unchanged", "")
+    assert last_failures(RunStore(tmp_path), ["evk"]) == {}
+
+
+def test_a_damaged_journal_is_passed_over(tmp_path: Path) -> None:
+    write_run(tmp_path, "20261120-100000-aaaaaa", "failed", "no space left on device")
+    (tmp_path / "20261120-120000-aaaaaa").mkdir()
+    (tmp_path / "20261120-120000-aaaaaa" / "journal.jsonl").write_text("{\n{}\n")
+    assert set(last_failures(RunStore(tmp_path), ["evk"])) == {"evk"}
+
+
+def test_a_device_whose_last_run_failed_is_never_healthy() -> None:
+    text = "\n".join(BOARD)
+    before, _ = judge(Fake(text), Round())  # type: ignore[arg-type]
+    failure = RunFailure("20261120-100000-aaaaaa", "run", "the program ended with status 1")
+    failures = {before.target: failure}
+    after, _ = judge(Fake(text), Round(failures=failures))  # type: ignore[arg-type]
+    assert before.verdict == after.verdict == UNCHECKED
+    (check,) = [check for check in after.checks if check.id == "last-run"]
+    assert "20261120-100000-aaaaaa" in check.text
+    assert "ended with status 1" in check.text
+
+
+def test_a_refusal_is_a_cause_with_the_cure_of_its_rule(playbook_path: Path) -> None:
+    from fleet.config.playbook import load_playbook
+
+    finding = Finding(
+        "qairt-version", "refuse", "the bundle is newer", "2.47", "2.51", "fleet runtime fetch 2.51"
+    )
+    check, ranked = refusal(finding, load_playbook(playbook_path), "evk")
+    assert check.status == BAD
+    assert ranked.fixes[0].title == "fleet runtime fetch 2.51"
+    assert json.dumps(ranked.as_dict())
+
+
+@pytest.fixture
+def playbook_path() -> Path:
+    return Path(__file__).parents[2] / "playbooks" / "tiny-genie.yaml"
