@@ -21,6 +21,7 @@ from fleet.config.problems import Problems, suggest_or_list
 from fleet.config.shape import Body, read_body
 from fleet.config.values import Pattern
 from fleet.config.word_tables import (
+    ActorWords,
     BenignLines,
     ContextWords,
     Families,
@@ -237,6 +238,7 @@ TABLES: dict[str, type[Body]] = {
     "benign": BenignLines,
     "success": Success,
     "platform_words": PlatformWords,
+    "actor_words": ActorWords,
     "context_words": ContextWords,
     "next_steps": NextSteps,
     "sentences": Sentences,

@@ -48,6 +48,7 @@ class Success(Body, frozen=True, kw_only=True):
     """success.yaml: lines by which a program says that its work was done, and doubts of it."""
 
     patterns: list[_Succeeded]
+    lasting: list[str]
     doubts: list[Pattern]
     failure_words: list[Pattern]
 
@@ -57,6 +58,7 @@ class ContextWords(Body, frozen=True, kw_only=True):
 
     npu: list[Pattern]
     chip: list[Pattern]
+    transport: list[Pattern]
     shell: list[Pattern]
     phone: list[Pattern]
     link: list[Pattern]
@@ -119,3 +121,24 @@ class PlatformWords(Body, frozen=True, kw_only=True):
     android: list[Pattern]
     windows: list[Pattern]
     linux: list[Pattern]
+
+
+class _Instead(Body, frozen=True, kw_only=True):
+    title: str
+    changes: str
+
+
+class _Actor(Body, frozen=True, kw_only=True):
+    words: list[Pattern]
+    no_cure: Pattern
+    instead: _Instead
+
+
+class ActorWords(Body, frozen=True, kw_only=True):
+    """actor_words.yaml: who ran the program, and which cures are none for them."""
+
+    aihub: _Actor
+    winml: _Actor
+    app: _Actor
+    shell: _Actor
+    pc: _Actor

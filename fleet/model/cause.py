@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from fleet.model.slots import filled
+from fleet.model.slots import QUOTED, filled, with_folders
 
 # From the workstation down to the session: a fault in one layer makes those after it fail.
 LAYERS = (
@@ -36,6 +36,7 @@ class Signature(Struct, frozen=True):
     line of a chain, such as 14001: it counts only where no other line of the log says more.
     `unless` and `needs` are patterns for any line of the same log. A pattern may hold slots
     (`{library}`, fleet/triage/grammar.py); what stood there fills title, explanation and fixes.
+    `holds` compares the numbers of slots in the matched line: `count < total`, `length > 16777216`.
     """
 
     match: str
@@ -43,6 +44,7 @@ class Signature(Struct, frozen=True):
     summary: bool = False
     unless: str = ""
     needs: str = ""
+    holds: str = ""
 
 
 class Predicate(Struct, frozen=True):
@@ -110,10 +112,15 @@ class Fix(Struct, frozen=True):
         return replace(
             self,
             title=filled(self.title, slots),
-            command=filled(self.command, slots),
+            command=with_folders(filled(self.command, _pasteable(slots)), slots),
             changes=filled(self.changes, slots),
             undo=filled(self.undo, slots),
         )
+
+
+def _pasteable(slots: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the slots without quoted sentences, which could hold what a shell obeys."""
+    return {name: word for name, word in slots.items() if name not in QUOTED}
 
 
 class Example(Struct, frozen=True):
@@ -133,8 +140,9 @@ class Cause(Struct, frozen=True):
 
     `severity` is error, or advice where nothing is broken. A signature of 0.9 or more that
     matches rules out the causes of `excludes`; a line of `against` and a fact of `refuted` prove
-    the opposite. What any machine can have is named in a log only beside a word of a `context`
-    (fleet/data/context_words.yaml).
+    the opposite. What any machine can have is named with low confidence unless a word of a
+    `context` (fleet/data/context_words.yaml) stands in the log. A `general` cause is a kind of
+    plain sentence ("X was not found"): it is named only where no other cause explains the log.
     """
 
     id: str
@@ -143,6 +151,7 @@ class Cause(Struct, frozen=True):
     explanation: str
     verify: str
     severity: str = "error"
+    general: bool = False
     platforms: tuple[str, ...] = PLATFORMS
     codes: tuple[str, ...] = ()
     context: tuple[str, ...] = ()
@@ -167,6 +176,10 @@ class Cause(Struct, frozen=True):
             word not in {None, "unknown", *predicate.values}
             for word, predicate in zip(asked, self.probe, strict=True)
         )
+
+    def with_fixes(self, fix: tuple[Fix, ...]) -> Cause:
+        """Return the cause with other cures."""
+        return replace(self, fix=fix)
 
     def fixes(self, platform: str, facts: Mapping[str, str] | None = None) -> tuple[Fix, ...]:
         """The cures for a platform ("" is any) and a device of which these facts are known."""

@@ -8,35 +8,57 @@ from dataclasses import replace
 from fleet.model.diagnosis import Ranked
 from fleet.triage.reading import LogReading
 
-_CAPPED = 0.25  # without a word of a deployment a cause is a guess
-# What a converter can say, too.
-_OF_A_MODEL = {"unsupported-op", "op-package", "model-format", "python-package"}
+_CAPPED = 0.45  # without a word of a deployment a cause is a guess
+_OWN = 0.75  # from here on the line is the NPU's, whatever words are beside it
+_FAR = 0.3  # in a long log, away from every word of a deployment
+# Layers of which a build or a converter on a workstation can tell; and what it says of a model.
+_OF_A_BUILD = {"host", "link", "os", "library"}
+_OF_A_MODEL = {
+    "unsupported-op", "op-package", "model-format", "input-mismatch", "soc-unknown",
+    "tool-limitation",
+}  # fmt: skip
 _OPPOSED = 0.1  # below even, where the log itself shows a build, or that the work was done
 _BESIDE_SUCCESS = {"runtime", "bundle", "session"}  # layers that can be wrong where it was done
 
 
 def in_context(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[Ranked, ...]:
-    """The causes that the log can name: none in a document, a build, or a log of others.
+    """The causes that the log can name: none in a document or a log of others.
 
-    Where what comes first is a failure that any machine can have, and nothing says that it is of
-    a Qualcomm device, none is named: it becomes a question.
+    A failure that any machine can have, in a log in which nothing says that it is of a Qualcomm
+    device, and one of a build keep a low confidence.
     """
-    if reading.of_people or reading.of_others or (reading.of_build and not reading.given):
+    if reading.of_people or reading.of_others:
         return ()
-    if ranked and not reading.beside(ranked[0].cause.context):
-        return ()
-    ranked = tuple(guess for guess in ranked if reading.beside(guess.cause.context))
     if reading.of_build:
-        ranked = _capped((guess for guess in ranked if guess.cause.id in _OF_A_MODEL), _CAPPED)
-    elif reading.succeeded and ranked and ranked[0].cause.layer not in _BESIDE_SUCCESS:
+        kept = [
+            guess
+            for guess in ranked
+            if reading.given or guess.cause.layer in _OF_A_BUILD or guess.cause.id in _OF_A_MODEL
+        ]
+        return _capped(kept, _CAPPED)
+    ranked = tuple(
+        guess if reading.beside(guess.cause.context) else _lowered(guess, _CAPPED)
+        for guess in ranked
+    )
+    if reading.succeeded and ranked and ranked[0].cause.layer not in _BESIDE_SUCCESS:
         ranked = _capped(ranked, _OPPOSED)
     if reading.of_device:
-        return tuple(guess for guess in ranked if any(map(reading.in_reach, _numbers(guess))))
-    return _capped(ranked, _CAPPED)
+        return tuple(
+            guess if any(map(reading.in_reach, _numbers(guess))) else _lowered(guess, _FAR)
+            for guess in ranked
+        )
+    return tuple(
+        guess if guess.confidence >= _OWN and not guess.cause.context else _lowered(guess, _CAPPED)
+        for guess in ranked
+    )
 
 
 def _capped(ranked: Iterable[Ranked], most: float) -> tuple[Ranked, ...]:
-    return tuple(replace(cause, confidence=min(cause.confidence, most)) for cause in ranked)
+    return tuple(_lowered(cause, most) for cause in ranked)
+
+
+def _lowered(cause: Ranked, most: float) -> Ranked:
+    return replace(cause, confidence=min(cause.confidence, most))
 
 
 def _numbers(one: Ranked) -> list[int]:

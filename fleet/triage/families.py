@@ -15,6 +15,7 @@ from fleet.model.diagnosis import Question, Ranked
 from fleet.model.slots import filled
 from fleet.triage.explain import explain
 from fleet.triage.reading import LogReading
+from fleet.triage.text import Line, is_quiet
 from fleet.triage.unknown import codes_of
 
 GUESS = "guess:"  # of the id of a question
@@ -46,31 +47,39 @@ def guesses(reading: LogReading, left: tuple[Ranked, ...] = ()) -> Guesses:
             if len(found) + len(behind) >= _MOST:
                 break
             asked = found if sure else behind
-            asked.setdefault(cause.id, _guess(cause, line))
+            asked.setdefault(cause.id, _guess(cause, line.number))
     later = (question for name, question in behind.items() if name not in found)
     return Guesses(tuple(found.values()), tuple(later))
 
 
-def _by_words(reading: LogReading) -> Iterator[tuple[Cause, int, bool]]:
+def sure_guess(reading: LogReading) -> tuple[Cause, Line] | None:
+    """Return the cause of the first line of an error whose subject and symptom say why."""
+    for cause, line, sure in _by_words(reading):
+        if sure and not is_quiet(line.text):
+            return cause, line
+    return None
+
+
+def _by_words(reading: LogReading) -> Iterator[tuple[Cause, Line, bool]]:
     known = reading.known
     subjects = known.subjects.over(reading.text)
     symptoms = known.symptoms.over(reading.text)
-    harmful = [line for line in reading.lines if not reading.benign(line)]
+    harmful = [line for line in reading.lines if not (reading.benign(line) or reading.ended(line))]
     for line in [*reading.failures, *harmful]:
         about, wrong = subjects.match(line.text), symptoms.match(line.text)
         cell = (min(about), min(wrong)) if about and wrong else (-1, -1)
         name = known.families.get(cell, "")
         if name in known.causes:
-            yield known.causes[name], line.number, cell not in known.unsure
+            yield known.causes[name], line, cell not in known.unsure
 
 
-def _by_number(reading: LogReading) -> Iterator[tuple[Cause, int, bool]]:
+def _by_number(reading: LogReading) -> Iterator[tuple[Cause, Line, bool]]:
     """The first cause that lists the first number or name of an error."""
     for line in reading.failures[:_READ]:
         for code in codes_of(line.text):
             causes = explain(code).causes if len(code) >= _LONG else ()
             if causes:
-                yield causes[0], line.number, len(causes) <= _FEW
+                yield causes[0], line, len(causes) <= _FEW
                 return
 
 

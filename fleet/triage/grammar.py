@@ -40,11 +40,24 @@ def captured(pattern: str, line: str) -> dict[str, str]:
     return {name: _LIKE.get(name, str)(word) for name, word in words if word}
 
 
+# Folders that a log names, by the files in them.
+_FOLDERS = {
+    "release": r"((?:/[\w.+-]+){2,8})/(?:lib|dsp)/lib\w+\.so",
+    "qairt": r"((?:/[\w.+-]+){2,8})/(?:lib|bin)/(?:aarch64-\w+|hexagon-v\d\d|x86_64-linux-clang)",
+    "bundle": r"((?:/[\w.+-]+){2,8})/(?:gen(?:ie|ai)_config\.json|\w[\w.-]*\.serialized\.bin)",
+}
+_OF_THE_SYSTEM = ("/usr", "/lib", "/vendor", "/system", "/apex", "/odm", "/data/app", "/bin")
+
+
 def beside(text: str) -> dict[str, str]:
-    """The slots of BESIDE in a whole log."""
+    """Return the slots of BESIDE and the folders that a whole log shows."""
     found: dict[str, str] = {}
     for pattern in BESIDE:
         found = {**captured(expanded(pattern), text), **found}
+    for name, pattern in _FOLDERS.items():
+        match = _compiled(pattern).search(text)
+        if match and not match.group(1).startswith(_OF_THE_SYSTEM):
+            found[name] = match.group(1)
     return found
 
 

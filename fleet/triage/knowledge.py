@@ -21,6 +21,7 @@ TABLES = (
     "benign",
     "success",
     "platform_words",
+    "actor_words",
     "context_words",
     "next_steps",
     "sentences",
@@ -44,9 +45,12 @@ class Known:
     benign: Matcher
     success: Matcher
     needs: tuple[str, ...]
+    lasting: frozenset[str]
     doubts: Matcher
     failure_words: Matcher
     platforms: tuple[tuple[str, Matcher], ...]
+    actors: tuple[tuple[str, Matcher], ...]
+    cures: dict[str, dict[str, Any]]
     contexts: dict[str, Matcher]
     steps: tuple[dict[str, str], ...]
     stepping: Matcher
@@ -137,11 +141,14 @@ def _known(
         benign=matcher([row["match"] for row in tables["benign"]["patterns"]]),
         success=matcher([row["match"] for row in success["patterns"]]),
         needs=tuple(row.get("needs", "") for row in success["patterns"]),
+        lasting=frozenset(success["lasting"]),
         doubts=matcher(success["doubts"]),
         failure_words=matcher(success["failure_words"]),
         platforms=tuple(
             (name, matcher(patterns)) for name, patterns in tables["platform_words"].items()
         ),
+        actors=tuple((name, matcher(row["words"])) for name, row in tables["actor_words"].items()),
+        cures=tables["actor_words"],
         contexts={name: matcher(patterns) for name, patterns in tables["context_words"].items()},
         steps=tuple(tables["next_steps"]["steps"]),
         stepping=matcher([row["when"] for row in tables["next_steps"]["steps"]]),
@@ -180,7 +187,7 @@ def _matchers(known: Known) -> list[Matcher]:
     return [
         known.matcher, known.against, known.benign, known.success, known.doubts,
         known.failure_words,
-        *(matcher for _, matcher in known.platforms), *known.contexts.values(),
+        *(matcher for _, matcher in (*known.platforms, *known.actors)), *known.contexts.values(),
         known.stepping, known.saying, known.subjects, known.symptoms,
     ]  # fmt: skip
 

@@ -20,6 +20,8 @@ _MOST = 0.99  # no log and no probe is proof
 _LATER = 0.93  # of the weight, for each distinct line of evidence that stands before
 _LATEST = 6
 _SUMMED = 0.1  # of the weight, for last lines where a line above says more
+_SHARED = 0.3  # of the score of a cause that explains only lines that the first explains too
+_PLAIN = 0.75  # of a line that shows its cause by itself
 _CURVE = 0.6  # tests/triage: below 0.6 the plain share was right more often than it said
 _FOREIGN = 0.5  # a cause that is not known on the platform that the log shows
 
@@ -54,7 +56,7 @@ def rank(
         ]
     causal = [witness for witness in every if not witness.summary]
     counted = _not_excluded(causal or every)
-    scores = _scores(counted, platform)
+    scores = _explained(_scores(counted, platform), counted)
     shares = _confidences(scores)
     if causal:
         rest = _scores(
@@ -99,6 +101,33 @@ def _scores(witnesses: Iterable[Witness], platform: str) -> dict[str, float]:
         left = 1 - scores.get(witness.cause.id, 0.0)
         scores[witness.cause.id] = 1 - left * (1 - weight)
     return scores
+
+
+def _explained(scores: dict[str, float], witnesses: list[Witness]) -> dict[str, float]:
+    """Return the scores, lowered for causes whose every line the first cause explains as well.
+
+    So a longer chain of the same failure raises the confidence in its cause, not in its rivals.
+    """
+    lines: dict[str, set[int]] = {}
+    for witness in witnesses:
+        if witness.weight > 0:
+            lines.setdefault(witness.cause.id, set()).add(witness.evidence.line)
+    first = max(scores, key=lambda key: (scores[key], key), default="")
+    own = lines.get(first, set())
+    plain = {
+        witness.evidence.line
+        for witness in witnesses
+        if witness.cause.id == first and witness.weight >= _PLAIN
+    }
+    return {
+        key: score * _SHARED if 0 not in own and _within(lines.get(key), own, plain) else score
+        for key, score in scores.items()
+    }
+
+
+def _within(lines: set[int] | None, own: set[int], plain: set[int]) -> bool:
+    """Whether the lines are a part of the first cause's, without the line that shows it plainly."""
+    return lines is not None and lines < own and not plain <= lines
 
 
 def _confidences(scores: Mapping[str, float]) -> dict[str, float]:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from fleet.triage.knowledge import Known
 from fleet.triage.matcher import Matcher
-from fleet.triage.text import Line
+from fleet.triage.text import Line, process_of
 
 MAX_LINES = 200_000  # distinct lines that are looked at; a log repeats itself long before
 _DOCUMENT = 0.25  # of the lines, from which on a text is for people to read
@@ -17,6 +17,8 @@ _LONG = 30
 _AGAIN = 6  # times one word after the other
 _NOISE = re.compile(r"([!?@\ufffd])\1{11}")
 _DEVICE = ("npu", "chip", "shell", "link", "phone")
+_CUT = 3  # lines of exactly the same length, which is the greatest
+_NARROW = (40, 260)  # columns of a terminal
 _NEAR = 15  # lines between a failure and the word that says whose it is
 
 
@@ -35,6 +37,36 @@ class LogReading:
     def benign(self, line: Line) -> bool:
         """Whether it looks like an error and is none."""
         return bool(self._benign.match(line.text))
+
+    @cached_property
+    def _successes(self) -> list[Line]:
+        """Lines by which a program says that a stage or the whole work was done on the NPU."""
+        matched = self.known.success.over(self.text)
+        return [
+            line
+            for line in self.lines
+            if any(self._has_needed(row) for row in matched.match(line.text))
+        ]
+
+    def _has_needed(self, row: int) -> bool:
+        needed = self.known.needs[row]
+        return not needed or bool(self.matching(Matcher([needed])))
+
+    @cached_property
+    def _last_success(self) -> dict[str, int]:
+        """The number of the last line of success, by process; "" has those without a process."""
+        return {process_of(line.text): line.number for line in self._successes}
+
+    def ended(self, line: Line) -> bool:
+        """Return whether a later success of the same process ends what this line reports.
+
+        Nothing is ended in a log that shows that the work was slow, wrong, or not on the NPU.
+        """
+        if not self._last_success or self.doubts:
+            return False
+        process = process_of(line.text)
+        last = max(self._last_success.get(process, 0), self._last_success.get("", 0))
+        return line.number < last
 
     def hits(self) -> Iterator[tuple[Line, list[int]]]:
         """Lines with the numbers of the patterns of causes that they hold."""
@@ -56,19 +88,23 @@ class LogReading:
 
     @cached_property
     def failures(self) -> list[Line]:
-        """Lines with a word of failure, without the harmless ones."""
+        """Lines with a word of failure, without the harmless ones and those that success ends."""
         matched = self.known.failure_words.over(self.text)
-        return [line for line in self.lines if matched.match(line.text) and not self.benign(line)]
+        return [
+            line
+            for line in self.lines
+            if matched.match(line.text) and not (self.benign(line) or self.ended(line))
+        ]
 
     @cached_property
     def succeeded(self) -> bool:
         """Whether a line says that the work was done, and one that it was done where it should."""
-        matched = self.known.success.over(self.text)
-        rows = {number for line in self.lines for number in matched.match(line.text)}
-        return any(
-            not (needed := self.known.needs[number]) or self.matching(Matcher([needed]))
-            for number in rows
-        )
+        return bool(self._successes)
+
+    @property
+    def achievements(self) -> list[Line]:
+        """The last lines of success: what was seen to work."""
+        return self._successes[-2:]
 
     @cached_property
     def doubts(self) -> list[Line]:
@@ -124,12 +160,26 @@ class LogReading:
 
     @cached_property
     def of_build(self) -> list[Line]:
-        """Lines of a build or a converter, where its failure is the first one."""
+        """Lines of a build or a converter, where its failure is the first one.
+
+        A tool that also runs on boards is no build where the DSP speaks in the same log.
+        """
+        if self.about("transport"):
+            return []
         lines = self.about("build")
         first = self.failures[0].number if self.failures else MAX_LINES
         return ([line for line in lines if line.number <= first] and lines) or self.about(
             "workstation"
         )
+
+    @cached_property
+    def cut(self) -> int:
+        """The column at which a screenshot or a terminal cut the lines off; 0 for none."""
+        lengths = sorted((len(line.text) for line in self.lines), reverse=True)
+        longest = lengths[0] if lengths else 0
+        same = sum(length == longest for length in lengths)
+        narrow = _NARROW[0] <= longest <= _NARROW[1]
+        return longest if narrow and same >= _CUT and same > len(lengths) / 4 else 0
 
     @cached_property
     def of_people(self) -> bool:

@@ -10,6 +10,21 @@ from fleet.model.text import harmless
 MAX_BYTES = 64 << 20  # what is beyond is cut off, and said
 MAX_LINE = 4000  # longer lines are binary noise or one JSON document
 
+# The process that wrote a line of logcat: threadtime, Android Studio, brief; and a kernel's or
+# systemd's `name[pid]:`.
+_PROCESS = re.compile(
+    r"^(?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d\.\d+ +(?P<threadtime>\d+)(?: +\d+ [VDIWEFS] |-\d+ )"
+    r"|^\d\d:\d\d:\d\d\.\d+ +(?P<studio>\d+)-\d+ "
+    r"|^[VDIWEF]/[^(]{1,40}\( *(?P<brief>\d+)\):"
+    r"|^\w{3} +\d+ \d\d:\d\d:\d\d \S+ [\w.@-]+\[(?P<syslog>\d+)\]:"
+)
+# A line below the level of an error: verbose, debug, information or warning.
+_QUIET = re.compile(
+    r"^(?:\W{0,3}(?:debug\d?|verbose|trace|info|note|notice|hint|warn(?:ing)?|\[?[VDIW]\]?)\b(?![/\\])"
+    r"|-- |CMake Warning|.{0,120}(?:<[VDIW]>|\[(?:[VDIW]:|DBG|INF|WRN|DEBUG|INFO|WARN)|: ?warning\b"
+    r"| [VDIW] [\w.-]{1,40} *:| [VDIW]  |[.:]warning:))",
+    re.IGNORECASE,
+)
 _LINE_ENDS = re.compile(r"\r\n?|\n|\x0b|\x0c|\x85|\u2028|\u2029")
 
 
@@ -19,6 +34,17 @@ class Line:
 
     number: int
     text: str
+
+
+def is_quiet(text: str) -> bool:
+    """Return whether the program itself gives the line a level below an error."""
+    return bool(_QUIET.match(text))
+
+
+def process_of(text: str) -> str:
+    """Return the process ID that a line of logcat or of the journal carries, "" for none."""
+    found = _PROCESS.match(text)
+    return next((pid for pid in found.groups() if pid), "") if found else ""
 
 
 def decode(data: bytes) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from fleet.model.cause import Fix
 from fleet.model.diagnosis import HEALTHY, PROBLEM, UNRECOGNISED, Diagnosis, Ranked
 from fleet.triage.asking import affirmed, answered, questions
 from fleet.triage.bounded import bounded
@@ -14,8 +15,10 @@ from fleet.triage.context import in_context
 from fleet.triage.families import guesses
 from fleet.triage.grammar import beside
 from fleet.triage.knowledge import knowledge
+from fleet.triage.matcher import Matcher
 from fleet.triage.ranking import rank
 from fleet.triage.reading import LogReading
+from fleet.triage.statements import ALARM, led, quoted, stated
 from fleet.triage.text import lines_of
 from fleet.triage.unknown import next_step, suspects, understood
 from fleet.triage.witnesses import heard
@@ -23,6 +26,10 @@ from fleet.triage.witnesses import heard
 _WHOSE = (
     "nothing in the log says that it is from a Qualcomm device, and any machine can have this "
     "failure; if it is from one, add --platform linux (or android, windows)"
+)
+_CUT = (
+    "the lines are cut off at column {}: paste the whole lines, because numbers and names at their "
+    "ends are missing"
 )
 
 
@@ -49,11 +56,14 @@ def triage(
     reading = LogReading(lines_of(text), known, given=given)
     seen = platform or platform_of(reading)
     said = answered(answers or {}, known)
-    scored = rank([*heard(reading), *said], seen, known=known.causes)
-    names = beside(reading.text)
+    witnesses = [*heard(reading), *said]
+    specific = [one for one in witnesses if not one.cause.general]
+    plain = stated(reading, [one for one in witnesses if one.cause.general])
+    scored = rank(specific, seen, known=known.causes)
+    names = {**beside(reading.text), **actor_of(reading, answers or {})}
     ranked = tuple(
-        replace(cause, slots={**cause.slots, **names})
-        for cause in calibrated(in_context(scored, reading))
+        cured(replace(cause, slots={**names, **cause.slots}, platform=seen), reading)
+        for cause in led(in_context(calibrated(scored), reading), plain)
     )
     if ranked:
         asked = tuple(
@@ -64,8 +74,7 @@ def triage(
         verdict = verdict_of(ranked)
         return Diagnosis(target, verdict, ranked, notes=_notes(ranked, reading), questions=asked)
     if reading.succeeded and not (reading.failures or reading.doubts):
-        note = "the program finished its work, and no line of the log shows a failure"
-        return Diagnosis(target, HEALTHY, notes=(note,))
+        return Diagnosis(target, HEALTHY, notes=_worked(reading))
     if not reading.lines:
         return Diagnosis(target, UNRECOGNISED, notes=("the log is empty",))
     return _unrecognised(target, reading, scored)
@@ -74,8 +83,6 @@ def triage(
 def _unrecognised(target: str, reading: LogReading, scored: tuple[Ranked, ...]) -> Diagnosis:
     """What is understood of it, and what to ask; `scored` are causes that it may not name."""
     step, why = next_step(reading)
-    if scored and not (reading.of_people or reading.of_build or reading.of_others):
-        why = _WHOSE
     guessed = guesses(reading, scored)
     return Diagnosis(
         target,
@@ -100,9 +107,53 @@ def platform_of(reading: LogReading) -> str:
     return best if votes[best] > 2 * others else ""
 
 
+def cured(ranked: Ranked, reading: LogReading) -> Ranked:
+    """Return the cause with the cures that its actor can use."""
+    row = reading.known.cures.get(ranked.slots.get("actor", ""))
+    if row is None:
+        return ranked
+    none = Matcher([row["no_cure"]])
+    kept = [
+        fix
+        for fix in ranked.cause.fix
+        if (fix.when and fix.when.fact == "actor")
+        or not none.match(f"{fix.title} {fix.command} {fix.undo}".replace("\n", " "))
+    ]
+    if len(kept) < len(ranked.cause.fix) and row["instead"]["title"]:
+        own = any(fix.fits(ranked.platform, ranked.slots) and fix.command == "" for fix in kept)
+        title, changes = row["instead"]["title"], row["instead"]["changes"]
+        instead = Fix("any", title, "", "host", changes=changes, undo="the version of before")
+        kept = [*kept, instead] if own else [instead, *kept]
+    return replace(ranked, cause=ranked.cause.with_fixes(tuple(kept)))
+
+
+def actor_of(reading: LogReading, answers: Mapping[str, str]) -> dict[str, str]:
+    """Return who ran the program, by the answer or the words of the log: {} if unknown."""
+    given = answers.get("actor", "").strip().lower()
+    if given:
+        return {"actor": given}
+    votes = (name for name, matcher in reading.known.actors if reading.matching(matcher))
+    return {"actor": name} if (name := next(votes, "")) else {}
+
+
+def _worked(reading: LogReading) -> tuple[str, ...]:
+    """What was seen to work, and what that ends."""
+    lines = "; ".join(f"line {line.number}: {quoted(line.text)}" for line in reading.achievements)
+    return (f"the log shows that this worked: {lines}", "no line after that shows a failure")
+
+
 def _notes(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[str, ...]:
+    notes = []
     if reading.of_build:
-        return (next_step(reading)[1],)
+        notes.append(next_step(reading)[1])
+    elif ranked[0].confidence < ALARM and not (
+        reading.of_device and reading.beside(ranked[0].cause.context)
+    ):
+        notes.append(_WHOSE)
     if ranked[0].summary:
-        return (("the log contains only the last error line, and many causes end with this line"),)
-    return ()
+        notes.append(
+            "the log contains only the last error line, and many causes end with this line"
+        )
+    if reading.cut:
+        notes.append(_CUT.format(reading.cut))
+    return tuple(notes)

@@ -33,10 +33,13 @@ def heard(reading: LogReading, source: str = "log") -> list[Witness]:
     hits: dict[int, list[Line]] = {}
     causal: dict[int, int] = {}
     for line, found in reading.hits():
+        ended = reading.ended(line)
         for index in found:
+            cause, signature, part = known.owners[index]
+            if part == "match" and not _counts(index, line, reading, ended=ended):
+                continue
             hits.setdefault(index, []).append(line)
-            _, signature, part = known.owners[index]
-            if part == "match" and not signature.summary:
+            if part == "match" and not (signature.summary or cause.general):
                 causal.setdefault(line.number, len(causal))
     return [
         witness
@@ -44,6 +47,19 @@ def heard(reading: LogReading, source: str = "log") -> list[Witness]:
         if known.owners[index][2] == "match" and _holds(index, hits, known)
         for witness in _of_signature(index, hits[index], causal, reading, source)
     ]
+
+
+def _counts(index: int, line: Line, reading: LogReading, *, ended: bool) -> bool:
+    """Whether the numbers of the line are those of the signature, and no success ends the line."""
+    cause, signature, _ = reading.known.owners[index]
+    if ended and cause.id not in reading.known.lasting:
+        return False
+    if not signature.holds:
+        return True
+    left, sign, right = signature.holds.split()
+    slots = captured(reading.known.matcher.patterns[index], line.text)
+    one, other = (int(slots.get(word, word)) for word in (left, right))
+    return one < other if sign == "<" else one > other
 
 
 def _holds(index: int, hits: dict[int, list[Line]], known: Known) -> bool:

@@ -38,13 +38,17 @@ ANYWHERE = {
 
 
 @pytest.mark.parametrize("name", ANYWHERE)
-def test_a_failure_of_any_machine_is_no_cause(name: str) -> None:
+def test_a_failure_of_any_machine_is_named_with_a_caveat(name: str) -> None:
+    """Whoever pastes a log into the doctor has a board: the gate lowers, it does not silence."""
     log, cause = ANYWHERE[name]
     found = triage(log)
-    assert (found.verdict, found.causes) == ("not-recognised", ())
+    assert all(one.confidence < 0.5 for one in found.causes)
     assert found.questions
     if cause:
-        assert found.questions[0].yes == cause, "it is asked about"
+        assert found.causes[0].cause.id == cause
+        assert "--platform" in found.notes[-1]
+    else:
+        assert found.causes == (), "a log of other software"
 
 
 @pytest.mark.parametrize("name", [name for name, (_, cause) in ANYWHERE.items() if cause])
@@ -88,7 +92,7 @@ def test_beside_another_maker_it_is_no_way_to_a_device(maker: str) -> None:
 )
 def test_what_fails_while_a_model_is_prepared_is_no_deployment(log: str) -> None:
     found = triage(log)
-    assert not found.causes
+    assert all(one.confidence < 0.5 for one in found.causes)
     assert "not a deployment" in found.notes[0]
 
 
@@ -129,6 +133,14 @@ def test_an_answer_without_sense_is_not_called_well(answer: str) -> None:
 def test_most_causes_of_the_system_ask_whose_log_it_is() -> None:
     """A new cause of these layers has to say where it may be named."""
     layers = {"host", "link", "os", "user"}
-    own = {"container-no-device", "kernel-fastrpc-config", "windows-driver", "group-not-effective"}
+    own = {
+        "aihub-job-failed",
+        "stated-denied",
+        "stated-remote",
+        "container-no-device",
+        "kernel-fastrpc-config",
+        "windows-driver",
+        "group-not-effective",
+    }
     asked = {cause.id for cause in knowledge().causes.values() if cause.layer in layers} - own
     assert [name for name in sorted(asked) if not knowledge().causes[name].context] == []

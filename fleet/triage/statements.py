@@ -1,0 +1,129 @@
+"""Plain sentences of a log: the line that names the cause in its own words.
+
+A log that no specific signature explains mostly says what is wrong: "tokenizer.json was not found",
+"version 3 is not supported", "not enough memory". The `general` causes are the kinds of such
+sentences; the one whose line says most leads, with that line in its title. None is ever named with
+ALARM or more, because a plain sentence does not show that the NPU is concerned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from fleet.model.diagnosis import Evidence, Ranked
+from fleet.model.text import harmless
+from fleet.triage.families import sure_guess
+from fleet.triage.ranking import Witness
+from fleet.triage.reading import LogReading
+from fleet.triage.text import is_quiet
+
+ALARM = 0.5  # from here on a cause counts as a claim
+_MOST = 0.49
+_ELSEWHERE = 0.3  # a build, or a line of a log without a word of a device
+_FAMILY = 0.48
+_AGAIN = 0.02  # for each further line of the same kind
+_QUOTE = 150  # characters
+_SURE = 0.66  # of a kind of sentence that no warning says without reason
+_KIND = 0.6  # from here on the kind of sentence needs no word of failure
+_SUBJECT = 0.1  # of the weight, for a sentence that names its subject
+_LATER = 0.004  # of the weight, for each line of failure before
+_EXCEPTION = 0.15  # the last line of a traceback, and the innermost cause of a chain
+_PREFIX = re.compile(
+    r"^(?:"
+    r"(?:\d{4}-)?\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,]?\d*(?:Z|[ ]?[+-]\d\d:?\d\d)?\s*"
+    r"|\d\d:\d\d:\d\d[.,]?\d*\s+"
+    r"|\d+[- ]+\d+ +(?:\S{1,60} +)?[VDIWEF] +[\w.-]* *:? *"
+    r"|\d+-\d+ +\S+ +(?:\S+ +)?[VDIWEF] +"
+    r"|[VDIWEF]/[^(]{1,40}\( *\d+\): *"
+    r"|\[ *\d+\.\d+\]\s*"
+    r"|\[[^\]]{0,120}\]:?\s*"
+    r"|(?:FATAL|ERROR|WARN(?:ING)?|INFO|DEBUG|TRACE|ERR|Fehler)\b *[:-]+ *"
+    r"|[VDIWEF] [\w.-]{1,30} *: "
+    r"|<[EW]>\s*|[^\w\s(\[<\"'/.-]\s*"
+    r")",
+    re.IGNORECASE,
+)
+_TRACE = re.compile(r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Failure|Exit|Fault)\b|^Caused by:")
+_SOURCE = re.compile(r"^(?:File \"|at [\w.$<>]+\(|#\d+ |\s*\^+$)")
+
+
+def quoted(text: str) -> str:
+    """Return what a line says, without time, level and tag in front of it."""
+    plain = harmless(text).strip()
+    for _ in range(6):
+        shorter = _PREFIX.sub("", plain, count=1)
+        if shorter == plain or len(shorter) < 12:
+            break
+        plain = shorter
+    return plain if len(plain) <= _QUOTE else plain[: _QUOTE - 1].rstrip() + "…"
+
+
+def stated(reading: LogReading, witnesses: Iterable[Witness]) -> tuple[Ranked, ...]:
+    """Return the causes that plain sentences name, the one that says most first."""
+    if reading.of_people or reading.of_others:
+        return ()
+    if not (reading.of_device or reading.of_build):
+        return ()
+    failing = {line.number for line in reading.failures}
+    witnesses = [one for one in witnesses if _is_failure(one, failing)]
+    lines = sorted({*failing, *(one.evidence.line for one in witnesses)})
+    rank = {number: at for at, number in enumerate(lines)}
+    best: dict[str, tuple[float, Witness]] = {}
+    count: dict[str, int] = {}
+    for one in witnesses:
+        worth = _worth(one, rank.get(one.evidence.line, 0))
+        count[one.cause.id] = count.get(one.cause.id, 0) + 1
+        if worth > best.get(one.cause.id, (0.0, one))[0]:
+            best[one.cause.id] = worth, one
+    ordered = sorted(best.values(), key=lambda pair: (-pair[0], pair[1].evidence.line))
+    most = _ELSEWHERE if reading.of_build else _MOST
+    left = 1.0
+    found = []
+    for worth, one in ordered[:3]:
+        share = min(most, left, 0.4 * worth + 0.1 + _AGAIN * (count[one.cause.id] - 1))
+        left -= share
+        found.append(_ranked(one, share))
+    family = sure_guess(reading)
+    if family is not None and not reading.of_build:
+        cause, line = family
+        evidence = Evidence("log", line.text, line.number)
+        return (Ranked(cause, _FAMILY, (evidence,)), *found[:1])
+    return tuple(found)
+
+
+def _is_failure(one: Witness, failing: set[int]) -> bool:
+    """Whether the line is a failure by a word or by its kind, and by the level it has."""
+    if is_quiet(one.evidence.text) and one.weight < _SURE:
+        return False
+    return one.evidence.line in failing or one.weight >= _KIND
+
+
+def _worth(one: Witness, later: int) -> float:
+    """How much a line says: the kind of sentence, a named subject, and where it stands."""
+    text = quoted(one.evidence.text)
+    worth = one.weight
+    if one.weight == 0.0 or _SOURCE.match(text):
+        return 0.0
+    worth += _SUBJECT * bool(one.slots.get("subject"))
+    worth += _EXCEPTION * bool(_TRACE.match(text))
+    return worth - min(0.1, _LATER * later)
+
+
+def _ranked(one: Witness, share: float) -> Ranked:
+    slots = {**one.slots, "statement": quoted(one.evidence.text)}
+    return Ranked(one.cause, share, (one.evidence,), slots=slots)
+
+
+def led(ranked: tuple[Ranked, ...], plain: tuple[Ranked, ...]) -> tuple[Ranked, ...]:
+    """Return both, the plain sentence first where the signatures name only the end of a chain."""
+    if not plain:
+        return ranked
+    if not ranked:
+        return plain
+    first = ranked[0]
+    if first.summary and plain[0].slots.get("subject"):
+        lower = tuple(replace(one, confidence=min(one.confidence, 0.3)) for one in ranked[:2])
+        return (*plain[:1], *lower)
+    return ranked
