@@ -9,7 +9,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from fleet.model.slots import QUOTED, filled, with_folders
+from fleet.model.slots import QUOTED, filled
 
 # From the workstation down to the session: a fault in one layer makes those after it fail.
 LAYERS = (
@@ -112,7 +112,7 @@ class Fix(Struct, frozen=True):
         return replace(
             self,
             title=filled(self.title, slots),
-            command=with_folders(filled(self.command, _pasteable(slots)), slots),
+            command=filled(self.command, _pasteable(slots)),
             changes=filled(self.changes, slots),
             undo=filled(self.undo, slots),
         )

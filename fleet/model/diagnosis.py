@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import structs
 
 from fleet.model.cause import Cause, Fix, Twin
-from fleet.model.slots import filled, with_folders
+from fleet.model.slots import filled
 
 # In this order of severity; the worst one is the verdict of a target. UNRECOGNISED is a log's:
 # nothing that is known stands in it, neither of a failure nor of a success.
@@ -106,7 +106,7 @@ class Ranked:
     @property
     def verify(self) -> str:
         """How to see that it is cured."""
-        return self.check or with_folders(filled(self.cause.verify, self.slots), self.slots)
+        return self.check or filled(self.cause.verify, self.slots)
 
     @property
     def fixes(self) -> tuple[Fix, ...]:

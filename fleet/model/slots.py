@@ -32,25 +32,6 @@ SLOTS = {
 QUOTED = ("statement",)
 _IN_TEXT = re.compile(r"\{(" + "|".join((*SLOTS, *QUOTED)) + r")(?::([^{}]*))?\}")
 
-
-# Variables of commands, and what they are. Unset, `$RELEASE/lib` would be /lib: so a command that
-# is pasted as it stands ends with this sentence instead.
-_FOLDERS = {
-    "RELEASE": "the folder of the runtime, which has lib and dsp in it",
-    "BUNDLE": "the folder of the model",
-    "QAIRT": "the folder of the QAIRT SDK",
-}
-_VARIABLE = re.compile(r"\$(" + "|".join(_FOLDERS) + r")\b")
-FOLDER_SLOTS = tuple(name.lower() for name in _FOLDERS)
-
-
-def with_folders(command: str, slots: Mapping[str, str]) -> str:
-    """Return the command with the folders of the log, else with variables that must be set."""
-    return _VARIABLE.sub(
-        lambda name: slots.get(name[1].lower()) or f"${{{name[1]}:?{_FOLDERS[name[1]]}}}", command
-    )
-
-
 # Folders that commands name as shell variables, and the words for a shell that has them not set.
 FOLDERS = {
     "RELEASE": "set RELEASE to the folder that holds lib and dsp",

@@ -42,9 +42,9 @@ def captured(pattern: str, line: str) -> dict[str, str]:
 
 # Folders that a log names, by the files in them.
 _FOLDERS = {
-    "release": r"((?:/[\w.+-]+){2,8})/(?:lib|dsp)/lib\w+\.so",
-    "qairt": r"((?:/[\w.+-]+){2,8})/(?:lib|bin)/(?:aarch64-\w+|hexagon-v\d\d|x86_64-linux-clang)",
-    "bundle": r"((?:/[\w.+-]+){2,8})/(?:gen(?:ie|ai)_config\.json|\w[\w.-]*\.serialized\.bin)",
+    "RELEASE": r"((?:/[\w.+-]+){2,8})/(?:lib|dsp)/lib\w+\.so",
+    "QAIRT": r"((?:/[\w.+-]+){2,8})/(?:lib|bin)/(?:aarch64-\w+|hexagon-v\d\d|x86_64-linux-clang)",
+    "BUNDLE": r"((?:/[\w.+-]+){2,8})/(?:gen(?:ie|ai)_config\.json|\w[\w.-]*\.serialized\.bin)",
 }
 _OF_THE_SYSTEM = ("/usr", "/lib", "/vendor", "/system", "/apex", "/odm", "/data/app", "/bin")
 

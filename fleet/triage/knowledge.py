@@ -110,15 +110,9 @@ def _loaded() -> dict[str, Any]:
 
 
 def _known(
-    causes: Sequence[Cause], tables: dict[str, Any], words: list[list[list[str]]] | None
+    causes: Sequence[Cause], tables: dict[str, Any], words: list[list[list[list[str]]]] | None
 ) -> Known:
-    owners = tuple(
-        (cause, signature, part)
-        for cause in causes
-        for signature in cause.signatures
-        for part in PARTS
-        if getattr(signature, part)
-    )
+    owners = _owners(causes)
     opposed = tuple(cause for cause in causes for _ in cause.against)
     given = iter(words) if words is not None else None
 
@@ -161,6 +155,16 @@ def _known(
             for cell, subject, symptom in _cells(families)
         },
         unsure=_unsure(families),
+    )
+
+
+def _owners(causes: Sequence[Cause]) -> tuple[tuple[Cause, Signature, str], ...]:
+    return tuple(
+        (cause, signature, part)
+        for cause in causes
+        for signature in cause.signatures
+        for part in PARTS
+        if getattr(signature, part)
     )
 
 

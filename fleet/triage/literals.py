@@ -1,4 +1,4 @@
-"""Words of which one must stand in a text before a pattern can be found there.
+"""Words that must stand in a line before a pattern can be found there.
 
 A log holds the words of few patterns, and only those are compiled for it.
 """
@@ -9,20 +9,21 @@ import re
 from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
-_LEAST = 3
+_LEAST = 2
 
 
-def literals(pattern: str) -> list[str]:
-    """Lower-case words, one of which is in every line that matches; [] where there is none."""
+def literals(pattern: str) -> list[list[str]]:
+    """Return sets of lower-case words: each line that matches has one word of every set."""
     try:
-        found = _of(list(_parser.parse(pattern, re.IGNORECASE)))
+        sets = _of(list(_parser.parse(pattern, re.IGNORECASE)))
     except (re.error, OverflowError):
         return []
-    return sorted(found) if found and min(map(len, found)) >= _LEAST else []
+    usable = {tuple(sorted(words)) for words in sets if words and min(map(len, words)) >= _LEAST}
+    return [list(words) for words in sorted(usable)]
 
 
-def _of(nodes: list[Any]) -> set[str]:
-    """The set whose shortest word is longest."""
+def _of(nodes: list[Any]) -> list[set[str]]:
+    """Return the sets of a sequence of nodes: of its literal runs, groups and repetitions."""
     sets: list[set[str]] = []
     run = ""
     for kind, value in nodes:
@@ -35,12 +36,16 @@ def _of(nodes: list[Any]) -> set[str]:
         sets.append({run})
         run = ""
         if name == "SUBPATTERN":
-            sets.append(_of(list(value[3])))
+            sets += _of(list(value[3]))
         elif name == "BRANCH":
-            parts = [_of(list(branch)) for branch in value[1]]
+            parts = [_best(_of(list(branch))) for branch in value[1]]
             sets.append(set().union(*parts) if all(parts) else set())
         elif name in {"MAX_REPEAT", "MIN_REPEAT"} and value[0] > 0:
-            sets.append(_of(list(value[2])))
+            sets += _of(list(value[2]))
     sets.append({run})
-    usable = [words for words in sets if words and "" not in words]
-    return max(usable, key=lambda words: (min(map(len, words)), -len(words)), default=set())
+    return [words for words in sets if words and "" not in words]
+
+
+def _best(sets: list[set[str]]) -> set[str]:
+    """Return the set whose shortest word is longest."""
+    return max(sets, key=lambda words: (min(map(len, words)), -len(words)), default=set())

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, lru_cache, reduce
+from operator import or_
+from typing import Any
 
 from fleet.model.errors import InputError
 from fleet.triage.literals import literals
 from fleet.triage.patterns import PatternError, PatternSet, compiled
+
+_SPLIT = 3000  # lines, from which on a text is not looked at line by line
 
 
 class Matcher:
@@ -18,7 +22,7 @@ class Matcher:
         patterns: Sequence[str],
         *,
         names: Sequence[str] = (),
-        words: Sequence[Sequence[str]] | None = None,
+        words: Sequence[Sequence[Sequence[str]]] | None = None,
     ) -> None:
         """Raises InputError for a pattern that is none; `names` say where it stands.
 
@@ -29,24 +33,32 @@ class Matcher:
             _check(patterns, names)
         self.words = words if words is not None else [literals(pattern) for pattern in patterns]
         self._sets: dict[tuple[int, ...], PatternSet] = {}
+        self._alone: dict[int, Callable[[str], Any]] = {}
 
     def over(self, text: str) -> Matched:
         """The patterns that can be found in lines of `text`."""
-        low = text.lower()
-        parts = "\n".join(set(low.split()))  # a long log repeats its words
-
-        @cache
-        def there(word: str) -> bool:
-            return all(part in parts for part in word.split()) and word in low
-
-        picked = [
-            number for number, words in enumerate(self.words) if not words or any(map(there, words))
-        ]
-        return Matched(self, tuple(picked))
+        places = _places(text)
+        numbers, rows = [], {}
+        for number, sets in enumerate(self.words):
+            common = -1
+            for words in sets:
+                common &= reduce(or_, map(places, words))
+                if not common:
+                    break
+            if common:
+                numbers.append(number)
+                rows[number] = common
+        return Matched(self, tuple(numbers), text, rows)
 
     def match(self, text: str) -> list[int]:
         """Numbers of the patterns that occur in `text`."""
         return self.over(text).match(text)
+
+    def search(self, number: int, line: str) -> bool:
+        """Return whether one pattern occurs in a line."""
+        if number not in self._alone:
+            self._alone[number] = compiled(self.patterns[number]).search
+        return self._alone[number](line) is not None
 
     def compiled(self, numbers: tuple[int, ...]) -> PatternSet:
         """These patterns as one automaton."""
@@ -61,19 +73,51 @@ class Matcher:
 
 
 class Matched:
-    """The patterns of a matcher that one text can hold."""
+    """The patterns of a matcher that one text can hold.
 
-    def __init__(self, matcher: Matcher, numbers: tuple[int, ...]) -> None:
-        """Compiles them when it is first asked."""
+    In a short text each pattern is searched for alone in the lines that have its words: compiling
+    one automaton of hundreds of patterns takes longer than that. A long text is worth it.
+    """
+
+    def __init__(
+        self, matcher: Matcher, numbers: tuple[int, ...], text: str, rows: dict[int, int]
+    ) -> None:
+        """`rows` are the lines in which each pattern can be found, as bits."""
         self._matcher = matcher
         self.numbers = numbers
+        lines = text.lower().split("\n")
+        self._by_line: dict[str, list[int]] | None = None
+        if len(lines) <= _SPLIT:
+            self._by_line = {
+                line: [number for number in numbers if rows[number] >> at & 1]
+                for at, line in enumerate(lines)
+            }
 
     def match(self, line: str) -> list[int]:
         """Numbers of the patterns that occur in a line of the text."""
         if not self.numbers:
             return []
+        if self._by_line is not None:
+            likely = self._by_line.get(line.lower(), self.numbers)
+            return [number for number in likely if self._matcher.search(number, line)]
         found = self._matcher.compiled(self.numbers).match(line)
         return [self.numbers[index] for index in found]
+
+
+@lru_cache(maxsize=8)
+def _places(text: str) -> Callable[[str], int]:
+    """Return a function that gives the lines with a word, as bits; of a long text all are one."""
+    low = text.lower()
+    parts = "\n".join(set(low.split()))  # a long log repeats its words
+    lines = low.split("\n") if low.count("\n") < _SPLIT else [low]
+
+    @cache
+    def places(word: str) -> int:
+        if word not in low or not all(part in parts for part in word.split()):
+            return 0
+        return sum(1 << number for number, line in enumerate(lines) if word in line)
+
+    return places
 
 
 def _check(patterns: Sequence[str], names: Sequence[str]) -> None:

@@ -38,8 +38,8 @@ def compiled(pattern: str) -> Any:  # noqa: ANN401 - re2's object has no public 
 class PatternSet:
     """Several patterns that are searched for in one pass."""
 
-    def __init__(self, patterns: Sequence[str], words: Sequence[Sequence[str]]) -> None:
-        """`words` are the literals of each pattern: without one of them it cannot match."""
+    def __init__(self, patterns: Sequence[str], words: Sequence[Sequence[Sequence[str]]]) -> None:
+        """`words` are the literals of each pattern: a line that matches has one of each set."""
         if re2 is not None:
             self._set = re2.Set.SearchSet(_options())
             for pattern in patterns:
@@ -47,7 +47,7 @@ class PatternSet:
             self._set.Compile()
             return
         self._alone = [
-            (number, [word.lower() for word in literals], compiled(pattern).search)
+            (number, literals, compiled(pattern).search)
             for number, (pattern, literals) in enumerate(zip(patterns, words, strict=True))
         ]
 
@@ -59,7 +59,7 @@ class PatternSet:
         return [
             number
             for number, literals, search in self._alone
-            if (not literals or any(word in low for word in literals)) and search(line)
+            if all(any(word in low for word in those) for those in literals) and search(line)
         ]
 
 

@@ -24,6 +24,7 @@ _MOST = 0.49
 _ELSEWHERE = 0.3  # a build, or a line of a log without a word of a device
 _FAMILY = 0.48
 _AGAIN = 0.02  # for each further line of the same kind
+_VAGUE = 0.28  # of a sentence that only says that something failed
 _QUOTE = 150  # characters
 _SURE = 0.66  # of a kind of sentence that no warning says without reason
 _KIND = 0.6  # from here on the kind of sentence needs no word of failure
@@ -62,58 +63,65 @@ def quoted(text: str) -> str:
 
 def stated(reading: LogReading, witnesses: Iterable[Witness]) -> tuple[Ranked, ...]:
     """Return the causes that plain sentences name, the one that says most first."""
-    if reading.of_people or reading.of_others:
-        return ()
-    if not (reading.of_device or reading.of_build):
+    if reading.of_people or reading.of_others or not (reading.of_device or reading.of_build):
         return ()
     failing = {line.number for line in reading.failures}
-    witnesses = [one for one in witnesses if _is_failure(one, failing)]
-    lines = sorted({*failing, *(one.evidence.line for one in witnesses)})
-    rank = {number: at for at, number in enumerate(lines)}
-    best: dict[str, tuple[float, Witness]] = {}
-    count: dict[str, int] = {}
-    for one in witnesses:
-        worth = _worth(one, rank.get(one.evidence.line, 0))
-        count[one.cause.id] = count.get(one.cause.id, 0) + 1
-        if worth > best.get(one.cause.id, (0.0, one))[0]:
-            best[one.cause.id] = worth, one
-    ordered = sorted(best.values(), key=lambda pair: (-pair[0], pair[1].evidence.line))
-    most = _ELSEWHERE if reading.of_build else _MOST
-    left = 1.0
-    found = []
-    for worth, one in ordered[:3]:
-        share = min(most, left, 0.4 * worth + 0.1 + _AGAIN * (count[one.cause.id] - 1))
-        left -= share
-        found.append(_ranked(one, share))
+    sentences = [witness for witness in witnesses if _is_failure(witness, failing)]
+    ranked = _by_worth(sentences, _ELSEWHERE if reading.of_build else _MOST)
     family = sure_guess(reading)
     if family is not None and not reading.of_build:
         cause, line = family
         evidence = Evidence("log", line.text, line.number)
-        return (Ranked(cause, _FAMILY, (evidence,)), *found[:1])
+        return (Ranked(cause, _FAMILY, (evidence,)), *ranked[:1])
+    return ranked
+
+
+def _by_worth(sentences: list[Witness], most: float) -> tuple[Ranked, ...]:
+    """Return the best sentence of each kind, and more confidence for more lines of a kind."""
+    place = {number: at for at, number in enumerate(sorted({_line(row) for row in sentences}))}
+    best: dict[str, tuple[float, Witness]] = {}
+    count: dict[str, int] = {}
+    for sentence in sentences:
+        kind = sentence.cause.id
+        worth = _worth(sentence, place[_line(sentence)])
+        count[kind] = count.get(kind, 0) + 1
+        if worth > best.get(kind, (0.0, sentence))[0]:
+            best[kind] = worth, sentence
+    ordered = sorted(best.values(), key=lambda pair: (-pair[0], _line(pair[1])))
+    left = 1.0
+    found = []
+    for worth, sentence in ordered[:3]:
+        share = min(most, left, 0.4 * worth + 0.1 + _AGAIN * (count[sentence.cause.id] - 1))
+        left -= share
+        found.append(_ranked(sentence, share))
     return tuple(found)
 
 
-def _is_failure(one: Witness, failing: set[int]) -> bool:
+def _line(sentence: Witness) -> int:
+    return sentence.evidence.line
+
+
+def _is_failure(sentence: Witness, failing: set[int]) -> bool:
     """Whether the line is a failure by a word or by its kind, and by the level it has."""
-    if is_quiet(one.evidence.text) and one.weight < _SURE:
+    if is_quiet(sentence.evidence.text) and sentence.weight < _SURE:
         return False
-    return one.evidence.line in failing or one.weight >= _KIND
+    return _line(sentence) in failing or sentence.weight >= _KIND
 
 
-def _worth(one: Witness, later: int) -> float:
+def _worth(sentence: Witness, later: int) -> float:
     """How much a line says: the kind of sentence, a named subject, and where it stands."""
-    text = quoted(one.evidence.text)
-    worth = one.weight
-    if one.weight == 0.0 or _SOURCE.match(text):
+    text = quoted(sentence.evidence.text)
+    if sentence.weight == 0.0 or _SOURCE.match(text):
         return 0.0
-    worth += _SUBJECT * bool(one.slots.get("subject"))
+    worth = sentence.weight
+    worth += _SUBJECT * bool(sentence.slots.get("subject"))
     worth += _EXCEPTION * bool(_TRACE.match(text))
     return worth - min(0.1, _LATER * later)
 
 
-def _ranked(one: Witness, share: float) -> Ranked:
-    slots = {**one.slots, "statement": quoted(one.evidence.text)}
-    return Ranked(one.cause, share, (one.evidence,), slots=slots)
+def _ranked(sentence: Witness, share: float) -> Ranked:
+    slots = {**sentence.slots, "statement": quoted(sentence.evidence.text)}
+    return Ranked(sentence.cause, share, (sentence.evidence,), slots=slots)
 
 
 def led(ranked: tuple[Ranked, ...], plain: tuple[Ranked, ...]) -> tuple[Ranked, ...]:
@@ -122,8 +130,11 @@ def led(ranked: tuple[Ranked, ...], plain: tuple[Ranked, ...]) -> tuple[Ranked, 
         return ranked
     if not ranked:
         return plain
-    first = ranked[0]
-    if first.summary and plain[0].slots.get("subject"):
-        lower = tuple(replace(one, confidence=min(one.confidence, 0.3)) for one in ranked[:2])
+    first, sentence = ranked[0], plain[0]
+    vague = sentence.confidence < _VAGUE
+    if not vague and (first.summary or first.confidence < sentence.confidence):
+        lower = tuple(
+            replace(cause, confidence=min(cause.confidence, _ELSEWHERE)) for cause in ranked[:2]
+        )
         return (*plain[:1], *lower)
     return ranked

@@ -57,8 +57,8 @@ def triage(
     seen = platform or platform_of(reading)
     said = answered(answers or {}, known)
     witnesses = [*heard(reading), *said]
-    specific = [one for one in witnesses if not one.cause.general]
-    plain = stated(reading, [one for one in witnesses if one.cause.general])
+    specific = [witness for witness in witnesses if not witness.cause.general]
+    plain = stated(reading, [witness for witness in witnesses if witness.cause.general])
     scored = rank(specific, seen, known=known.causes)
     names = {**beside(reading.text), **actor_of(reading, answers or {})}
     ranked = tuple(

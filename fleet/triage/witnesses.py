@@ -11,6 +11,7 @@ from fleet.triage.reading import LogReading
 from fleet.triage.text import Line
 
 _PER_SIGNATURE = 3  # lines of evidence that are kept for each
+_PER_KIND = 100  # for each kind of plain sentence: which line says most is not known yet
 _OPPOSED = 0.15  # of the weight, where a line proves the opposite
 
 
@@ -81,11 +82,11 @@ def _of_signature(
     return [
         Witness(
             cause,
-            weight if number == 0 else 0.0,
+            weight if number == 0 or cause.general else 0.0,
             Evidence(source, line.text, line.number),
             causal.get(lines[0].number, len(causal)),
             signature.summary,
             slots=captured(pattern, line.text) if has_slots(pattern) else {},
         )
-        for number, line in enumerate(lines[:_PER_SIGNATURE])
+        for number, line in enumerate(lines[: _PER_KIND if cause.general else _PER_SIGNATURE])
     ]
