@@ -58,7 +58,8 @@ for pair in $ALL; do
 done
 """
 _GIVEN = re.compile(r": \S+60-fastrpc\.rules:\d+ (GROUP|MODE) (\S+)$", re.MULTILINE)
-_RUN = re.compile(r"^run: '(.*)'$", re.MULTILINE)
+# udevadm of systemd 252 (Debian 12), and of 257 (Debian 13).
+_RUN = re.compile(r"^(?:run: '|\s*RUN\{program\} : )(.*?)'?$", re.MULTILINE)
 
 
 @pytest.fixture(autouse=True)
