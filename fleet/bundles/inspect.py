@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from fleet.bundles.genie import genie_configs, genie_scripts, inspect_genie
-from fleet.bundles.kinds import PLAYBOOK_KINDS, kind_of
+from fleet.bundles.kinds import guess
 from fleet.bundles.ort import inspect_ort
 from fleet.bundles.plain import inspect_plain
 from fleet.model.bundle import Bundle
@@ -50,4 +50,4 @@ def guessed(root: Path) -> str:
         return "genie"
     if genie_configs(root) or genie_scripts(root):
         return "genie"
-    return PLAYBOOK_KINDS.get(kind_of(names) or "", "genie")
+    return (guess(names) or ("genie", ""))[0]

@@ -5,40 +5,19 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from fleet.model.bundle import KINDS
 from fleet.model.errors import BundleError
 
 CONFIG = "genie_config.json"
 _SHOWN = 12
-PLAYBOOK_KINDS = {
-    "an mllm model": "mllm",
-    "an mllm QNN AOT model": "mllm",
-    "an ExecuTorch program": "executorch",
-    "a llama.cpp model": "llama.cpp",
-    "a LiteRT model": "litert",
-    "a QNN DLC": "qnn",
-    "an onnxruntime-genai folder": "ort",
-    "an ONNX model": "ort",
-    "plain QNN context binaries": "qnn",
-}
-# First match wins. Marks of each kind: docs/sources/deployment.md 4.
-_KINDS = (
-    ("genai_config.json", "an onnxruntime-genai folder"),
-    ("*.mllm", "an mllm model"),
-    ("qnn_aot_cfg*.json", "an mllm QNN AOT model"),
-    ("*.pte", "an ExecuTorch program"),
-    ("*.onnx", "an ONNX model"),
-    ("*.tflite", "a LiteRT model"),
-    ("*.gguf", "a llama.cpp model"),
-    ("*.dlc", "a QNN DLC"),
-    ("*.bin", "plain QNN context binaries"),
-)
 
 
-def kind_of(names: list[str]) -> str | None:
-    """A guess from file names, for messages only; None when nothing fits."""
-    for pattern, kind in _KINDS:
-        if any(fnmatchcase(name, pattern) for name in names):
-            return kind
+def guess(names: list[str]) -> tuple[str, str] | None:
+    """Return the kind that file names look like and what that is called, or None."""
+    for kind in KINDS.values():
+        for pattern, what in kind.marks:
+            if any(fnmatchcase(name, pattern) for name in names):
+                return kind.name, what
     return None
 
 
@@ -55,9 +34,8 @@ def not_supported(root: Path, names: list[str], nodes: list[str]) -> BundleError
         )
     have = ", ".join(names[:_SHOWN]) or "nothing"
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    kind = kind_of(names)
-    looks = f"; the folder looks like {kind}" if kind else ""
-    name = PLAYBOOK_KINDS.get(kind or "")
+    name, what = guess(names) or ("", "")
+    looks = f"; the folder looks like {what}" if what else ""
     return BundleError(
         f"the folder {root} has no genie_config.json and no other JSON file with a section "
         f"`dialog` (only: {have}{more}){looks}",

@@ -1,4 +1,4 @@
-"""Bundles without a configuration of their own: qnn, mllm, executorch, llama.cpp, files."""
+"""Bundles without a configuration of their own: all files of a folder."""
 
 from __future__ import annotations
 
@@ -12,27 +12,13 @@ from fleet.bundles.context import inspect_context
 from fleet.bundles.found import Found, check_sums, qairt_of
 from fleet.bundles.paths import inside, refuse_case_twins
 from fleet.content.hashes import HashCache, ref
-from fleet.model.bundle import Bundle
+from fleet.model.bundle import KINDS, Bundle
 from fleet.model.errors import BundleError
-
-# kind → what it must have, and which of its files are context binaries.
-# docs/sources/deployment.md 4.
-_MODELS = {
-    "qnn": (("*.bin", "*.dlc", "lib*.so"), "*.bin"),
-    "mllm": (("*.bin", "*.mllm"), "*.bin"),
-    "executorch": (("*.pte",), "*.pte"),  # a context binary of QNN behind the delegate's header
-    "llama.cpp": (("*.gguf",), ""),
-    "litert": (("*.tflite",), "*.tflite"),  # likewise, behind the model
-    "ort": (("*.onnx",), "*.bin"),
-    "files": ((), ""),
-}
-KINDS = ("genie", *_MODELS)
-_AROUND = {"executorch", "litert"}  # files around a context binary, or without one
 
 
 def inspect_plain(root: Path, system_library: Path | None, kind: str, *, hashes: bool) -> Bundle:
     """All files of a folder. Raises BundleError: no folder, no model, a link that leads out."""
-    models, contexts_like = _MODELS[kind]
+    models, contexts_like = KINDS[kind].models, KINDS[kind].contexts
 
     def collect(found: Found) -> list[str]:
         for name in _names(root):
@@ -65,13 +51,14 @@ def read_bundle(
         shards = collect(found)
         refuse_case_twins(sorted(found.paths))
         files = {name: ref(name, path, cache, hashes) for name, path in found.paths.items()}
-        if kind in _AROUND:
+        around = KINDS[kind].around
+        if around:
             system_library = None  # it reads no such file
         contexts = tuple(
             inspect_context(file.source, system_library, name=file.name, sha256=file.sha256)
             for file in map(files.__getitem__, shards)
         )
-        if kind in _AROUND:  # one for the CPU has none
+        if around:  # one for the CPU has none
             contexts = tuple(context for context in contexts if not context.problem)
     except OSError as error:
         raise BundleError(

@@ -10,11 +10,10 @@ import typer
 
 from fleet.bundles.inspect import guessed, inspect_bundle
 from fleet.bundles.op_packages import read_library
-from fleet.bundles.plain import KINDS
 from fleet.bundles.system_library import TARGET, system_library
 from fleet.cli import bundle_ep, bundle_pull, output
 from fleet.cli import options as opt
-from fleet.model.bundle import Bundle, ContextBinary
+from fleet.model.bundle import KINDS, Bundle, ContextBinary
 from fleet.model.errors import BundleError, InputError
 from fleet.model.files import human_bytes
 from fleet.model.op_package import CPU, HTP, OpLibrary

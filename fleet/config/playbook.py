@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from fleet.config.chat import MAX_PROMPT_BYTES, template_for, template_of_bundle
@@ -11,6 +10,7 @@ from fleet.config.gates_file import cool_spec, until_spec
 from fleet.config.op_packages import op_package_specs
 from fleet.config.playbook_file import BundleBody, ChatBody, PlaybookFile, RunBody, RuntimeBody
 from fleet.config.problems import Problems, suggest_or_list, suggestion
+from fleet.config.runners import DEFAULT_RUNNERS, facts_of_runner, known_runners
 from fleet.config.shape import read_body
 from fleet.config.suite_file import suite_use
 from fleet.config.system_load import system_spec
@@ -28,25 +28,6 @@ from fleet.model.playbook import (
 )
 from fleet.model.suite import SuiteUse
 
-RUNNERS = "fleet.runners"  # entry points by which other packages bring runners
-# What a playbook without `runner:` means, by kind of bundle.
-DEFAULT_RUNNERS = {
-    "genie": "genie",
-    "qnn": "qnn-net-run",
-    "mllm": "mllm",
-    "executorch": "executorch",
-    "llama.cpp": "llama.cpp",
-    "ort": "ort",
-    "litert": "litert",
-    "files": "exec",
-    "runtime": "runtime",
-}
-# All of ours, in the order in which they are listed; fleet.runners.registry has them by name.
-OWN_RUNNERS = (
-    *("genie", "qnn-net-run", "mllm", "executorch", "llama.cpp", "litert", "ort", "genai", "exec"),
-)
-_NEED_PROMPT = {"genie", "mllm", "genai"}
-_INSTEAD_OF_PROMPT = {"embedding_file", "tokens_file"}  # options of the runner genie
 _BUNDLE_MARK = "genie_config.json"
 _MARK = "fleet-question"  # stands for the question where a template is only looked at
 _LLAMA3_HEADER = "<|end_header_id|>"
@@ -198,7 +179,7 @@ class _Loader:
 
     def _run(self, body: RunBody, kind: str, bundle: Path, *, script: bool) -> RunSpec:
         name = self._runner(body, kind)
-        needed = name in _NEED_PROMPT and not _INSTEAD_OF_PROMPT & set(body.options) and not script
+        needed = not script and facts_of_runner(name).lacks_prompt(body.options)
         prompt = self._prompt(body, bundle, needed=needed)
         return RunSpec(
             runner=name,
@@ -293,7 +274,7 @@ class _Loader:
 
     def _runner(self, body: RunBody, kind: str) -> str:
         name = body.runner or DEFAULT_RUNNERS[kind]
-        known = [*OWN_RUNNERS, *(entry.name for entry in entry_points(group=RUNNERS))]
+        known = known_runners()
         if name not in known:
             at = self._document.value(("run", "runner"))
             self._problems.add(f"no runner is called '{name}'", at, suggest_or_list(name, known))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, field
 
@@ -11,12 +11,14 @@ from fleet.config.fields import Duration, FilePath
 from fleet.config.gates_file import Cool, Sampling, Until
 from fleet.config.op_packages import OpPackageBody
 from fleet.config.rollout_file import RolloutBody
+from fleet.config.runners import OWN_RUNNERS
 from fleet.config.serve_file import ServeBody
 from fleet.config.shape import Before, Body, Doc, Schema
 from fleet.config.suite_file import OnOff, SuiteUseBody
 from fleet.config.system_file import Fastrpc, SystemBody
 from fleet.config.tune import PATTERN
 from fleet.config.values import TARGET, Pattern, no_template
+from fleet.model.bundle import KINDS
 from fleet.model.errors import InputError
 from fleet.model.gates import DEFAULT_SAMPLE_SECONDS
 from fleet.model.playbook import (
@@ -97,18 +99,26 @@ class RuntimeBody(Body, frozen=True, kw_only=True):
     ] = "any"
 
 
+if TYPE_CHECKING:
+    KindName = str
+else:
+    KindName = Literal[tuple(KINDS)]
+_ABOUT_KINDS = ", ".join(
+    f"{kind.name} ({kind.about})" if kind.about else kind.name
+    for kind in KINDS.values()
+    if kind.name != "genie"
+)
+
+
 class BundleBody(Body, frozen=True, kw_only=True):
     """What is deployed."""
 
     path: Annotated[FilePath, Doc("Folder of the bundle, relative to the playbook.")]
     kind: Annotated[
-        Literal["genie", "qnn", "mllm", "executorch", "llama.cpp", "litert", "ort", "files"],
+        KindName,
         Doc(
-            "Kind of the bundle. With genie, fleet sends the files of its "
-            "configuration; "
-            "with the others, all files: qnn (context binary or DLC), mllm, executorch "
-            "(.pte), llama.cpp (.gguf), litert (.tflite), ort (ONNX models, with or "
-            "without context binaries), files."
+            "Kind of the bundle. With genie, fleet sends the files of its configuration; with the "
+            f"others, all files: {_ABOUT_KINDS}."
         ),
     ] = "genie"
     config: Annotated[
@@ -148,9 +158,8 @@ class RunBody(Body, frozen=True, kw_only=True):
     runner: Annotated[
         RunnerName | None,
         Doc(
-            "genie, qnn-net-run, mllm, executorch, llama.cpp, litert, ort, genai, "
-            "exec, or a "
-            "runner of another package. Default: the runner for the kind of the bundle."
+            f"{', '.join(OWN_RUNNERS)}, or a runner of another package. Default: the runner for "
+            "the kind of the bundle."
         ),
     ] = None
     program: Annotated[

@@ -10,6 +10,7 @@ from fleet.config.cause_file import cause_schema
 from fleet.config.hostvars import inventory_schema
 from fleet.config.playbook_file import PlaybookFile
 from fleet.config.project import project_schema
+from fleet.config.runners import OWN_RUNNERS
 from fleet.config.shape_schema import struct_schema
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -26,6 +27,18 @@ _WITHOUT_BUNDLE: dict[str, Any] = {
         "not": {"anyOf": [{"required": [key]} for key in ("run", "serve", "op_packages")]},
     },
 }
+
+
+def _needs_prompt(runner: str) -> dict[str, Any]:
+    """Return the rule that a run with this runner has a prompt, or an option in place of one."""
+    given: list[dict[str, Any]] = [{"required": [key]} for key in ("prompt", "prompt_file", "chat")]
+    for option in OWN_RUNNERS[runner].instead_of_prompt:
+        options = {"required": [option], "description": f"{option} stands in for a prompt."}
+        given.append({"properties": {"options": options}, "required": ["options"]})
+    return {
+        "if": {"properties": {"runner": {"const": runner}}, "required": ["runner"]},
+        "then": {"anyOf": given},
+    }
 
 
 def schema(kind: Kind) -> dict[str, Any]:
@@ -45,16 +58,11 @@ def schema(kind: Kind) -> dict[str, Any]:
         body = cause_schema()
     else:
         body = struct_schema(PlaybookFile) | _WITHOUT_BUNDLE
-        prompt = [{"required": ["prompt"]}, {"required": ["prompt_file"]}]
         body["$defs"]["RunBody"] |= {
             "allOf": [
                 {"not": {"required": ["prompt", "prompt_file"]}},
                 {"not": {"required": ["until", "sustained"]}},
+                *map(_needs_prompt, (n for n, facts in OWN_RUNNERS.items() if facts.needs_prompt)),
             ],
-            "if": {
-                "properties": {"runner": {"enum": ["genie", "mllm", "genai"]}},
-                "required": ["runner"],
-            },
-            "then": {"anyOf": prompt},
         }
     return {"$schema": DRAFT, **body, "title": f"fleet {kind}"}

@@ -11,7 +11,7 @@ from fleet.bundles.closure import Launch, SentFiles
 from fleet.bundles.inspect import inspect_bundle
 from fleet.bundles.op_packages import op_package_files, with_op_packages
 from fleet.bundles.system_library import system_library
-from fleet.config.playbook import DEFAULT_RUNNERS
+from fleet.config.runners import DEFAULT_RUNNERS
 from fleet.engine.resolver import Parts, Resolver
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError, PlaybookError
@@ -182,6 +182,8 @@ class ReleaseBuilder:
         """Return the release as the check of what a run opens sees it."""
         layout = layout_of(self.runner, self.bundle, parts.target)
         required = tuple(layout.named(name) for name in parts.selection.required)
+        if isinstance(self.runner, Defaults):
+            required += self.runner.opens(self._kit_of(parts))
         pc = target_facts(parts.target).os == "windows"
         return SentFiles(manifest.files, layout.bundle, required, windows=pc)
 

@@ -58,6 +58,48 @@ class NamedFile:
 
 
 @dataclass(frozen=True)
+class BundleKind:
+    """A kind of bundle folder.
+
+    `models`: patterns of which a file must be there. `contexts`: the pattern of files that are
+    context binaries, or hold one behind a head of their own (`around`) or none. `marks`: patterns
+    of files by which a folder without `kind:` is recognised, and what it looks like. `about`: what
+    the docs of playbooks call it.
+    """
+
+    name: str
+    about: str = ""
+    models: tuple[str, ...] = ()
+    contexts: str = ""
+    around: bool = False
+    marks: tuple[tuple[str, str], ...] = ()
+
+
+# Marks of each kind: docs/sources/deployment.md 4. The first kind with a mark that fits is taken.
+KINDS = {
+    kind.name: kind
+    for kind in (
+        BundleKind("genie"),
+        BundleKind("mllm", "", ("*.bin", "*.mllm"), "*.bin",
+                   marks=(("*.mllm", "an mllm model"),
+                          ("qnn_aot_cfg*.json", "an mllm QNN AOT model"))),
+        BundleKind("executorch", ".pte", ("*.pte",), "*.pte", around=True,
+                   marks=(("*.pte", "an ExecuTorch program"),)),
+        BundleKind("ort", "ONNX models, with or without context binaries", ("*.onnx",), "*.bin",
+                   marks=(("genai_config.json", "an onnxruntime-genai folder"),
+                          ("*.onnx", "an ONNX model"))),
+        BundleKind("litert", ".tflite", ("*.tflite",), "*.tflite", around=True,
+                   marks=(("*.tflite", "a LiteRT model"),)),
+        BundleKind("llama.cpp", ".gguf", ("*.gguf",), marks=(("*.gguf", "a llama.cpp model"),)),
+        BundleKind("qnn", "context binary, DLC or model library", ("*.bin", "*.dlc", "lib*.so"),
+                   "*.bin", marks=(("*.dlc", "a QNN DLC"),
+                                   ("*.bin", "plain QNN context binaries"))),
+        BundleKind("files"),
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
 class MissingFile:
     """A file that the bundle names and does not have."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from fleet.model.record import Metrics, Op
 
@@ -137,27 +137,6 @@ def reached_limit(run: RunSpec) -> tuple[list[str], tuple[str, ...]]:
     """
     text = f"cut: the output reached the token limit of {run.max_tokens}"
     return ([], (text,)) if run.token_limit_counts else ([text], ())
-
-
-class Defaults:
-    """What most runners do not have; a runner derives from it."""
-
-    python = False
-    windows: Layout | None = None
-
-    def features(self, _bundle: Bundle, _run: RunSpec) -> tuple[str, ...]:
-        """Return what the run needs of the runtime beyond the row `runtime`: names of the rows
-        of `features` in runtime_files.yaml.
-        """
-        return ()
-
-    def corrected(self, _kit: Kit) -> tuple[FileRef, ...]:
-        """Return files that go along in place of those of the bundle of the same name."""
-        return ()
-
-    def fitted(self, _run: RunSpec) -> Self:
-        """The runner for one `run:` of a playbook; another where its options change its members."""
-        return self
 
 
 @runtime_checkable

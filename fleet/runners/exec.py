@@ -15,12 +15,13 @@ from msgspec import field
 from fleet.config.shape import After
 from fleet.config.values import Pattern
 from fleet.device.texts import path_of
+from fleet.model.bundle import KINDS
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
-from fleet.runners.base import Defaults, Ended, Kit, Layout, Outcome, Start
-from fleet.runners.options import Options, OwnProgram, ending, parsed, program
+from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
+from fleet.runners.options import Defaults, Options, OwnProgram, ending, parsed, program
 
 _TEXT_BYTES = 1 << 16
 _OF_FLEET = {"LD_LIBRARY_PATH", "ADSP_LIBRARY_PATH", "DSP_LIBRARY_PATH"}
@@ -91,7 +92,9 @@ class ExecRunner(OwnProgram):
     """Starts what the playbook says."""
 
     name = "exec"
-    kinds = ("files", "qnn", "genie", "mllm", "executorch", "llama.cpp", "litert", "ort")
+    kinds = tuple(KINDS)
+    options = ExecOptions
+    default_for = ("files",)
     runtime: str | None = "exec"
     layout = Layout()
 
@@ -198,6 +201,7 @@ class RuntimeRunner(Defaults):
 
     name = "runtime"
     kinds = ("runtime",)
+    default_for = ("runtime",)
     runtime: str | None = "runtime"
     layout = Layout()
 

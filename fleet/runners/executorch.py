@@ -17,7 +17,7 @@ from fleet.model.record import Measure, Metrics
 from fleet.profiles.formats.base import number
 from fleet.profiles.formats.executorch import inferences, observed, speed_file
 from fleet.runners.base import Ended, Kit, Outcome, Start
-from fleet.runners.options import Options, OwnProgram, ending, named, needs_program, parsed, program
+from fleet.runners.options import Options, OwnProgram, ending, named, parsed, program
 
 _MAKE_FOLDER = 'mkdir -p "$1" && shift && exec "$@"'
 _ITERATION = re.compile(r"(?<= )--?iteration[ =]([0-9]{1,9})(?= |$)")
@@ -59,12 +59,16 @@ class ExecutorchRunner(OwnProgram):
 
     name = "executorch"
     kinds = ("executorch",)
+    options = ExecutorchOptions
+    default_for = ("executorch",)
+    needs_program = "../build-android/.../qnn_executor_runner"
+    formats = ("executorch",)
     runtime: str | None = "executorch"
 
     def check(self, run: RunSpec) -> None:
         """Program and options."""
+        super().check(run)
         options = parsed(ExecutorchOptions, run.options, self.name)
-        needs_program(run, self.name, "../build-android/.../qnn_executor_runner")
         llama = run.program is not None and "llama" in run.program.name
         if llama and options.profile_level is not None:
             raise InputError(

@@ -22,7 +22,7 @@ from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics
 from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
-from fleet.runners.options import TIMED_OUT, Options, has_program, parsed
+from fleet.runners.options import TIMED_OUT, Options, has_program
 from fleet.runners.ort import PACKAGE_FOLDER, requirements
 from fleet.runners.scripted import OUTCOME, Scripted, finished, script_argv, token_times
 
@@ -46,13 +46,16 @@ class GenaiRunner(Scripted):
 
     name = "genai"
     kinds = ("ort",)
+    options = GenaiOptions
+    needs_prompt = True
+    formats = ("scripted",)
     runtime: str | None = "ort"
     layout = Layout(lib=PACKAGE_FOLDER, dsp=PACKAGE_FOLDER)
     windows = layout
 
     def check(self, run: RunSpec) -> None:
         """No options; the program is ours."""
-        parsed(GenaiOptions, run.options, self.name)
+        super().check(run)
         has_program(run, self.name, "its own program", "`program:` and `libraries:`")
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:

@@ -22,17 +22,8 @@ from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
 from fleet.model.suite import Suite, SuiteAnswer
 from fleet.profiles.formats.genie import generated_tokens, parse_profile, printed
-from fleet.runners.base import (
-    FLAT,
-    Defaults,
-    Ended,
-    Kit,
-    Layout,
-    Outcome,
-    Start,
-    reached_limit,
-)
-from fleet.runners.options import Options, has_program, own_files, parsed
+from fleet.runners.base import FLAT, Ended, Kit, Layout, Outcome, Start, reached_limit
+from fleet.runners.options import Defaults, Options, has_program, own_files, parsed
 
 Encoded = Annotated[
     str,
@@ -96,13 +87,18 @@ class GenieRunner(Defaults):
 
     name = "genie"
     kinds = ("genie",)
+    options = GenieOptions
+    default_for = ("genie",)
+    needs_prompt = True
+    instead_of_prompt = ("embedding_file", "tokens_file")
+    formats = ("genie",)
     runtime: str | None = "genie"
     layout = Layout()
     windows = FLAT  # tools find skel and catalog in their own and the working folder
 
     def check(self, run: RunSpec) -> None:
         """The options; the program comes with the runtime, but for what it is linked with."""
-        parsed(GenieOptions, run.options, self.name)
+        super().check(run)
         has_program(run, self.name, "the program of the runtime", "`program:`")
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:

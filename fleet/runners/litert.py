@@ -61,6 +61,9 @@ class LitertRunner(Scripted):
 
     name = "litert"
     kinds = ("litert",)
+    options = LitertOptions
+    default_for = ("litert",)
+    formats = ("ort",)
     runtime: str | None = "litert"
     layout = Layout()
 

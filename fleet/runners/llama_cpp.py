@@ -23,7 +23,6 @@ from fleet.runners.options import (
     OwnProgram,
     ending,
     named,
-    needs_program,
     only,
     parsed,
     program,
@@ -99,13 +98,17 @@ class LlamaCppRunner(OwnProgram):
 
     name = "llama.cpp"
     kinds = ("llama.cpp",)
+    options = LlamaOptions
+    default_for = ("llama.cpp",)
+    needs_program = "../build-snapdragon/bin/llama-bench"
+    formats = ("llama_cpp",)
     runtime: str | None = None
     layout = Layout(lib="lib", dsp="lib")
 
     def check(self, run: RunSpec) -> None:
         """Program, options, and a prompt for the program that takes one."""
+        super().check(run)
         options = parsed(LlamaOptions, run.options, self.name)
-        needs_program(run, self.name, "../build-snapdragon/bin/llama-bench")
         if run.program is not None and run.program.name == "llama-cli":
             raise InputError(
                 "llama-cli is an interactive chat since llama.cpp b7348 and cannot run one prompt",

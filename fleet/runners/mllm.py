@@ -17,7 +17,7 @@ from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
 from fleet.profiles.formats import mllm
 from fleet.runners.base import Ended, Kit, Outcome, Start
-from fleet.runners.options import Options, OwnProgram, ending, named, needs_program, parsed, program
+from fleet.runners.options import Options, OwnProgram, ending, named, parsed, program
 
 CONTEXT_TOKENS = 1024  # RunnerConfig.context_len in aot_run.cpp, no option
 _MARKER = mllm.MARKER.encode()
@@ -40,12 +40,16 @@ class MllmRunner(OwnProgram):
 
     name = "mllm"
     kinds = ("mllm",)
+    options = MllmOptions
+    default_for = ("mllm",)
+    needs_prompt = True
+    needs_program = "../build-android-arm64-v8a-qnn/bin/mllm-qwen3-aot-runner"
+    formats = ("mllm",)
     runtime: str | None = "mllm"
 
     def check(self, run: RunSpec) -> None:
         """Program, options, and a prompt that the runner can read."""
-        parsed(MllmOptions, run.options, self.name)
-        needs_program(run, self.name, "../build-android-arm64-v8a-qnn/bin/mllm-qwen3-aot-runner")
+        super().check(run)
         if "\n" in run.prompt.strip("\n"):
             raise InputError(
                 "the prompt has several lines, but mllm reads only one line",

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from msgspec import StructMeta
 
@@ -17,7 +17,7 @@ from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError, reason
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
-from fleet.runners.base import FLAT, Defaults, Ended, Kit, Layout, Start
+from fleet.runners.base import FLAT, Ended, Kit, Layout, Start
 
 TIMED_OUT = (124, 137)
 
@@ -49,14 +49,59 @@ def parsed(model: type[T], given: Mapping[str, Any], runner: str) -> T:
     return options
 
 
-def needs_program(run: RunSpec, runner: str, example: str) -> None:
-    """Raise InputError when the playbook names no program."""
-    if run.program is None:
-        raise InputError(
-            f"the runner {runner} needs a program that you build yourself, but the playbook has "
-            "no `run: program:`",
-            hint=f"add `program: {example}`",
-        )
+class Defaults:
+    """What a runner says of itself, and what most runners do not have; a runner derives from it.
+
+    `options` reads `run.options` of a playbook (a class of `fleet.runners.options.Options`).
+    `default_for`: kinds of bundles that this runner runs where a playbook names none.
+    `needs_prompt`: a playbook must have a prompt, unless one of the options `instead_of_prompt` is
+    set. `needs_program`: a playbook must name the program; the text is an example of its path.
+    `formats` are those of fleet/model/metrics.py that it reads. `python`: it brings packages for
+    the Python of the device. `windows`: where its files are on Windows; None: it is not done there.
+    `fleet/data/runners.json` is made of these members.
+    """
+
+    name = ""
+    kinds: tuple[str, ...] = ()
+    options: type[Options] | None = None
+    default_for: tuple[str, ...] = ()
+    needs_prompt = False
+    instead_of_prompt: tuple[str, ...] = ()
+    needs_program = ""
+    formats: tuple[str, ...] = ()
+    python = False
+    windows: Layout | None = None
+
+    def check(self, run: RunSpec) -> None:
+        """Check the options, and that the playbook names a program if the runner needs one."""
+        if self.options is not None:
+            parsed(self.options, run.options, self.name)
+        if self.needs_program and run.program is None:
+            raise InputError(
+                f"the runner {self.name} needs a program that you build yourself, but the playbook "
+                "has no `run: program:`",
+                hint=f"add `program: {self.needs_program}`",
+            )
+
+    def opens(self, _kit: Kit) -> tuple[str, ...]:
+        """Return release names of files that a run opens and that neither its command line, the
+        bundle nor runtime_files.yaml names. One that is not sent refuses the plan.
+        """
+        return ()
+
+    def features(self, _bundle: Bundle, _run: RunSpec) -> tuple[str, ...]:
+        """Return what the run needs of the runtime beyond the row `runtime`: names of the rows
+        of `features` in runtime_files.yaml.
+        """
+        return ()
+
+    def corrected(self, _kit: Kit) -> tuple[FileRef, ...]:
+        """Return files that go along in place of those of the bundle of the same name."""
+        return ()
+
+    def fitted(self, _run: RunSpec) -> Self:
+        """The runner for one `run:` of a playbook; another where its options change its members."""
+        return self
 
 
 def has_program(run: RunSpec, runner: str, whose: str, without: str) -> None:

@@ -96,6 +96,9 @@ class OrtRunner(Scripted):
 
     name = "ort"
     kinds = ("ort",)
+    options = OrtOptions
+    default_for = ("ort",)
+    formats = ("ort", "scripted", "qnn")
     runtime: str | None = "ort"
     layout = Layout(lib=PACKAGE_FOLDER, dsp=PACKAGE_FOLDER)
     windows = layout

@@ -23,8 +23,8 @@ from fleet.model.errors import InputError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics, Op
-from fleet.runners.base import Defaults, Ended, Kit, Layout, Outcome, Start
-from fleet.runners.options import Options, ending, has_program, named, own_files, parsed
+from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
+from fleet.runners.options import Defaults, Options, ending, has_program, named, own_files, parsed
 from fleet.runners.qnn_viewer import CSV, JSON, WORDS, merged, viewed
 
 TOOL = "qnn-net-run"
@@ -71,6 +71,9 @@ class NetRunRunner(Defaults):
 
     name = TOOL
     kinds = ("qnn",)
+    options = NetRunOptions
+    default_for = ("qnn",)
+    formats = ("qnn",)
     runtime: str | None = TOOL
     layout = Layout()
 

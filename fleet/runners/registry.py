@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from dataclasses import fields
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
-from fleet.config.playbook import RUNNERS
+from fleet.config.runners import GROUP, RunnerFacts
+from fleet.config.shape import keys_of
 from fleet.model.errors import InputError
 from fleet.runners.base import Runner
 from fleet.runners.exec import ExecRunner, RuntimeRunner
@@ -15,11 +20,11 @@ from fleet.runners.genie import GenieRunner
 from fleet.runners.litert import LitertRunner
 from fleet.runners.llama_cpp import LlamaCppRunner
 from fleet.runners.mllm import MllmRunner
+from fleet.runners.options import Options
 from fleet.runners.ort import OrtRunner
 from fleet.runners.qnn_net_run import NetRunRunner
 
-GROUP = RUNNERS  # entry points of other packages: name = "module:object"
-_MADE: tuple[Runner, ...] = (  # the names of OWN_RUNNERS, in its order
+_MADE: tuple[Runner, ...] = (  # in the order in which they are listed
     *(GenieRunner(), NetRunRunner(), MllmRunner(), ExecutorchRunner(), LlamaCppRunner()),
     *(LitertRunner(), OrtRunner(), GenaiRunner(), ExecRunner()),
 )
@@ -73,3 +78,35 @@ def runner(name: str) -> Runner:
             hint="derive this class from fleet.runners.Defaults (docs/runners.md)",
         )
     return made
+
+
+def described() -> dict[str, dict[str, Any]]:
+    """Return what playbooks must know of our runners: the content of fleet/data/runners.json."""
+    members = [field.name for field in fields(RunnerFacts)]
+    return {made.name: {name: getattr(made, name) for name in members} for made in _MADE}
+
+
+def options_of(found: Runner) -> dict[str, Any]:
+    """Return the names and defaults of a runner's options; None for one that must be given.
+
+    A runner of another package that does not say `options` has those of the class `...Options`
+    in its module: the form before 0.3, which the next version does not look for.
+    """
+    model = getattr(found, "options", None) or _model_beside(found)
+    if model is None:
+        return {}
+    return {name: None if key.needed else key.default for name, key in keys_of(model).items()}
+
+
+def _model_beside(found: Runner) -> type[Options] | None:
+    module = sys.modules.get(type(found).__module__)
+    for value in vars(module).values() if module else ():
+        if isinstance(value, type) and issubclass(value, Options) and value is not Options:
+            own = value.__module__ == type(found).__module__
+            if own and value.__name__.endswith("Options"):
+                return value
+    return None
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(described(), indent=1) + "\n")

@@ -9,7 +9,8 @@ from typing import Any
 from fleet.model.metrics import ANSWER, PROMPT
 from fleet.model.record import Measure
 from fleet.profiles.formats.base import measured
-from fleet.runners.base import Defaults, Kit, Start, reached_limit
+from fleet.runners.base import Kit, Start, reached_limit
+from fleet.runners.options import Defaults
 from fleet.runtimes.packages import SITE
 
 OUTCOME = "outcome.json"

@@ -120,3 +120,21 @@ def test_the_schema_refuses_what_the_loader_refuses(
     kind: str, text: str, message: str, validators: dict[str, Draft202012Validator]
 ) -> None:
     assert not validators[kind].is_valid(yaml.safe_load(text)), message
+
+
+@pytest.mark.parametrize(
+    ("run", "valid"),
+    [
+        ({"runner": "genie"}, False),
+        ({"runner": "genie", "chat": {"user": "hi"}}, True),
+        ({"runner": "genie", "options": {"tokens_file": "a.txt"}}, True),
+        ({"runner": "genie", "options": {"lora": "a"}}, False),
+        ({"runner": "genai"}, False),
+        ({"runner": "qnn-net-run"}, True),
+    ],
+)
+def test_a_runner_that_needs_a_prompt_says_so_in_the_schema(
+    run: dict[str, Any], valid: bool, validators: dict[str, Draft202012Validator]
+) -> None:
+    playbook = {"name": "x", "bundle": ".", "run": run}
+    assert validators["playbook"].is_valid(playbook) is valid

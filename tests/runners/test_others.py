@@ -14,23 +14,55 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.bundles.inspect import inspect_bundle
-from fleet.bundles.plain import KINDS
-from fleet.config.playbook import OWN_RUNNERS
+from fleet.config.runners import DEFAULT_RUNNERS, TABLE
+from fleet.data import shipped_text
+from fleet.model.bundle import KINDS
 from fleet.model.errors import InputError
+from fleet.model.metrics import METRICS
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure
 from fleet.runners import FLAT, Defaults, Ended, Kit
 from fleet.runners.exec import uses_qairt
-from fleet.runners.registry import OWN, runner
+from fleet.runners.registry import OWN, described, options_of, runner
 
 from .kits import kit
 
-DATA = Path(__file__).parents[1] / "profiles" / "data"
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests" / "profiles" / "data"
 MLLM = ("qwen3-1.7B-lpbq-sha.bin", "qwen3-tokenizer.json", "config_1.7B.json")
 
 
-def test_the_names_that_a_playbook_may_use_are_those_of_our_runners() -> None:
-    assert tuple(OWN) == OWN_RUNNERS
+def test_what_playbooks_know_of_our_runners_is_what_their_classes_say() -> None:
+    made = json.dumps(described(), indent=1) + "\n"
+    again = "python -m fleet.runners.registry > runners.json; mv runners.json fleet/data/"
+    assert shipped_text(TABLE) == made, again
+    assert set(DEFAULT_RUNNERS) == {*KINDS, "runtime"}, "each kind has a runner of its own"
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_runner_says_what_it_is(name: str) -> None:
+    own = OWN[name]
+    assert isinstance(own, Defaults)
+    assert set(own.kinds) <= set(KINDS)
+    assert set(own.default_for) <= set(own.kinds)
+    assert set(own.formats) <= {word for metric in METRICS for word in metric.formats}
+    assert own.options is not None
+    assert set(own.instead_of_prompt) <= options_of(own).keys()
+    with pytest.raises(InputError, match="nothing"):
+        own.check(RunSpec(runner=name, options={"nothing": 1}, program=Path("p")))
+    page = (ROOT / "docs" / "runners.md").read_text("utf-8")
+    assert f"`{name}`" in (ROOT / "docs" / "playbook.md").read_text("utf-8")
+    assert [word for word in options_of(own) if f"`{word}`" not in page] == []
+
+
+@pytest.mark.parametrize("name", ["mllm", "executorch", "llama.cpp"])
+def test_a_runner_that_needs_a_program_says_which(name: str) -> None:
+    own = OWN[name]
+    assert isinstance(own, Defaults)
+    with pytest.raises(InputError, match="needs a program") as error:
+        own.check(RunSpec(runner=name))
+    assert own.needs_program
+    assert own.needs_program in error.value.hint
 
 
 def spec(**changes: Any) -> RunSpec:

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 import yaml
 
-from fleet.config.playbook import DEFAULT_RUNNERS, load_playbook
+from fleet.config.playbook import load_playbook
+from fleet.config.runners import DEFAULT_RUNNERS
 from fleet.engine.release_builder import runner_of
-from fleet.model.errors import PlaybookError
-from fleet.runners import registry
-from fleet.runners.options import OwnProgram
-from fleet.runners.registry import OWN, names, runner
+from fleet.model.bundle import KINDS
+from fleet.model.errors import InputError, PlaybookError
+from fleet.model.playbook import RunSpec
+from fleet.runners import Defaults, registry
+from fleet.runners.options import Options, OwnProgram, parsed
+from fleet.runners.registry import OWN, names, options_of, runner
 
 ROOT = Path(__file__).parents[2]
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yaml"))
@@ -51,7 +54,7 @@ def test_each_runner_can_be_named_for_each_kind_of_its(
     assert runner_of(playbook).name == runner(name).name
 
 
-@pytest.mark.parametrize("kind", DEFAULT_RUNNERS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_runner_of_a_kind_is_one_that_there_is(tmp_path: Path, kind: str) -> None:
     data = naming(DEFAULT_RUNNERS[kind], kind)
     del data["run"]["runner"]
@@ -68,7 +71,8 @@ def test_one_of_another_package_can_be_named(
     (info / "entry_points.txt").write_text("[fleet.runners]\nwords = fleet_words_of_a_test:Words\n")
     (site / "fleet_words_of_a_test.py").write_text(
         "from fleet.runners.exec import ExecRunner\n\n\nclass Words(ExecRunner):\n"
-        '    name = "words"\n    kinds = ("files",)\n'
+        '    name = "words"\n    kinds = ("files",)\n    needs_prompt = True\n'
+        '    instead_of_prompt = ("text",)\n'
     )
     path = written(tmp_path, naming("words", "files"))
     with pytest.raises(PlaybookError, match="no runner is called 'words'"):
@@ -79,9 +83,33 @@ def test_one_of_another_package_can_be_named(
         data = naming("words", "files")
         data["run"]["program"] = "program"
         assert getattr(runner_of(load_playbook(written(tmp_path, data))), "name", "") == "words"
+        del data["run"]["prompt"]
+        with pytest.raises(PlaybookError, match="`run` has no prompt") as error:
+            load_playbook(written(tmp_path, data))
+        assert re.search(r"playbook.yaml:\d+:\d+", str(error.value))
+        data["run"]["options"] = {"text": "stdout"}
+        load_playbook(written(tmp_path, data))
     finally:
         monkeypatch.undo()
         registry._others.cache_clear()
+
+
+def test_a_runner_of_the_form_before_0_3_lists_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    class WordOptions(Options, frozen=True):
+        text: str = "words.txt"
+
+    class Old(Defaults):
+        name = "old"
+        kinds = ("files",)
+
+        def check(self, run: RunSpec) -> None:
+            parsed(WordOptions, run.options, self.name)
+
+    monkeypatch.setitem(globals(), "WordOptions", WordOptions)
+    found: Any = Old()
+    assert options_of(found) == {"text": "words.txt"}
+    with pytest.raises(InputError, match="other"):
+        found.check(RunSpec(options={"other": 1}))
 
 
 def test_a_name_that_is_none_gets_all_of_them(tmp_path: Path) -> None:

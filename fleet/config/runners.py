@@ -1,0 +1,63 @@
+"""What runners say of themselves, for playbooks: this room may not import the runners.
+
+`fleet/data/runners.json` is made of their classes by `python -m fleet.runners.registry`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import Any
+
+from fleet.data import shipped_text
+
+GROUP = "fleet.runners"  # entry points by which other packages bring runners
+TABLE = "runners.json"
+
+
+@dataclass(frozen=True)
+class RunnerFacts:
+    """Members of a runner's class, as `fleet.runners.Defaults` describes them."""
+
+    default_for: tuple[str, ...] = ()
+    needs_prompt: bool = False
+    instead_of_prompt: tuple[str, ...] = ()
+
+    def lacks_prompt(self, options: Mapping[str, Any]) -> bool:
+        """Return True if a run with these options must have a prompt."""
+        return self.needs_prompt and not set(self.instead_of_prompt) & options.keys()
+
+
+def _facts(row: Mapping[str, Any]) -> RunnerFacts:
+    return RunnerFacts(
+        tuple(row["default_for"]), row["needs_prompt"], tuple(row["instead_of_prompt"])
+    )
+
+
+OWN_RUNNERS = {name: _facts(row) for name, row in json.loads(shipped_text(TABLE)).items()}
+# What a playbook without `runner:` means, by kind of bundle; `runtime` is one without a bundle.
+DEFAULT_RUNNERS = {
+    kind: name for name, facts in OWN_RUNNERS.items() for kind in facts.default_for
+} | {"runtime": "runtime"}
+
+
+def known_runners() -> list[str]:
+    """Return the names of all runners, those of other packages last."""
+    return [*OWN_RUNNERS, *(entry.name for entry in entry_points(group=GROUP))]
+
+
+def facts_of_runner(name: str) -> RunnerFacts:
+    """Return what a runner says of itself; nothing if its package cannot be loaded."""
+    if name in OWN_RUNNERS:
+        return OWN_RUNNERS[name]
+    for entry in entry_points(group=GROUP, name=name):
+        with suppress(Exception):  # the plan names the package and the reason
+            found = entry.load()
+            return RunnerFacts(
+                needs_prompt=bool(getattr(found, "needs_prompt", False)),
+                instead_of_prompt=tuple(getattr(found, "instead_of_prompt", ())),
+            )
+    return RunnerFacts()
