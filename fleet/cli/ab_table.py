@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fleet.engine.ab.journal import AbJournal
     from fleet.engine.ab.measuring import AbReport, Judged
     from fleet.engine.pool import DeviceResult
+    from fleet.profiles.compare.comparing import AnswersRow
     from fleet.profiles.compare.failures import Failures
 
 COLUMNS = ("device", "metric", "A", "B", "change", "95 %, table", "pairs", "answer", "emulated")
@@ -37,6 +38,12 @@ def _rows(results: list[DeviceResult[AbReport]]) -> list[tuple[DeviceResult[AbRe
     from fleet.engine.ab.measuring import answers_of  # noqa: PLC0415
 
     return [(result, item) for result in results for item in answers_of(result)]
+
+
+def _answers(results: list[DeviceResult[AbReport]]) -> list[AnswersRow]:
+    """Return what both sides answered to the suite of B, of each board that was asked."""
+    reports = [result.value for result in results]
+    return [report.suites for report in reports if report is not None and report.suites]
 
 
 def _failing(
@@ -76,6 +83,8 @@ def show(journal: AbJournal, results: list[DeviceResult[AbReport]], *, as_json: 
                 f"`all {len(hosts)}`: all pairs of these devices as one sample"
                 + f"; without {', '.join(others)} (too few pairs)" * bool(others)
             )
+        for row in _answers(results):
+            output.note(f"{row.board}: B: {row.text}")
         output.note(f"to print this table again (measures nothing): {resume_line(journal)}")
     if any(_emulated(result) for result, _ in rows):
         output.note("the devices are emulated, so this result says nothing about real hardware")
@@ -235,6 +244,7 @@ def _emit(journal: AbJournal, results: list[DeviceResult[AbReport]]) -> None:
                 for result, found in _failing(results)
             ],
             "conditions": {result.host.name: _conditions(result) for result in results},
+            "answers": [row.as_dict() for row in _answers(results)],
             "ended_by_budget": [result.host.name for result in _out_of_time(results)],
         }
     )
@@ -264,6 +274,7 @@ def worse(journal: AbJournal, results: list[DeviceResult[AbReport]]) -> list[str
         for result, found in _failing(results)
         if found.answer is Answer.WORSE
     ]
+    said += [f"B gives wrong answers: {r.board}: {r.text}" for r in _answers(results) if r.worse]
     return [*said, *(["B fails more often than A: " + ", ".join(failing)] if failing else [])]
 
 

@@ -111,6 +111,8 @@ def show(found: Comparison, judged: Sequence[JudgedGate], *, as_json: bool) -> N
         output.say("nothing to compare: A and B have no device or no metric in common")
     for text in writing.together(found):
         output.say(text)
+    for answers in found.answers:
+        output.say(f"{answers.board}: {answers.text}")
     for ops in found.ops:
         _show_ops(ops)
     if judged:
@@ -170,6 +172,12 @@ def end(found: Comparison, judged: Sequence[JudgedGate], *, strict: bool) -> Non
         raise GateError(
             f"B is worse than --fail-if allows: {_texts(tripped)}",
             hint="keep A; or allow a larger loss with --fail-if",
+        )
+    wrong = [f"{row.board}: {row.text}" for row in found.answers if row.worse]
+    if wrong and (judged or strict):
+        raise GateError(
+            f"B gives wrong answers: {'; '.join(wrong)}",
+            hint="keep A; fleet profiles compare --json (has each answer)",
         )
     unsure = [result for result in judged if result.outcome is GateOutcome.UNJUDGED]
     if unsure:

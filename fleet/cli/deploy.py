@@ -349,7 +349,11 @@ def end_deploy(operation: Operation, results: list[DeviceResult[Any]], *, as_jso
 
 def show_measured(operation: Operation, results: list[DeviceResult[Any]]) -> None:
     """The table of runs, and where the records are."""
-    records = [record.as_dict() for result in results for record in result.records]
+    records = [r.as_dict() for result in results for r in result.records if r.suite is None]
+    if any(record.suite for result in results for record in result.records):
+        from fleet.cli.verify import show_answers  # noqa: PLC0415 - with `suite:` only
+
+        show_answers(results)
     if records:
         show_records(f"{operation.playbook.name}: run {operation.run_id}", records)
         output.note(f"results are in: {operation.runs.root / operation.run_id}")

@@ -35,6 +35,7 @@ from fleet.model.inventory import Host
 from fleet.model.lockfile import LockedRelease
 from fleet.model.plan import DevicePlan, PruneReleases
 from fleet.model.playbook import Playbook, RunSpec
+from fleet.model.record import Record
 from fleet.profiles.runs import RunStore, new_run_id
 from fleet.runtimes.store import RuntimeStore
 
@@ -296,7 +297,7 @@ class Operation:
         if self.playbook.suite is None:
             return
         job = self._job(session, plan, self.playbook.run or RunSpec(self.builder.runner.name))
-        record = ask_suite(job, self.playbook.suite.suite, len(result.records))
+        record = ask_suite(job, self.playbook.suite.suite)
         result.records.append(record)
         if record.suite is not None:
             require_right(record.suite, session.host.name)
@@ -312,11 +313,15 @@ class Operation:
         run = self.playbook.run
         if run is None:
             return
-        run_device(self._job(session, plan, run), result.records)
-        bad = [record for record in result.records if record.problems]
+        measured: list[Record] = []
+        try:
+            run_device(self._job(session, plan, run), measured)
+        finally:
+            result.records += measured
+        bad = [record for record in measured if record.problems]
         if bad:
             result.outcome = "failed"
-            result.text = f"{len(bad)} of {len(result.records)} runs are not valid: " + "; ".join(
+            result.text = f"{len(bad)} of {len(measured)} runs are not valid: " + "; ".join(
                 sorted({words_of(problem) for record in bad for problem in record.problems})
             )
 

@@ -21,7 +21,7 @@ SAMPLED = "sampling: this runner cannot be told to take the most likely token"
 _GREEDY_ALONE = ("llama.cpp",)  # its own default temperature is 0 in fleet
 
 
-def ask_suite(job: RunJob, suite: Suite, number: int = 0) -> Record:
+def ask_suite(job: RunJob, suite: Suite) -> Record:
     """Ask a suite and save a record with the checked answers.
 
     One session, if the runner has one for a suite; else one start for each question. A device
@@ -32,7 +32,7 @@ def ask_suite(job: RunJob, suite: Suite, number: int = 0) -> Record:
     asking = _Asking(job, kit, suite)
     text = f"{len(suite.questions)} prompts of the suite {suite.name}"
     session.emit(StepStarted(host, "verify", job.word or text))
-    folder = job.store.folder(job.run_id, f"{host}", number, warmup=False)
+    folder = job.store.folder(job.run_id, host, 0, name="suite")
     began, clock = time.gmtime(), time.monotonic()
     with (
         contextlib.closing(Tee(folder / "stdout.log", session, "stdout")) as out,
@@ -44,7 +44,7 @@ def ask_suite(job: RunJob, suite: Suite, number: int = 0) -> Record:
     lost = keep_files(folder, {})
     marks = () if asking.greedy or not suite.greedy else (SAMPLED,)
     record = replace(
-        record_of(job, placed, Turn(number, False, ""), Outcome(marks=marks)),
+        record_of(job, placed, Turn(0, False, ""), Outcome(marks=marks)),
         started=time.strftime("%Y-%m-%dT%H:%M:%SZ", began),
         seconds=round(time.monotonic() - clock, 3),
         status=ended.status,

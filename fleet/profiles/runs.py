@@ -42,9 +42,11 @@ class RunStore:
     def __init__(self, root: Path | None = None) -> None:
         self.root = root or runs_home()
 
-    def folder(self, run_id: str, host: str, repeat: int, *, warmup: bool) -> Path:
+    def folder(
+        self, run_id: str, host: str, repeat: int, *, warmup: bool = False, name: str = ""
+    ) -> Path:
         """A new folder for one run; `0-2` where a process that ended before left `0`."""
-        name = f"warmup-{repeat}" if warmup else str(repeat)
+        name = name or (f"warmup-{repeat}" if warmup else str(repeat))
         parent = self.root / run_id / host
         if (parent / name).exists():
             name = f"{name}-{len(list(parent.glob(f'{name}-*'))) + 2}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import statistics
 import time
@@ -22,6 +23,7 @@ from fleet.engine.provisioning import ask_rights
 from fleet.engine.rebooting import boot_id
 from fleet.engine.running import LINK_BROKE, RunJob, run_device
 from fleet.engine.session import Session
+from fleet.engine.verifying import ask_suite
 from fleet.model.command import Command
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError
@@ -31,6 +33,7 @@ from fleet.model.record import Record
 from fleet.ops.system.steps_users import Reboot
 from fleet.profiles.compare import conditions
 from fleet.profiles.compare import metrics as known
+from fleet.profiles.compare.comparing import AnswersRow
 from fleet.profiles.compare.conditions import APART, CAUSES, Weight
 from fleet.profiles.compare.failures import Failures, failures
 from fleet.profiles.compare.sequential import (
@@ -44,6 +47,7 @@ from fleet.profiles.compare.sequential import (
     useful_looks,
 )
 from fleet.profiles.compare.writing import finding
+from fleet.profiles.runs import record_files
 from fleet.profiles.stats.parts import between
 from fleet.profiles.stats.trend import steady
 
@@ -77,7 +81,7 @@ class AbReport:
 
     `pairs` counts the whole pairs. `in_time` is False if the budget ended the measuring, None if
     an error did. `failures` counts failed runs; `conditions` are sentences about conditions in
-    which A and B differ.
+    which A and B differ. `suites` has the answers of both sides, if the playbook of B has a suite.
     """
 
     answers: tuple[Judged, ...]
@@ -85,6 +89,7 @@ class AbReport:
     in_time: bool | None = None
     failures: Failures | None = None
     conditions: tuple[str, ...] = ()
+    suites: AnswersRow | None = None
 
 
 @dataclass
@@ -125,6 +130,31 @@ class _Board:
         check(side, made, record, self.journal.asked.limits)
         return record
 
+    def ask(self, word: str) -> Record | None:
+        """Ask one side the suite of B; answers that the journal has are not asked again."""
+        made, plan = self.sides[word]
+        use, spec = self.sides["B"][0].builder.playbook.suite, made.builder.playbook.run
+        assert spec is not None
+        if use is None:
+            return None
+        run_id, host = f"{self.journal.run_id}-{word}", self.session.host.name
+        for path in record_files(self.journal.store.root / run_id):
+            record = Record.from_dict(json.loads(path.read_text("utf-8")))
+            if record.host == host and record.suite and record.suite.sha256 == use.suite.sha256:
+                return record
+        job = RunJob(
+            self.session, made.builder, plan, spec, self.journal.store, run_id,
+            self.session.identity, (f"ab-{self.journal.run_id}",), f"suite of {word}",
+        )  # fmt: skip
+        return ask_suite(job, use.suite)
+
+    def answers(self) -> AnswersRow | None:
+        """Return what both sides answer to the suite."""
+        a, b = self.ask("A"), self.ask("B")
+        if a is None or b is None or a.suite is None or b.suite is None:
+            return None
+        return AnswersRow(self.session.host.name, a.suite, b.suite, bool(b.emulated))
+
     def new_boot(self, pairs: Sequence[Pair], number: int) -> bool:
         """Reboot where the pair begins a boot and this one has earlier pairs; True if it did."""
         each = math.ceil(self.journal.asked.design.looks[0] / self.journal.asked.boots)
@@ -156,11 +186,12 @@ def measure(
         if by_id and len({plan.manifest.id for _, plan in plans.values()}) == 1:
             session.warn("A and B are the same release, so fleet expects no difference")
         board = _Board(session, journal, plans, result, tries)
-        in_time = None
+        in_time, suites = None, None
         try:
             due = _open(journal, board.tries) and not (budget and budget.expired)
             if due and not journal.asked.sustained:  # a sustained side warms itself
                 _warm_up(board)
+            suites = board.answers()
             in_time = _pairs(board, budget)
         finally:  # what was measured is shown, whatever ended it
             board.tries = journal.tries(session.host.name)
@@ -170,6 +201,7 @@ def measure(
                 in_time=in_time,
                 failures=failed(journal, board.tries),
                 conditions=tuple(differing(board.pairs)),
+                suites=suites,
             )
     result.outcome = "ran"
     answers = [f"{item.metric} {item.decision.answer}" for item in result.value.answers]

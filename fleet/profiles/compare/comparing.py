@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from fleet.model.gates import fewest
 from fleet.model.metrics import Metric
 from fleet.model.record import Record
+from fleet.model.suite import SuiteResult
 from fleet.profiles.compare import metrics as known
 from fleet.profiles.compare.conditions import APART, ConditionFinding, Weight, between, check_vary
 from fleet.profiles.compare.groups import RecordGroup, chip
@@ -45,6 +46,34 @@ class Overall:
 
 
 @dataclass(frozen=True)
+class AnswersRow:
+    """What A and B answered to one suite on one board; the last result of each side."""
+
+    board: str
+    a: SuiteResult
+    b: SuiteResult
+    emulated: bool
+
+    @property
+    def worse(self) -> bool:
+        """True if B does not pass the suite."""
+        return not self.b.holds
+
+    @property
+    def text(self) -> str:
+        """`18 of 20 prompts of the suite instruct passed, was 20`."""
+        was = f"was {self.a.passed}" if self.a.sha256 == self.b.sha256 else "A had another suite"
+        return f"{self.b.shown} of the suite {self.b.name} passed, {was}" + (
+            " (emulated)" * self.emulated
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        sides = {"a": self.a.as_dict(), "b": self.b.as_dict()}
+        return {"board": self.board, **sides, "worse": self.worse, "emulated": self.emulated}
+
+
+@dataclass(frozen=True)
 class Comparison:
     """B against A: conditions first, then rows, then what several boards say together."""
 
@@ -56,6 +85,7 @@ class Comparison:
     ops: tuple[OpDiff, ...]
     remarks: tuple[str, ...]
     margin: float
+    answers: tuple[AnswersRow, ...] = ()
 
     @property
     def metrics(self) -> list[str]:
@@ -89,6 +119,7 @@ class Comparison:
             "overall": [summary.as_dict() for summary in self.overall],
             "ops": [diff.as_dict() for diff in self.ops],
             "remarks": list(self.remarks),
+            "answers": [row.as_dict() for row in self.answers],
         }
 
 
@@ -142,8 +173,17 @@ def compare(
     ops, lonely = _ops(pairs, blocked)
     return Comparison(
         a, b, tuple(findings), tuple(rows), tuple(_overall(metrics, rows, margin)),
-        tuple(ops), (*remarks, *lonely), margin,
+        tuple(ops), (*remarks, *lonely), margin, tuple(answers_of(a, b)),
     )  # fmt: skip
+
+
+def answers_of(a: RecordGroup, b: RecordGroup) -> Iterator[AnswersRow]:
+    """Return the answers of each board that both sides asked a suite."""
+    before = {record.host: record for record in a.suites}
+    for host, after in {record.host: record for record in b.suites}.items():
+        was = before.get(host)
+        if was is not None and was.suite is not None and after.suite is not None:
+            yield AnswersRow(host, was.suite, after.suite, bool(was.emulated or after.emulated))
 
 
 def judged(rows: Sequence[MetricRow], margin: float, gated: Collection[str]) -> list[MetricRow]:

@@ -20,10 +20,13 @@ _OF_A_SIDE = re.compile(r"ab-.*-[AB]")
 
 @dataclass(frozen=True)
 class RecordGroup:
-    """What one selection found. `label` is what the user wrote; warm-ups are not in it."""
+    """What one selection found. `label` is what the user wrote; warm-ups are not in it. `suites`
+    are the records of answers to a suite, which have no times.
+    """
 
     label: str
     records: tuple[Record, ...]
+    suites: tuple[Record, ...] = ()
 
     @cached_property
     def counted(self) -> tuple[Record, ...]:
@@ -54,7 +57,9 @@ class RecordGroup:
 def group(label: str, records: Iterable[Record]) -> RecordGroup:
     """Records as a group: without warm-ups, oldest first."""
     found = [record for record in records if not record.warmup]
-    return RecordGroup(label, tuple(sorted(found, key=attrgetter("started", "run_id", "repeat"))))
+    found.sort(key=attrgetter("started", "run_id", "repeat"))
+    timed = tuple(record for record in found if record.suite is None)
+    return RecordGroup(label, timed, tuple(record for record in found if record.suite))
 
 
 def sides_of(records: Iterable[Record]) -> dict[str, list[Record]]:

@@ -187,6 +187,12 @@ def junit(comparison: Comparison, judged: Sequence[JudgedGate] = ()) -> str:
             _add_result(case, kind, gate.text, str(gate.outcome))
         else:
             ET.SubElement(case, "system-out").text = _xml(gate.text)
+    for answers in comparison.answers:
+        case = _case(suite, f"answers to the suite {answers.b.name}", answers.board)
+        if answers.worse:
+            _add_result(case, "failure", answers.text, "wrong")
+        else:
+            ET.SubElement(case, "system-out").text = _xml(answers.text)
     for row in () if judged else comparison.rows:
         case = _case(suite, row.metric.name, row.board)
         text = "  ".join(cells(row, comparison.margin)[2:])
