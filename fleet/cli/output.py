@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 _MOST_HANG = 24
 _HANGS = re.compile(r" *(?:\S )?(?:[\w-]+ {2,})*")  # what stands before the words of a line
-_COPIED = re.compile(r"`[^`]*`|(?<!\S)(?:sudo|ssh|adb|apt|pip|python3|uvx?|journalctl|cat) [^;`(]*")
+_COPIED = re.compile(
+    r"`[^`]*`|(?<!\S)(?:sudo|ssh|adb|apt|pip|python3|uvx?|journalctl|cat|sed) [^;`(]*"
+)
 advising = True  # off where a command of several steps says at its end what to do next
 shape = ""  # of what is shown, as `-o` wants it
 _screens = sys.modules[__name__]  # where `console` and `errors` are made when they are looked up

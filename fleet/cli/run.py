@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +20,9 @@ from fleet.model.deadline import parse_duration
 from fleet.model.errors import FleetError
 from fleet.model.gates import DEFAULT_METRIC
 from fleet.profiles.runs import RunStore
+
+if TYPE_CHECKING:
+    from fleet.profiles.compare.verdict import MetricRow
 
 
 def run(
@@ -75,19 +79,28 @@ def run(
 def against_previous(operation: Operation) -> None:
     """One line: what changed since the run of this playbook before; nothing where there is none."""
     from fleet.cli import compared  # noqa: PLC0415 - numpy, after the work is done
-    from fleet.profiles.compare.gates import percent  # noqa: PLC0415
 
     store = operation.runs.root if operation.runs.root != RunStore().root else None
     try:
         sides = compared.group_of("prev", store), compared.group_of(operation.run_id, store)
     except FleetError:
         return
-    rows = compared.compared(sides, [], [], 0.01, []).rows
-    text = ", ".join(
-        f"{row.board} {row.metric.shown} {percent(row.difference.mid)} {row.said}"
-        for row in rows
-        if row.metric.name == DEFAULT_METRIC
+    every = compared.compared(sides, [], [], 0.01, []).rows
+    rows = [row for row in every if row.metric.name == DEFAULT_METRIC]
+    if not rows:
+        return
+    text = changes_text(rows)
+    emulated = " (emulated)" * any(row.emulated for row in every)
+    output.note(f"compared with run {sides[0].records[0].run_id}{emulated}: {text}")
+
+
+def changes_text(rows: Sequence[MetricRow]) -> str:
+    """Return the change of each board; a reason that all share stands once, at the end."""
+    from fleet.profiles.compare.gates import percent  # noqa: PLC0415 - numpy
+
+    said = {row.said for row in rows}
+    shared = said.pop() if len(said) == 1 else ""
+    changes = (
+        f"{row.board} {percent(row.difference.mid)}" + f" {row.said}" * (not shared) for row in rows
     )
-    if text:
-        emulated = " (emulated)" * any(row.emulated for row in rows)
-        output.note(f"compared with run {sides[0].records[0].run_id}{emulated}: {text}")
+    return f"{rows[0].metric.shown} {', '.join(changes)}" + f"; {shared}" * bool(shared)

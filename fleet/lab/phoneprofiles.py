@@ -78,13 +78,13 @@ def phone_profile(name: str, serialno: str = "") -> PhoneProfile:
         "/system/build.prop": "".join(f"{k}={v}\n" for k, v in said.items() if v).encode(),
         "/system/etc/lab-dumpsys-battery": _BATTERY.encode(),
         "/system/etc/lab-selinux": f"{row.get('selinux', 'Enforcing')}\n".encode(),
+        "/vendor/lib64/libcdsprpc.so": fastrpc_library("libcdsprpc.so"),
     }
     if machine:
         root["/system/etc/lab-machine"] = f"{machine}\n".encode()
     if row.get("linker", True):
         # Only its name is looked at: it tells bionic from glibc.
         root["/system/bin/linker64"] = b""
-        root["/vendor/lib64/libcdsprpc.so"] = fastrpc_library("libcdsprpc.so")
     return PhoneProfile(name, _sys(row), root, _NODES, row["source"], row.get("python3", False))
 
 

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from fleet.cli import output
 from fleet.cli.columns import laid_out, middle
+from fleet.cli.demo import LONGER
 from fleet.cli.doctor_view import show as show_doctor
 from fleet.cli.facts import _show as show_facts
 from fleet.cli.main import build
@@ -102,6 +103,9 @@ def test_words_are_folded_between_them_and_what_is_pasted_is_not(screen: Screen)
     assert alone.startswith(long), "it stands alone, for the terminal to break"
     assert "tries" not in alone
     assert any("`a key:`" in line for line in lines)
+    buffer = screen(80)
+    output.note(f"  {LONGER}")
+    assert buffer.getvalue().strip() == LONGER, "a line end in it would end the command"
     buffer = screen(80)
     output.say(f"    # {words}")
     assert len(buffer.getvalue().splitlines()) == 1

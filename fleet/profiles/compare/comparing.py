@@ -221,12 +221,15 @@ def pair(a: RecordGroup, b: RecordGroup) -> tuple[list[Pair], list[str]]:
 
 
 def _remarks(rows: Sequence[MetricRow]) -> list[str]:
-    """What is remarked on rows; boards of which the same is said stand together."""
-    said: dict[tuple[str, str], list[str]] = {}
+    """What is remarked on rows; boards and metrics of which the same is said stand together."""
+    said: dict[str, dict[str, list[str]]] = {}
     for row in rows:
         for text in row.difference.remarks:
-            said.setdefault((row.metric.name, text), []).append(row.board)
-    found = [f"{', '.join(boards)} {name}: {text}" for (name, text), boards in said.items()]
+            said.setdefault(text, {}).setdefault(row.metric.name, []).append(row.board)
+    found = []
+    for text, metrics in said.items():
+        named = (f"{', '.join(boards)} {metric}" for metric, boards in metrics.items())
+        found.append(f"{'; '.join(named)}: {text}")
     if any(row.difference.how in {"values", "repeats"} for row in rows):
         found.append(
             f"A or B comes from fewer than {fewest()} `fleet run` commands, so a reboot alone may "

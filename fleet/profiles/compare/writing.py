@@ -127,8 +127,10 @@ def markdown(comparison: Comparison, judged: Sequence[JudgedGate] = ()) -> str:
 
 
 def together(comparison: Comparison) -> list[str]:
-    """What several boards say of each metric, in a line."""
-    found = []
+    """What several boards say of each metric, in a line; nothing if no board says anything."""
+    found: list[str] = []
+    if all(set(mine.moved) == {Verdict.FEW} for mine in comparison.overall):
+        return found
     for mine in comparison.overall:
         boards = sum(mine.moved.values())
         moved = ", ".join(f"{count} {word}" for word, count in mine.moved.items())

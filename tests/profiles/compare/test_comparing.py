@@ -7,14 +7,16 @@ from dataclasses import replace
 
 import pytest
 
+from fleet.cli.run import changes_text
 from fleet.model.metrics import direction
 from fleet.model.record import Measure, Metrics, Record
 from fleet.profiles import references
-from fleet.profiles.compare.comparing import Comparison, compare
+from fleet.profiles.compare.comparing import Comparison, _remarks, compare
 from fleet.profiles.compare.conditions import Weight
 from fleet.profiles.compare.groups import by_run, group
 from fleet.profiles.compare.metrics import metric
 from fleet.profiles.compare.verdict import Verdict
+from fleet.profiles.compare.writing import together
 
 from .made import conditions, metrics, newer, noisy, op, record, repeats, separate
 
@@ -91,10 +93,30 @@ def test_boards_are_compared_with_themselves() -> None:
 def test_six_boards_speak_together() -> None:
     a = [r for n in range(8) for r in separate(noisy(10 + n, 12, n), host=f"evk-{n}")]
     b = [r for n in range(8) for r in separate(noisy(9.6 + n, 12, 50 + n), host=f"evk-{n}")]
-    together = against(a, newer(b)).overall[0]
-    assert together.verdict is Verdict.SLOWER
-    assert together.change is not None
-    assert together.change[0] < -0.03 < together.change[2]
+    overall = against(a, newer(b)).overall[0]
+    assert overall.verdict is Verdict.SLOWER
+    assert overall.change is not None
+    assert overall.change[0] < -0.03 < overall.change[2]
+
+
+def test_what_all_boards_say_stands_once() -> None:
+    """Of one `fleet run` a side no board can say anything: one reason, no summary of nothing."""
+    a = [r for n in range(3) for r in repeats(noisy(10, 5, n), host=f"evk-{n}")]
+    b = [r for n in range(3) for r in repeats(noisy(10, 5, 9 + n), host=f"evk-{n}")]
+    found = against(a, newer(b, "b"))
+    assert {row.verdict for row in found.rows} == {Verdict.FEW}
+    assert together(found) == []
+    line = changes_text(found.rows)
+    assert line.count("too few runs") == 1
+    assert [line.count(f"evk-{n} ") for n in range(3)] == [1, 1, 1]
+    text = "the same remark"
+    rows = [
+        replace(row, difference=replace(row.difference, how="", remarks=(text,)))
+        for row in found.rows
+    ]
+    names = ", ".join(f"evk-{n}" for n in range(3))
+    other = [replace(row, metric=metric("ttft_ms", [])) for row in rows]
+    assert _remarks([*rows, *other]) == [f"{names} decode_tps; {names} ttft_ms: {text}"]
 
 
 def test_chips_are_never_pooled() -> None:
