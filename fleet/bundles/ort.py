@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from fleet.bundles.closure import Launch
 from fleet.bundles.ep.compatibility import Compatibility, parse
 from fleet.bundles.ep.models import OnnxModel, beside, read_model
 from fleet.bundles.jsonfile import read_json
 from fleet.bundles.plain import inspect_plain
 from fleet.model.bundle import Bundle, ContextBinary, MissingFile, NamedFile
 from fleet.model.errors import BundleError
+from fleet.model.finding import Finding
 from fleet.model.runtime import same_build
 
 GENAI = "genai_config.json"
@@ -174,3 +177,68 @@ def providers_in(config: object) -> list[str]:
         elif isinstance(value, list):
             stack += value
     return sorted(found)
+
+
+_OPERATORS = "fleet/data/qnn_operators.yaml; onnxruntime-qnn 2.7.0, measured"
+_SHOWN = 5  # obstacles of one kind that a plan lists for one model
+
+
+def untaken(bundle: Bundle, launches: Sequence[Launch]) -> tuple[Finding, ...]:
+    """Return a refusal for each obstacle of the models that the starts open in the QNN provider."""
+    models: Mapping[str, Mapping[str, Any]] = bundle.config.get("models", {})
+    if bundle.kind != "ort":
+        return ()
+    found: dict[tuple[str, str], Finding] = {}
+    for launch in launches:
+        spec = _json(launch.config)
+        given = spec.get("dimensions") or {}
+        for name in _opened(spec, bundle):
+            for number, item in enumerate(models.get(name, {}).get("obstacles", ())):
+                if not (item["dimension"] and item["dimension"] in given):
+                    found.setdefault((name, str(number)), _finding(name, item))
+    return tuple(_few(found.values()))
+
+
+def _finding(name: str, item: Mapping[str, str]) -> Finding:
+    message, have, need, cure = (item[key] for key in ("message", "have", "need", "cure"))
+    return Finding(item["rule"], "refuse", f"{name} {message}", have, need, cure, _OPERATORS)
+
+
+def _few(findings: Iterable[Finding]) -> Iterator[Finding]:
+    counts: dict[tuple[str, str], int] = {}
+    for finding in findings:
+        key = (finding.rule, finding.message.partition(" ")[0])
+        counts[key] = counts.get(key, 0) + 1
+        if counts[key] <= _SHOWN:
+            yield finding
+
+
+def _opened(spec: Mapping[str, Any], bundle: Bundle) -> Iterator[str]:
+    """Yield the models that a start opens with the QNN provider."""
+    if spec.get("accelerator") == "cpu":
+        return
+    named = [spec.get(key) for key in ("model", "decoder", "decoder_with_past")]
+    yield from (name for name in named if isinstance(name, str))
+    if "npu_alone" in spec:
+        yield from _of_genai(bundle.config.get("genai"))
+
+
+def _of_genai(part: object) -> Iterator[str]:
+    """Yield each `filename` of genai_config.json whose own options name QNN."""
+    if isinstance(part, dict):
+        name = part.get("filename")
+        if isinstance(name, str) and "qnn" in providers_in(part.get("session_options")):
+            yield name
+        for value in part.values():
+            yield from _of_genai(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from _of_genai(value)
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

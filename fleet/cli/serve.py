@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
+import shlex
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,6 +22,7 @@ from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
+from fleet.engine.serving.health import health_or_why
 from fleet.engine.serving.service import ServiceStatus, Serving
 from fleet.engine.serving.tunnel import Tunnel
 from fleet.engine.session import Session
@@ -266,18 +270,40 @@ def tunnel(
                 output.emit_line({"url": opened.url, "device": host.name})
             else:
                 output.say(f"{opened.url} forwards to the service {loaded.name} on {host.name}")
-                output.say(_example(playbook, inventory, host.name, opened.url))
+                output.say(
+                    f"  fleet serve token {playbook} -i {inventory} -l {host.name} --save token"
+                )
+                said, _ = health_or_why(session.transport.dial, loaded.serve.port)
+                for call in _calls(opened.url, loaded.name, said or {}):
+                    output.say(f"  {call}")
             opened.wait()
     finally:
         session.close()
 
 
-def _example(playbook: Path, inventory: Path, host: str, url: str) -> str:
-    return (
-        f"  fleet serve token {playbook} -i {inventory} -l {host} --save token\n"
-        f"  curl -N -H @token -H 'Content-Type: application/json' {url}/generate/stream "
-        '-d \'{"prompt": "What is an NPU?"}\''
+def _calls(url: str, name: str, health: dict[str, Any]) -> Iterator[str]:
+    """Yield the calls that this service answers, as its /health lists them."""
+    curl = f"curl -N -H @token -H 'Content-Type: application/json' {url}"
+    paths = health.get("paths") or ()
+    if "/generate/stream" in paths:
+        prompt = "[1, 42, 137]" if health.get("text") is False else '"What is an NPU?"'
+        yield f"{curl}/generate/stream -d '{{\"prompt\": {prompt}}}'"
+    if "/v1/chat/completions" in paths:
+        yield f"OpenAI clients: base URL {url}/v1, model {name}, the token as API key"
+    if "/infer" in paths:
+        yield f"python3 -c {shlex.quote(_zeros(health.get('inputs')))} | {curl}/infer -d @-"
+    if not paths:
+        yield "the service does not answer yet: fleet serve status"
+
+
+def _zeros(inputs: object) -> str:
+    """Return a program that prints a request with zeros for the inputs of a model."""
+    parts = ", ".join(
+        f"{str(name)!r}: {{'data': [0] * {math.prod(shape)}, 'shape': {shape}}}"
+        for name, shape in (inputs.items() if isinstance(inputs, dict) else ())
+        if isinstance(shape, list) and all(isinstance(size, int) and size > 0 for size in shape)
     )
+    return f"import json; print(json.dumps({{'inputs': {{{parts}}}}}))"
 
 
 app.command()(bench)

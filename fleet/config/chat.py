@@ -13,24 +13,25 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from fleet.config.problems import suggest_or_list
+from fleet.device.server.chat import SWITCHES, Template, TemplateError
 from fleet.model.errors import InputError, reason
 
-MAX_PROMPT_BYTES = 1 << 20  # a context of 128k tokens is about 0.5 MB of text
 _MAX_TOKENIZER_BYTES = 32 << 20  # tokenizer_config.json of Llama 3 has 50 kB, of others some MB
 _MAX_TEMPLATE_BYTES = 1 << 20
 # (bos_token, eos_token) of the models that the shipped templates are for.
 _TOKENS = {
+    "chatml": ("", ""),
     "llama3": ("<|begin_of_text|>", "<|eot_id|>"),
     "nemotron": ("<|begin_of_text|>", "<|eot_id|>"),
     "mistral": ("<s>", "</s>"),
     "phi": ("", ""),
+    "plain": ("", ""),
     "qwen": ("", ""),
 }
-_THINKS = ("enable_thinking", "thinking")  # names of the switch in templates
-Message = Mapping[str, str]  # role (system, user, assistant), content
+Message = Mapping[str, Any]  # role (system, user, assistant, tool), content, tool_calls
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,15 @@ class ChatTemplate:
     bos_token: str = ""
     eos_token: str = ""
 
+    def for_service(self) -> dict[str, str]:
+        """Return the template as the server on a device reads it. Raises InputError."""
+        self._compiled()
+        return {"source": self.source, "bos": self.bos_token, "eos": self.eos_token}
+
     @property
     def can_think(self) -> bool:
         """True if the template has a switch for thinking."""
-        return any(word in self.source for word in _THINKS)
+        return any(word in self.source for word in SWITCHES)
 
     def render(self, messages: Sequence[Message], *, think: bool | None = None) -> str:
         """Return the prompt for `messages`, ready for the model's answer.
@@ -59,58 +65,24 @@ class ChatTemplate:
                 f"the chat template {self.origin} has no switch for thinking",
                 hint="remove `think:`, or use a template of a model that can think: qwen, nemotron",
             )
-        values: dict[str, Any] = {} if think is None else dict.fromkeys(_THINKS, think)
-        return self._rendered(
-            messages=list(messages),
-            bos_token=self.bos_token,
-            eos_token=self.eos_token,
-            add_generation_prompt=True,
-            **values,
-        )
-
-    def _rendered(self, **values: object) -> str:
-        import jinja2  # noqa: PLC0415 - 50 ms, for playbooks with `chat:` only
-        from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
-
-        # As transformers compiles chat templates (utils/chat_template_utils.py), but for
-        # strftime_now: with a date in it a prompt would differ from day to day.
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-        )
-        environment.filters["tojson"] = _tojson
-        environment.globals["raise_exception"] = _refuse
+        switches = {} if think is None else dict.fromkeys(SWITCHES, think)
+        template = self._compiled()
         try:
-            pieces, size = [], 0
-            for piece in environment.from_string(self.source).generate(**values):
-                pieces.append(piece)
-                size += len(piece)
-                if size > MAX_PROMPT_BYTES:
-                    raise InputError(
-                        f"the prompt from the chat template {self.origin} is larger than 1 MB",
-                        hint="shorten the text, or correct the template",
-                    )
-            return "".join(pieces)
-        except jinja2.TemplateSyntaxError as error:
+            return template.render(messages, switches=switches)
+        except TemplateError as error:
             raise InputError(
-                f"the chat template {self.origin} is wrong in line {error.lineno}: {error.message}",
-                hint="correct the template, or name another one with `template:`",
-            ) from error
-        except InputError:
-            raise
-        except Exception as error:  # the template is a program of its own
-            raise InputError(
-                f"the chat template {self.origin} does not accept this conversation: "
-                f"{reason(error)}",
+                f"the chat template {self.origin} does not accept this conversation: {error}",
                 hint="change `chat:`, or name another template with `template:`",
             ) from error
 
-
-def _refuse(message: str) -> NoReturn:
-    raise ValueError(message)
-
-
-def _tojson(value: object, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+    def _compiled(self) -> Template:
+        try:
+            return Template(self.source, self.bos_token, self.eos_token)
+        except TemplateError as error:
+            raise InputError(
+                f"the chat template {self.origin} is wrong in line {error.line}: {error}",
+                hint="correct the template, or name another one with `template:`",
+            ) from error
 
 
 def shipped_names() -> list[str]:
@@ -145,6 +117,25 @@ def template_for(name: str | None, folder: Path, bundle: Path) -> ChatTemplate:
         return template
     path = folder / Path(name).expanduser()
     return template_of_file(path) if path.suffix == ".jinja" else shipped(name)
+
+
+def template_of_parts(parts: Mapping[str, str]) -> ChatTemplate:
+    """Return the template of texts around a turn: role → text with `{content}`, `begin`, `end`."""
+    quoted = {
+        key: " ~ m.content ~ ".join(json.dumps(text) for text in value.split("{content}"))
+        for key, value in {"begin": "", "end": "", **parts}.items()
+    }
+    turns = "".join(
+        f"{{%- elif m.role == '{role}' %}}{{{{- {quoted[role]} }}}}"
+        for role in ("system", "user", "assistant")
+        if role in quoted
+    )
+    refusal = "{{- raise_exception('the template has no role ' ~ m.role) }}"
+    source = (
+        f"{{{{- {quoted['begin']} }}}}{{%- for m in messages %}}{{%- if false %}}{turns}"
+        f"{{%- else %}}{refusal}{{%- endif %}}{{%- endfor %}}{{{{- {quoted['end']} }}}}"
+    )
+    return ChatTemplate(source, "of the playbook")
 
 
 def template_of_file(path: Path) -> ChatTemplate:

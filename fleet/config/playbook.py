@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from fleet.config.chat import MAX_PROMPT_BYTES, template_for, template_of_bundle
+from fleet.config.chat import template_for, template_of_bundle, template_of_parts
 from fleet.config.gates_file import cool_spec, until_spec
 from fleet.config.op_packages import op_package_specs
 from fleet.config.playbook_file import BundleBody, ChatBody, PlaybookFile, RunBody, RuntimeBody
 from fleet.config.problems import Problems, suggest_or_list, suggestion
 from fleet.config.runners import DEFAULT_RUNNERS, facts_of_runner, known_runners
+from fleet.config.serve_file import ServeBody
 from fleet.config.shape import read_body
 from fleet.config.suite_file import suite_use
 from fleet.config.system_load import system_spec
 from fleet.config.trusted import require
 from fleet.config.yaml_words import near_hint
 from fleet.config.yamlpos import Document, Keys, read
+from fleet.device.server.chat import MAX_PROMPT_BYTES
 from fleet.model.errors import InputError, PlaybookError, reason
 from fleet.model.gates import UntilSpec, fewest
 from fleet.model.playbook import (
@@ -105,7 +107,7 @@ class _Loader:
                 body.op_packages, self._document, self._problems, self._path
             ),
             rollout=body.rollout.spec() if body.rollout else None,
-            serve=body.serve.spec() if body.serve else None,
+            serve=body.serve.spec(self._served(body.serve, bundle)) if body.serve else None,
             suite=self._suite(body, bundle),
         )
 
@@ -234,6 +236,21 @@ class _Loader:
             return template.render(messages, think=chat.think)
         except InputError as error:
             self._problems.add(error.message, self._document.value(keys), error.hint)
+            return None
+
+    def _served(self, serve: ServeBody, bundle: Path) -> dict[str, str] | None:
+        """Return the chat template of the service; by default that of the bundle."""
+        given, keys = serve.template, ("serve", "template")
+        try:
+            if isinstance(given, dict):
+                return template_of_parts(given).for_service()
+            if given is not None:
+                return template_for(given, self._folder, bundle).for_service()
+            own = template_of_bundle(bundle)
+            return own.for_service() if own is not None else None
+        except InputError as error:
+            if given is not None:
+                self._problems.add(error.message, self._document.value(keys), error.hint)
             return None
 
     def _compare_with_template(self, prompt: str, bundle: Path, keys: Keys) -> None:

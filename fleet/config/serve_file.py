@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
+from fleet.config.chat import shipped_names
 from fleet.config.fields import Duration
 from fleet.config.shape import Before, Body, Doc, Schema
 from fleet.config.values import Pattern
 from fleet.model.errors import InputError
-from fleet.model.serve import TEMPLATES, ServeSpec
+from fleet.model.serve import ServeSpec
 
 _PARTS = {
     "begin": "Text before all messages.",
@@ -22,7 +24,7 @@ _PARTS = {
 }
 _TEMPLATE: dict[str, Any] = {
     "anyOf": [
-        {"enum": list(TEMPLATES)},
+        {"type": "string", "description": "A template of fleet, or the path of a .jinja file."},
         {
             "type": "object",
             "properties": {
@@ -34,14 +36,14 @@ _TEMPLATE: dict[str, Any] = {
     ]
 }
 _HINT = (
-    f"write one of {', '.join(TEMPLATES)}, or a mapping like "
+    f"write one of {', '.join(shipped_names())}, the path of a .jinja file, or a mapping like "
     '{user: "<|user|>{content}", end: "<|assistant|>"}'
 )
 
 
-def _template(value: object) -> dict[str, str]:
-    if isinstance(value, str) and value in TEMPLATES:
-        return dict(TEMPLATES[value])
+def _template(value: object) -> dict[str, str] | str:
+    if isinstance(value, str) and (value in shipped_names() or value.endswith(".jinja")):
+        return value
     if not isinstance(value, dict) or not all(isinstance(part, str) for part in value.values()):
         raise InputError("`template` is not a chat template that fleet knows", hint=_HINT)
     if set(value) - set(_PARTS) or "user" not in value:
@@ -100,13 +102,14 @@ class ServeBody(Body, frozen=True, kw_only=True):
         ServeSpec.stop_timeout
     )
     template: Annotated[
-        Annotated[dict[str, str] | None, Before(_template, final=True), Schema(_TEMPLATE)],
+        Annotated[dict[str, str] | str | None, Before(_template, final=True), Schema(_TEMPLATE)],
         Doc(
-            "How messages become a prompt: plain, llama3, chatml, mistral, or parts with "
-            "{content}. Without it there is no /v1/chat/completions."
+            "Chat template: a name (plain, llama3, ...), a .jinja file, or parts with {content}. "
+            "Default: the one of the model in the bundle; without any there is no "
+            "/v1/chat/completions."
         ),
     ] = None
 
-    def spec(self) -> ServeSpec:
-        """As the engine has it."""
-        return ServeSpec(**msgspec.structs.asdict(self))
+    def spec(self, template: Mapping[str, str] | None) -> ServeSpec:
+        """As the engine has it, with the text of the chat template."""
+        return ServeSpec(**{**msgspec.structs.asdict(self), "template": template})

@@ -20,6 +20,7 @@ from fleet.bundles.closure import (
     newer_glibc,
     unsent,
 )
+from fleet.bundles.ort import untaken
 from fleet.bundles.preflight import preflight
 from fleet.engine.become import Become
 from fleet.engine.provisioning import cured, system_snapshot
@@ -159,6 +160,7 @@ def _opened(
     launches, release = builder.launches(parts), builder.release(parts, manifest)
     found = unsent(builder.bundle, release, launches)
     others, asked = foreign(builder.bundle, release, launches)
+    others = (*others, *untaken(builder.bundle, launches))
     run = builder.playbook.run
     if run is None or facts.windows is not None:
         return (*found, *others)

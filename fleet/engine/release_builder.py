@@ -145,7 +145,8 @@ class ReleaseBuilder:
         spec = self.playbook.serve
         served: tuple[FileRef, ...] = ()
         if spec is not None:
-            served = (*service_files(), *packages_of(spec, self.bundle, kit.site))
+            chat = spec.template is not None
+            served = (*service_files(chat=chat), *packages_of(spec, self.bundle, kit.site))
         files = unique((*placed, *self.runner.files(kit), *served))
         if self._frozen is not None:
             arch = parts.selection.hexagon_arch

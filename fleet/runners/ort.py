@@ -1,7 +1,8 @@
 """Runner `ort`: an ONNX model in ONNX Runtime's QNN provider, driven by our script in Python.
 
 The packages are those that pair with the QAIRT of the release; nothing runs on the CPU in
-silence: the fallback is switched off, and a model that needs it fails.
+silence: the fallback is switched off, and a model that needs it fails. `accelerator: cpu` runs
+all of it on the CPU, and the records are marked `cpu`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ SCRIPT = "run/fleet_ort.py"
 GENERATE, WORKER = "run/fleet_generate.py", "run/fleet/device/npu/fleet_ort.py"
 PROFILE = "profile.csv"
 PACKAGE_FOLDER = f"{SITE}/onnxruntime_qnn"  # the provider finds QAIRT beside itself
+_NODES_SHOWN = 5  # nodes that a message names
 _STATUS = {
     10: "failed: the inputs in `run: options:` do not match the inputs of the model",
     11: "failed: the NPU session could not be opened",
@@ -62,9 +64,11 @@ class OrtOptions(Options, frozen=True):
     output. `dimensions`: numbers for free dimensions. `provider`, `session`: options of the
     QNN provider and of the session, as ONNX Runtime names them. `decoder`, `decoder_with_past`:
     `model` is the encoder before them, and a run is one greedy generation, of `run.max_tokens` at
-    most, from `start_token` to `end_token`; its output is `tokens`.
+    most, from `start_token` to `end_token`; its output is `tokens`. `accelerator` cpu: all of it
+    on the CPU, to compare with; the runs are marked.
     """
 
+    accelerator: Literal["npu", "cpu"] = "npu"
     model: str | None = None
     decoder: str | None = None
     decoder_with_past: str | None = None
@@ -87,7 +91,7 @@ class OrtOptions(Options, frozen=True):
 
 _PASSED_ON = {  # options that the script has under the same name
     *("inputs", "reference", "dimensions", "iterations", "warmups", "profiling", "session", "seed"),
-    "log",
+    *("log", "accelerator"),
 }
 
 
@@ -139,6 +143,7 @@ class OrtRunner(Scripted):
 
     def _start(self, kit: Kit, timeout: float, *more: str) -> Start:
         options = parsed(OrtOptions, kit.options, self.name)
+        cpu = options.accelerator == "cpu"
         spec = {
             "model": _model(kit, options.model, "model"),
             **_generation(kit, options),
@@ -149,12 +154,15 @@ class OrtRunner(Scripted):
                 **options.provider,
             },
         }
+        if cpu:
+            _for_cpu(kit, spec)
         in_bundle(kit, options.inputs, options.reference)
         keep = ("--keep", "{work}/outputs") if options.keep_outputs and not more else ()
         script = GENERATE if options.decoder else SCRIPT
         argv = script_argv(script, timeout, "--profile", "{work}/" + PROFILE, *keep, *more)
         collect = (OUTCOME, PROFILE, *(("outputs/*",) if keep else ()))
-        return Start(argv, "bundle", collect, timeout, config=json.dumps(spec))
+        marks = ("cpu",) if cpu else ()
+        return Start(argv, "bundle", collect, timeout, config=json.dumps(spec), marks=marks)
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
         """Times of session and runs, the provider's profile, distance from the reference."""
@@ -182,7 +190,9 @@ def read_outcome(start: Start, ended: Ended, tolerance: float | None) -> Outcome
         problems.append(f"cut: the program did not end within {start.timeout:g} s")
     elif ended.status:
         word = _STATUS.get(ended.status, f"failed: exit status {ended.status}")
-        problems.append(f"{word}: {str(said.get('error', 'no reason given'))[:500]}")
+        problems.append(
+            f"{word}: {_untaken(said) or str(said.get('error', 'no reason given'))[:500]}"
+        )
     found = _times(said)
     if not problems and "run_ms" not in found:
         problems.append("unreadable: the result file of the run contains no times")
@@ -198,6 +208,21 @@ def read_outcome(start: Start, ended: Ended, tolerance: float | None) -> Outcome
             problems.append(f"unreadable: {error.message}")
     metrics = replace(Metrics.of(found | near), source=source)
     return Outcome(metrics, "", None, tuple(problems), raw, ops)
+
+
+def _untaken(said: Mapping[str, Any]) -> str:
+    """Return the nodes that stayed on the CPU, as the verbose log of ONNX Runtime names them."""
+    rows = said.get("untaken")
+    rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    nodes = [f"{row.get('name')} ({row.get('type')})"[:200] for row in rows]
+    more = f" and {len(nodes) - _NODES_SHOWN} more" if len(nodes) > _NODES_SHOWN else ""
+    reason = str(rows[0].get("reason", "")).strip()[:300] if rows else ""
+    return (
+        f"QNN does not take the nodes {', '.join(nodes[:_NODES_SHOWN])}{more}, so they would run "
+        f"on the CPU: {reason or 'no reason given'}"
+        if nodes
+        else ""
+    )
 
 
 def requirements(build_id: str) -> tuple[str, ...]:
@@ -232,6 +257,19 @@ def _model(kit: Kit, name: str | None, key: str) -> str:
             ),
         )
     return name or names[0]
+
+
+def _for_cpu(kit: Kit, spec: Mapping[str, Any]) -> None:
+    """Raise InputError for a model that was compiled for the NPU."""
+    models = models_of(kit.bundle)
+    for key in ("model", "decoder", "decoder_with_past"):
+        if models.get(str(spec.get(key)), {}).get("nodes"):
+            raise InputError(
+                f"{spec[key]} is compiled for the NPU and cannot run on a CPU, but the playbook "
+                "says `accelerator: cpu`",
+                hint="copy the original ONNX model into the bundle, and name it in the playbook, "
+                f"under `run: options:`: `{key}: FILE.onnx`",
+            )
 
 
 def _generation(kit: Kit, options: OrtOptions) -> dict[str, Any]:

@@ -21,8 +21,21 @@ from fleet.runners.genai import PACKAGE
 
 MAX_INFER_BYTES = 32 << 20  # of a body with tensors, and of one tensor of an answer
 _JSON_ESCAPES = 6  # bytes of one character of ASCII as \u0041
-_SERVER = ("answers", "api", "genai", "genie", "openapi", "ort", "peers", "server", "wire", "work")
+_SERVER = (
+    "answers",
+    "api",
+    "chat",
+    "genai",
+    "genie",
+    "openapi",
+    "ort",
+    "peers",
+    "server",
+    "wire",
+    "work",
+)
 _RUNNERS = ("fleet_genie", "fleet_ort")
+_JINJA = ("jinja2", "markupsafe")
 _SCRIPTS = ("serve_launch", "serve_supervise")
 _KINDS = {"genie": ("genie",), "ort": ("ort",), "genai": ("ort",)}
 
@@ -36,14 +49,21 @@ def packages_of(spec: ServeSpec, bundle: Bundle, site: Site | None) -> tuple[Fil
     return site((PACKAGE,))
 
 
-def service_files() -> tuple[FileRef, ...]:
-    """The server as files of a release, in folders as its own imports name them."""
+def service_files(*, chat: bool = False) -> tuple[FileRef, ...]:
+    """Return the server as files of a release, in folders as its own imports name them.
+
+    With `chat`, Jinja is beside it: the files in Python of this computer's own packages, which
+    need nothing compiled.
+    """
     found = [("fleet.device.server", "fleet_server.py", "run/fleet_server.py")]
     for package, names in (("fleet.device.server", _SERVER), ("fleet.device.npu", _RUNNERS)):
         folder = package.replace(".", "/")
         found += [(package, f"{name}.py", f"run/{folder}/{name}.py") for name in names]
     refs = [file_ref(Path(str(files(package) / name)), target) for package, name, target in found]
     refs += [file_ref(path_of(f"{name}.sh"), f"run/{name}.sh") for name in _SCRIPTS]
+    for package in _JINJA if chat else ():
+        own = Path(str(files(package)))
+        refs += [file_ref(path, f"run/{package}/{path.name}") for path in sorted(own.glob("*.py"))]
     return tuple(refs)
 
 
@@ -97,19 +117,28 @@ def service_config(
         "max_infer_bytes": MAX_INFER_BYTES,
         "request_seconds": spec.request_timeout,
         "stop_seconds": spec.stop_timeout,
-        "template": dict(spec.template) if spec.template else None,
+        "template": None if spec.template is None else dict(spec.template),
         "site": f"{release}/site",
     }
-    if backend == "genie":
-        config["model"] = bundle.config_name
-    elif backend == "ort":
-        config["ort"] = json.loads(runner.start(kit).config)
-    else:
-        config["context"] = _context(bundle, manifest)
-        vocabulary = (bundle.config.get("genai") or {}).get("model", {}).get("vocab_size")
-        config["vocabulary"] = vocabulary if isinstance(vocabulary, int) else None
-        config["providers"] = providers_of(bundle)
+    config.update(_model_config(backend, bundle, manifest, runner, kit))
     return json.dumps(config, sort_keys=True)
+
+
+def _model_config(
+    backend: str, bundle: Bundle, manifest: Manifest, runner: Runner, kit: Kit
+) -> dict[str, Any]:
+    """Return what the backend has to know of the model."""
+    if backend == "genie":
+        context = (bundle.config.get("dialog") or {}).get("context") or {}
+        return {"model": bundle.config_name, "vocabulary": _count(context.get("n-vocab"))}
+    if backend == "ort":
+        return {"ort": json.loads(runner.start(kit).config)}
+    model = (bundle.config.get("genai") or {}).get("model", {})
+    return {
+        "context": _context(bundle, manifest),
+        "vocabulary": _count(model.get("vocab_size")),
+        "providers": providers_of(bundle),
+    }
 
 
 def _context(bundle: Bundle, manifest: Manifest) -> int | None:
@@ -122,5 +151,8 @@ def _context(bundle: Bundle, manifest: Manifest) -> int | None:
             "single models",
         )
     model = (bundle.config.get("genai") or {}).get("model", {})
-    length = model.get("context_length")
-    return length if isinstance(length, int) else None
+    return _count(model.get("context_length"))
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

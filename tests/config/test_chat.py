@@ -29,6 +29,8 @@ CHATML = (
 ANSWER = "<|start_header_id|>assistant<|end_header_id|>\n\n"
 HI = "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"
 PROMPTS = {
+    "chatml": "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n",
+    "plain": "Hi",
     "llama3": f"<|begin_of_text|>{HI}{ANSWER}",
     "qwen": "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n",
     "phi": "<|user|>\nHi<|end|>\n<|assistant|>\n",
@@ -145,7 +147,7 @@ def test_a_template_file_beside_the_playbook(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("run", "error", "hint"),
     [
-        ("{chat: {user: Hi}}", "has no chat template", "name one: template: llama3"),
+        ("{chat: {user: Hi}}", "has no chat template", "name one: template: chatml"),
         ("{chat: {template: qwn, user: Hi}}", "no chat template 'qwn'", "mean 'qwen'?"),
         ("{chat: {template: no.jinja, user: Hi}}", "cannot read", "text file"),
         ("{chat: {template: phi, user: Hi, think: off}}", "no switch for thinking", "remove"),

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from fleet.config.chat import shipped, template_of_parts
 from fleet.config.playbook import load_playbook
 from fleet.model.errors import PlaybookError
 from fleet.model.gates import CoolSpec, UntilSpec
 from fleet.model.playbook import Playbook, RunSpec, RuntimeSpec
 from fleet.model.rollout import Amount, RolloutSpec
-from fleet.model.serve import TEMPLATES, ServeSpec
+from fleet.model.serve import ServeSpec
 
 
 @pytest.fixture
@@ -385,13 +386,32 @@ def test_a_service_with_all_its_keys(folder: Path) -> None:
   template: {begin: "<s>", user: "[INST] {content}", end: "x"}
 """
     parts = {"begin": "<s>", "user": "[INST] {content}", "end": "x"}
+    template = template_of_parts(parts)
+    assert template.render([{"role": "user", "content": "Hi"}]) == "<s>[INST] Hix"
     serve = load(folder, SERVED + text).serve
-    assert serve == ServeSpec("genie", 9000, "0.0.0.0", 0, 10, 100, 60.0, 5.0, parts)
+    assert serve == ServeSpec(
+        "genie", 9000, "0.0.0.0", 0, 10, 100, 60.0, 5.0, template.for_service()
+    )
     assert not serve.private
     least = load(folder, SERVED + "{}\n").serve
     assert least == ServeSpec()
     assert least.private
-    assert load(folder, SERVED + "{template: llama3}\n").serve.template == TEMPLATES["llama3"]  # type: ignore[union-attr]
+    named = load(folder, SERVED + "{template: llama3}\n").serve
+    assert named is not None
+    assert named.template == shipped("llama3").for_service()
+
+
+def test_a_service_has_the_chat_template_of_its_model(folder: Path) -> None:
+    bundle = load(folder, SERVED + "{}\n").bundle
+    (bundle / "chat_template.jinja").write_text("{{ messages[0].content }}!")
+    own = load(folder, SERVED + "{}\n").serve
+    assert own is not None
+    assert own.template == {"source": "{{ messages[0].content }}!", "bos": "", "eos": ""}
+    (bundle / "chat_template.jinja").write_text("{% if %}")
+    assert load(folder, SERVED + "{}\n").serve == ServeSpec(), "nobody asked for this template"
+    (folder / "own.jinja").write_text("{% if %}")
+    with pytest.raises(PlaybookError, match=r"own\.jinja is wrong in line 1"):
+        load(folder, SERVED + "{template: own.jinja}\n")
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,14 @@ from pathlib import Path
 import httpx
 import pytest
 
+from fleet.config.chat import template_of_parts
 from tests.transport.sshd import free_port
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "0123456789abcdef-token"
-TEMPLATE = {"begin": "<s>", "user": "[INST] {content} [/INST]", "assistant": " {content}</s>"}
+TEMPLATE = template_of_parts(
+    {"begin": "<s>", "user": "[INST] {content} [/INST]", "assistant": " {content}</s>"}
+).for_service()
 
 
 def config(port: int, **changes: object) -> dict[str, object]:

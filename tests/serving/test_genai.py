@@ -19,6 +19,8 @@ from tests.transport.sshd import free_port as a_port
 from .conftest import ROOT, TOKEN, Echo, config
 
 GENAI = """
+import json
+import numpy
 class Config:
     def __init__(self, path): assert path == "."
     def overlay(self, text): open("overlay.json", "w").write(text)
@@ -26,17 +28,20 @@ class Model:
     def __init__(self, config): assert registered == [("QNN", "/lib/qnn.so")]
 class Tokenizer:
     def __init__(self, model): pass
-    def encode(self, text): return list(text.split())
+    def encode(self, text): return [ord(word[0]) + 100 for word in text.split()]
     def create_stream(self): return self
-    def decode(self, token): return "%s " % token
+    def decode(self, token): return "%s " % (token if token < 150 else chr(token - 100))
 class GeneratorParams:
     def __init__(self, model): pass
-    def set_search_options(self, max_length): self.most = max_length
+    def set_search_options(self, max_length, **more):
+        self.most = max_length
+        open(__file__ + ".search", "w").write(json.dumps(more))
 class Generator:
     def __init__(self, model, params): self.params, self.all, self.said = params, [], 0
     def append_tokens(self, ids): self.all += ids; self.words = list(ids)
     def is_done(self): return len(self.all) >= self.params.most or self.said == len(self.words)
     def generate_next_token(self): self.all.append(self.words[self.said]); self.said += 1
+    def get_logits(self): return numpy.array([[[0.0, 1.0], [0.5, -1.0]]])
     def get_next_tokens(self): return [self.all[-1]]
 registered = []
 def register_execution_provider_library(name, path): registered.append((name, path))
@@ -99,11 +104,39 @@ def test_the_loop_of_tokens(genai: Echo) -> None:
 
 def test_token_ids_go_to_the_model_as_they_are(genai: Echo) -> None:
     whole = genai.post({"prompt": [1, 42, 99]}).json()
-    assert (whole["text"], whole["usage"]["prompt_tokens"]) == ("1 42 99 ", 3)
+    assert (whole["text"], whole["tokens"]) == ("1 42 99 ", [1, 42, 99])
+    with genai.client() as client:
+        stream = client.post("/generate/stream", json={"prompt": [1, 42], "max_tokens": 1}).text
+    assert 'data: {"token": 1, "text": "1 "}' in stream
     for wrong in ([], [1, "a"], [True], [1.0], [-1], [100]):
         said = genai.post({"prompt": wrong})
         assert said.status_code == httpx.codes.BAD_REQUEST, wrong
         assert said.json()["error"]["param"] == "prompt"
+
+
+def test_logits_of_one_pass(genai: Echo) -> None:
+    said = genai.post({"prompt": [1, 42], "logits": True}).json()
+    assert said["logits"] == [0.5, -1.0]
+    assert said["usage"] == {"prompt_tokens": 2, "completion_tokens": 0, "total_tokens": 2}
+
+
+@pytest.mark.parametrize(
+    ("wishes", "search"),
+    [
+        ({}, {}),
+        ({"temperature": 0, "seed": 7}, {"do_sample": False, "random_seed": 7}),
+        ({"temperature": 0.7, "top_p": 1}, {"do_sample": True, "temperature": 0.7, "top_p": 1}),
+        ({"top_k": -1}, {"do_sample": True, "top_k": 0}),
+    ],
+)
+def test_the_sampler_is_the_one_that_the_client_asks_for(
+    genai: Echo, wishes: dict[str, object], search: dict[str, object]
+) -> None:
+    with genai.client() as client:
+        answer = client.post("/v1/completions", json={"prompt": "a b", **wishes}).json()
+    assert answer["choices"][0]["text"] == "a b "
+    assert "ignored" not in answer
+    assert json.loads((genai.folder / "site" / "onnxruntime_genai.py.search").read_text()) == search
 
 
 def test_a_model_that_would_run_on_the_cpu_is_refused(tmp_path: Path) -> None:

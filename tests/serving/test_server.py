@@ -59,7 +59,7 @@ def test_it_is_python_38_and_needs_nothing_but_itself(path: Path) -> None:
             if name.startswith("fleet."):
                 assert f"run/{name.replace('.', '/')}.py" in own, name
             else:
-                known = {*sys.stdlib_module_names, "onnxruntime_genai", "onnxruntime_qnn"}
+                known = {*sys.stdlib_module_names, "onnxruntime_genai", "onnxruntime_qnn", "jinja2"}
                 assert name.partition(".")[0] in known, name
 
 
@@ -125,7 +125,13 @@ def test_each_wrong_field_is_named(
         ({}, 400, "messages"),
         ({"messages": []}, 400, "messages"),
         ({"messages": [{"role": "tool", "content": "x"}]}, 400, "messages[0].role"),
-        ({"messages": [{"role": "system", "content": "x"}]}, 400, "messages[0].role"),
+        ({"messages": [{"role": "function", "content": "x"}]}, 400, "messages[0].role"),
+        ({"messages": [{"role": "system", "content": "x"}]}, 400, "messages"),
+        (
+            {"messages": [{"role": "system", "content": "x"}, {"role": "user", "content": "x"}]},
+            400,
+            "messages",
+        ),
         ({"messages": [{"role": "assistant", "content": "x"}]}, 400, "messages"),
         ({"messages": [{"role": "user", "content": "x [/INST]"}]}, 400, "messages[0].content"),
         ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, 400, None),
@@ -133,7 +139,7 @@ def test_each_wrong_field_is_named(
         ({"messages": [], "tools": [{}]}, 400, "tools"),
         ({"messages": [], "stream": ""}, 400, "stream"),
         ({"messages": [], "user": 1}, 400, "user"),
-        ({"max_tokens": -1, "max_completion_tokens": 1, "messages": []}, 400, "max_tokens"),
+        ({"max_tokens": -2, "max_completion_tokens": 1, "messages": []}, 400, "max_tokens"),
         ({"messages": [{"role": "user", "content": "x", "name": 1}]}, 400, "messages[0].name"),
         ({"messages": [], "n": 2}, 400, "n"),
         ({"messages": [], "stream_options": {"x": 1}}, 400, "stream_options"),
@@ -194,6 +200,7 @@ def test_the_document_is_true(shared: Echo) -> None:
         }
     assert set(document["paths"]) == {
         "/health", "/openapi.json", "/v1/models", "/generate", STREAM, "/v1/chat/completions",
+        "/v1/completions",
     }  # fmt: skip
     for name, answer in answers.items():
         schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from fleet.bundles.ep.onnxlib import onnx_package
+from fleet.bundles.ep.operators import Obstacle, obstacles
 from fleet.bundles.ep.wrapping import COMPATIBILITY, DOMAIN
 from fleet.model.errors import BundleError
 
@@ -41,7 +42,8 @@ class OnnxModel:
 
     `others` counts nodes that are no EPContext: they are compiled on the device, or run on its
     CPU. `external` are files with weights. `compatibility` is the record that
-    `bundles.ep.compatibility` reads, "" without one. `ir_version` is that of ONNX's format.
+    `bundles.ep.compatibility` reads, "" without one. `ir_version` is that of ONNX's format,
+    `obstacles` what QNN does not take of it.
     """
 
     name: str
@@ -52,6 +54,7 @@ class OnnxModel:
     external: tuple[str, ...]
     compatibility: str
     ir_version: int
+    obstacles: tuple[Obstacle, ...] = ()
 
 
 def read_model(path: Path, name: str) -> OnnxModel:
@@ -88,6 +91,7 @@ def read_model(path: Path, name: str) -> OnnxModel:
         _external(onnx, model.graph, name),
         next((entry.value for entry in model.metadata_props if entry.key == COMPATIBILITY), ""),
         model.ir_version,
+        obstacles(onnx, model),
     )
 
 

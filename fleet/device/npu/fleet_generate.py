@@ -93,7 +93,7 @@ class Generation(Model):
             for key in ("model", "decoder", "decoder_with_past")
         ]
         self.session = _Sessions(self.np, parts, self.spec)
-        return time.perf_counter() - began, str(self.devices[0].device.type).rpartition(".")[2]
+        return time.perf_counter() - began, self.device
 
     def told(self) -> "Dict[str, Any]":
         """When each token of the last generation came."""

@@ -1,4 +1,5 @@
-"""Runs one ONNX model with ONNX Runtime's QNN provider, nothing of it on the CPU.
+"""Runs one ONNX model with ONNX Runtime's QNN provider, nothing of it on the CPU; or, where the
+request says so, all of it on the CPU, to compare with.
 
 The packages come from a folder of the release, never from the system. What is to be done is
 read from a JSON file, what came of it written to another. Exit status: 0 done, 10 bad request
@@ -13,8 +14,10 @@ silently runs on the CPU.
 import argparse
 import json
 import os
+import re
 import statistics
 import sys
+import tempfile
 import threading
 import time
 from typing import Any, Dict, List, Tuple, Type
@@ -26,6 +29,11 @@ TYPES = {
     "tensor(bool)": "bool",
 }
 BAD, NO_SESSION, FAILED, LATE = 10, 11, 12, 124
+CPU_NODES = "assigned to the default CPU EP"  # of the error of a session that needs the CPU
+# Lines of the verbose log of onnxruntime-qnn 2.7.0, which names each node that it does not take.
+_UNTAKEN = re.compile(r"Unsupported nodes in QNN EP: (\{.*\})")
+_NODE = re.compile(r"\{ name: (.*?), type: (\S+) \}")
+_REASON = re.compile(r"Node name: (.*?) Node index: \d+\s+REASON : ([^\n]+)")
 
 
 class BadRequestError(Exception):
@@ -66,12 +74,25 @@ class Model:
         self.register()
         began = time.perf_counter()
         self.session = self.opened(self.spec["model"], profile)
-        return time.perf_counter() - began, str(self.devices[0].device.type).rpartition(".")[2]
+        return time.perf_counter() - began, self.device
+
+    @property
+    def device(self) -> str:
+        """The kind of device that the sessions are on."""
+        return "CPU" if self.on_cpu else str(self.devices[0].device.type).rpartition(".")[2]
+
+    @property
+    def on_cpu(self) -> bool:
+        """True if the request is for the CPU."""
+        return bool(self.spec.get("accelerator") == "cpu")
 
     def register(self) -> None:
-        """Make the QNN provider known, and find its NPU."""
-        ort, name = self.ort, self.qnn.get_ep_name()
+        """Make the QNN provider known, and find its NPU; nothing of it for the CPU."""
+        ort = self.ort
         ort.set_default_logger_severity(self.spec["log"])
+        if self.on_cpu:
+            return
+        name = self.qnn.get_ep_name()
         ort.register_execution_provider_library(name, self.qnn.get_library_path())
         devices = [device for device in ort.get_ep_devices() if device.ep_name == name]
         # An NPU where there is one; on x86_64 the provider offers its emulator as a CPU.
@@ -80,14 +101,19 @@ class Model:
             raise RuntimeError("the QNN provider finds no NPU on this device")
         self.devices = devices
 
-    def opened(self, model: str, profile: "str | None") -> Any:
-        """A session with nothing on the CPU."""
+    def opened(self, model: str, profile: "str | None", log: "int | None" = None) -> Any:
+        """A session with nothing on the CPU, or with all of it there."""
         ort = self.ort
         options = ort.SessionOptions()
-        options.log_severity_level = self.spec["log"]
-        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+        options.log_severity_level = self.spec["log"] if log is None else log
+        if not self.on_cpu:
+            options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
         for key, value in self.spec["session"].items():
             options.add_session_config_entry(key, value)
+        for name, number in self.spec["dimensions"].items():
+            options.add_free_dimension_override_by_name(name, number)
+        if self.on_cpu:
+            return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         given = dict(self.spec["provider"])
         if profile and self.spec["profiling"] != "off":
             given["profiling_level"] = self.spec["profiling"]
@@ -95,6 +121,24 @@ class Model:
         options.add_provider_for_devices(self.devices[:1], given)
         # The class itself would try once more, on the CPU.
         return ort.InferenceSession(model, options, enable_fallback=0)
+
+    def untaken(self) -> "List[Dict[str, str]]":
+        """Nodes that QNN does not take, from the verbose log of a second try."""
+        with tempfile.TemporaryFile() as log:
+            kept = os.dup(2)
+            os.dup2(log.fileno(), 2)
+            try:
+                for key in ("model", "decoder", "decoder_with_past"):
+                    if self.spec.get(key):
+                        self.opened(self.spec[key], None, 0)
+            except Exception as error:  # the same as of the first try
+                sys.stderr.write("%s\n" % error)
+            finally:
+                os.dup2(kept, 2)
+                os.close(kept)
+            log.seek(0)
+            text = log.read().decode("utf-8", "replace")
+        return nodes_of(text)
 
     def feed(self) -> "Dict[str, Any]":
         """Inputs by name: from .npy files, else random by shape with a fixed seed."""
@@ -179,15 +223,29 @@ class Model:
         self.session = None
 
 
+def nodes_of(log: str) -> "List[Dict[str, str]]":
+    """Nodes that a verbose log says are not taken: name, type, reason."""
+    reasons = dict(_REASON.findall(log))
+    found = {}
+    for line in _UNTAKEN.findall(log):
+        for name, kind in _NODE.findall(line):
+            found[name] = {"name": name, "type": kind, "reason": reasons.get(name, "")[:300]}
+    return list(found.values())[:20]
+
+
 def work(arguments: argparse.Namespace, model: Model, said: "Dict[str, Any]") -> int:
     """Fill in `said`; the exit status."""
     spec = model.spec
     said["versions"] = model.versions()
+    began = time.perf_counter()
     try:
         seconds, said["device"] = model.open(None if arguments.check else arguments.profile)
     except Exception as error:  # onnxruntime raises by its own classes
         sys.stderr.write("no session: %s\n" % error)
         said["error"] = str(error)
+        # A second try takes as long as the first one.
+        if CPU_NODES in str(error) and time.perf_counter() - began < arguments.timeout / 4:
+            said["untaken"] = model.untaken()
         return NO_SESSION
     said["session_ms"] = seconds * 1000
     said["providers"] = model.session.get_providers()

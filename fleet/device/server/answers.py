@@ -8,13 +8,14 @@ import uuid
 from typing import Any, Dict, List, Optional, Tuple
 
 from fleet.device.server.api import Ask, Reader, body_of
+from fleet.device.server.chat import Cutter
 from fleet.device.server.wire import EventStream, Head, HttpError, send_json
 from fleet.device.server.work import BackendError, Job
 
 TURN_SECONDS = 0.5  # how often a client that waits is looked at
 COMMENT_SECONDS = 5.0  # a stream in which nothing comes says that it lives
 _POSTS = {
-    "generate": ("/generate", "/generate/stream", "/v1/chat/completions"),
+    "generate": ("/generate", "/generate/stream", "/v1/chat/completions", "/v1/completions"),
     "infer": ("/infer",),
 }
 _ALL_POSTS = tuple(path for paths in _POSTS.values() for path in paths)
@@ -27,11 +28,12 @@ class Answers:
     def __init__(self, config: "Dict[str, Any]", server: Any, reader: Reader, kind: str) -> None:
         self._config, self._server, self._reader = config, server, reader
         self._posts = _POSTS[kind]
+        self._model_path = "/v1/models/" + config["name"]
         self._seconds: float = config["request_seconds"]
 
     def admit(self, head: Head) -> int:
         """Path and method; how long the body may be. Raises HttpError 404 or 405."""
-        if head.path in _GETS:
+        if head.path in (*_GETS, self._model_path):
             wanted = "GET"
         elif head.path in self._posts:
             wanted = "POST"
@@ -54,8 +56,10 @@ class Answers:
         keep: bool,
     ) -> bool:
         """One request; True when the connection may go on. Raises HttpError before an answer."""
-        if head.path == "/v1/models":
-            await send_json(writer, 200, self._models(), keep=keep)
+        if head.path in ("/v1/models", self._model_path):
+            models = self._models()
+            model = models if head.path == "/v1/models" else models["data"][0]
+            await send_json(writer, 200, model, keep=keep)
             return keep
         body = body_of(head, raw)
         client = _Client(reader, writer)
@@ -65,17 +69,34 @@ class Answers:
             result = (await self._whole(job, client))[1]
             await send_json(writer, 200, {**result, **self._provenance(), **_times(job)}, keep=keep)
             return keep
-        chat = head.path == "/v1/chat/completions"
-        ask = self._reader.chat(body) if chat else self._reader.generate(body)
-        form: "_Plain" = _Chat(self._config, ask) if chat else _Plain(self._config, ask)
-        job = Job(lambda backend, own: backend.generate(ask.prompt, ask.limit, own))
-        if ask.stream or head.path == "/generate/stream":
+        ask, form = self._asked(head.path, body)
+        if ask.logits:
+            job = Job(lambda backend, _: backend.logits(ask.prompt))
+        else:
+            job = Job(
+                lambda backend, own: backend.generate(ask.prompt, ask.limit, own, ask.sampling),
+                Cutter(ask.stops, ask.tools),
+            )
+        ignored = {"ignored": list(ask.ignored)} if ask.ignored else {}
+        if not ask.logits and (ask.stream or head.path == "/generate/stream"):
             stream = EventStream(writer, chunked=head.newest)
-            return await self._stream(job, client, form, stream) and keep and head.newest
+            return await self._stream(job, client, form, stream, ignored) and keep and head.newest
         text, result = await self._whole(job, client)
-        said = {**form.whole(text, result), **self._provenance(), **_times(job)}
-        await send_json(writer, 200, said, keep=keep)
+        answer = {**form.whole(text, result), **self._provenance(), **_times(job), **ignored}
+        await send_json(writer, 200, answer, keep=keep)
         return keep
+
+    def _asked(self, path: str, body: "Dict[str, Any]") -> "Tuple[Ask, _Plain]":
+        if path == "/v1/chat/completions":
+            ask = self._reader.chat(body)
+            return ask, _Chat(self._config, ask)
+        if path == "/v1/completions":
+            ask = self._reader.completion(body)
+            return ask, _Completion(self._config, ask)
+        ask = self._reader.generate(body)
+        if ask.logits and path == "/generate/stream":
+            raise HttpError(400, "unsupported", "logits: use /generate", param="logits")
+        return ask, _Plain(self._config, ask)
 
     def _provenance(self) -> "Dict[str, Any]":
         return {key: self._config[key] for key in ("release", "emulated")}
@@ -91,7 +112,7 @@ class Answers:
         try:
             async for kind, value in events:
                 if kind == "token":
-                    parts.append(value)
+                    parts.append(value[0])
                 elif kind == "done":
                     return "".join(parts), value
                 elif kind == "error":
@@ -101,7 +122,12 @@ class Answers:
         raise ConnectionError
 
     async def _stream(
-        self, job: Job, client: "_Client", form: "_Plain", stream: EventStream
+        self,
+        job: Job,
+        client: "_Client",
+        form: "_Plain",
+        stream: EventStream,
+        ignored: "Dict[str, Any]",
     ) -> bool:
         """A job as events. An error before the first one is an answer of its own."""
         events = self._events(job, client, COMMENT_SECONDS)
@@ -110,9 +136,10 @@ class Answers:
                 if kind == "idle":
                     await stream.comment("waiting")
                 elif kind == "token":
-                    await form.token(stream, value)
+                    await form.token(stream, *value)
                 elif kind == "done":
-                    await form.done(stream, value, {**self._provenance(), **_times(job)})
+                    more = {**self._provenance(), **_times(job), **ignored}
+                    await form.done(stream, value, more)
                 else:
                     await _failed(stream, as_http(value), form.error_event)
         finally:
@@ -175,12 +202,18 @@ class _Plain:
         self.config, self.ask = config, ask
 
     def whole(self, text: str, result: "Dict[str, Any]") -> "Dict[str, Any]":
-        """One answer."""
-        return {"text": text, "finish_reason": result["finish"], "usage": usage(result)}
+        """One answer, or the logits of one pass."""
+        if self.ask.logits:
+            return {"logits": result["logits"], "usage": usage(result)}
+        said = {"text": text, "finish_reason": result["finish"], "usage": usage(result)}
+        tokens = result.get("tokens")
+        return said if tokens is None else {**said, "tokens": tokens}
 
-    async def token(self, stream: EventStream, text: str) -> None:
-        """A piece of text."""
-        await stream.send({"text": text}, "token")
+    async def token(self, stream: EventStream, text: str, token: "Optional[int]") -> None:
+        """A piece of text, with the token id if the backend tells it."""
+        await stream.send(
+            {"text": text} if token is None else {"token": token, "text": text}, "token"
+        )
 
     async def done(
         self, stream: EventStream, result: "Dict[str, Any]", more: "Dict[str, Any]"
@@ -190,49 +223,96 @@ class _Plain:
         await stream.send(said, "done")
 
 
-class _Chat(_Plain):
-    """The form of /v1/chat/completions."""
+class _Completion(_Plain):
+    """The form of /v1/completions; what it shares with chat."""
 
     error_event = ""
+    kind, chunk, prefix = "text_completion", "text_completion", "cmpl-"
 
     def __init__(self, config: "Dict[str, Any]", ask: Ask) -> None:
         super().__init__(config, ask)
-        self._id = "chatcmpl-" + uuid.uuid4().hex
+        self._id = self.prefix + uuid.uuid4().hex
         self._created = int(time.time())
-        self._begun = False
 
     def _frame(self, kind: str) -> "Dict[str, Any]":
         model = self.config["name"]
         return {"id": self._id, "object": kind, "created": self._created, "model": model}
 
+    def choice(self, text: str, result: "Dict[str, Any]") -> "Dict[str, Any]":
+        """The only choice of a whole answer."""
+        return {"index": 0, "text": text, "logprobs": None, "finish_reason": result["finish"]}
+
     def whole(self, text: str, result: "Dict[str, Any]") -> "Dict[str, Any]":
-        """chat.completion."""
-        message = {"role": "assistant", "content": text}
-        choice = {"index": 0, "message": message, "finish_reason": result["finish"]}
-        frame = self._frame("chat.completion")
-        return {**frame, "choices": [choice], "usage": usage(result)}
+        """One answer."""
+        choices = [self.choice(text, result)]
+        return {**self._frame(self.kind), "choices": choices, "usage": usage(result)}
 
-    async def _chunk(
-        self, stream: EventStream, delta: "Dict[str, str]", finish: "Optional[str]"
-    ) -> None:
-        choice = {"index": 0, "delta": delta, "finish_reason": finish}
-        await stream.send({**self._frame("chat.completion.chunk"), "choices": [choice]})
+    async def token(self, stream: EventStream, text: str, _: "Optional[int]") -> None:
+        """A piece of text."""
+        if text:
+            await self._piece(stream, text, None)
 
-    async def token(self, stream: EventStream, text: str) -> None:
-        """chat.completion.chunk; the first one says the role."""
-        role = {} if self._begun else {"role": "assistant"}
-        self._begun = True
-        await self._chunk(stream, {**role, "content": text}, None)
+    async def _piece(self, stream: EventStream, text: str, finish: "Optional[str]") -> None:
+        choice = {"index": 0, "text": text, "logprobs": None, "finish_reason": finish}
+        await stream.send({**self._frame(self.chunk), "choices": [choice]})
+
+    async def _last(self, stream: EventStream, result: "Dict[str, Any]") -> None:
+        await self._piece(stream, "", result["finish"])
 
     async def done(
         self, stream: EventStream, result: "Dict[str, Any]", more: "Dict[str, Any]"
     ) -> None:
-        """The last chunk, and [DONE]."""
-        await self._chunk(stream, {}, result["finish"])
+        """The last chunk, the counts if they were asked for, and [DONE]."""
+        await self._last(stream, result)
         if self.ask.usage:
-            frame = self._frame("chat.completion.chunk")
-            await stream.send({**frame, "choices": [], "usage": usage(result), **more})
+            counts = {"choices": [], "usage": usage(result), **more}
+            await stream.send({**self._frame(self.chunk), **counts})
         await stream.send("[DONE]")
+
+
+class _Chat(_Completion):
+    """The form of /v1/chat/completions."""
+
+    kind, chunk, prefix = "chat.completion", "chat.completion.chunk", "chatcmpl-"
+    _begun = False
+
+    def choice(self, text: str, result: "Dict[str, Any]") -> "Dict[str, Any]":
+        """The only choice, with calls of tools if the answer has them."""
+        message = {"role": "assistant", "content": text}  # type: Dict[str, Any]
+        calls = _tool_calls(result)
+        if calls:
+            message = {**message, "content": text or None, "tool_calls": calls}
+        finish = "tool_calls" if calls else result["finish"]
+        return {"index": 0, "message": message, "finish_reason": finish}
+
+    async def _piece(self, stream: EventStream, text: str, finish: "Optional[str]") -> None:
+        await self._delta(stream, {"content": text}, finish)
+
+    async def _delta(
+        self, stream: EventStream, delta: "Dict[str, Any]", finish: "Optional[str]"
+    ) -> None:
+        """Send a chunk; the first one says the role."""
+        role = {} if self._begun or not delta else {"role": "assistant"}
+        self._begun = self._begun or bool(role)
+        choice = {"index": 0, "delta": {**role, **delta}, "finish_reason": finish}
+        await stream.send({**self._frame(self.chunk), "choices": [choice]})
+
+    async def _last(self, stream: EventStream, result: "Dict[str, Any]") -> None:
+        calls = _tool_calls(result)
+        for index, call in enumerate(calls):
+            await self._delta(stream, {"tool_calls": [{"index": index, **call}]}, None)
+        await self._delta(stream, {}, "tool_calls" if calls else result["finish"])
+
+
+def _tool_calls(result: "Dict[str, Any]") -> "List[Dict[str, Any]]":
+    return [
+        {
+            "id": "call_" + uuid.uuid4().hex[:24],
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for call in result.get("calls", ())
+    ]
 
 
 async def _failed(stream: EventStream, error: HttpError, event: str) -> None:

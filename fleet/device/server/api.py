@@ -1,54 +1,83 @@
-"""What clients send, checked: bodies become prompts and limits, or errors (HttpError, 4xx).
+"""Requests, checked: bodies become prompts and limits, or errors (HttpError, 4xx).
 
-Nothing is passed over in silence: an unknown field, and one that this service cannot honour,
-is an error that names it.
+Nothing is passed over in silence. An unknown field is an error that names it, and so is a field
+without which the answer would be another one. A wish that the answer can do without, as for a
+sampler that the backend does not have, is accepted, and the answer names it under `ignored`.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
-from typing import Any, Dict, List, NamedTuple, Optional, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
+from fleet.device.server.chat import SWITCHES, Template, TemplateError
 from fleet.device.server.wire import Head, HttpError
 
-ROLES = ("system", "user", "assistant")
-MESSAGES = 256
-NEUTRAL = {"n": 1, "frequency_penalty": 0, "presence_penalty": 0, "logprobs": False, "store": False}
-_SAMPLING = "leave it out: the bundle fixes the sampler"
-UNSUPPORTED = {
-    "temperature": _SAMPLING,
-    "top_p": _SAMPLING,
-    "seed": _SAMPLING,
-    "stop": "leave it out: stop sequences are not supported",
-    "tools": "leave it out: tools are not supported",
-    "tool_choice": "leave it out: tools are not supported",
-    "functions": "leave it out: tools are not supported",
-    "function_call": "leave it out: tools are not supported",
-    "response_format": "leave it out: the service only makes plain text",
-    "logit_bias": _SAMPLING,
-    "top_logprobs": "leave it out: log probabilities are not supported",
-    "n": "must be 1: a request gets one answer",
-    "frequency_penalty": _SAMPLING,
-    "presence_penalty": _SAMPLING,
-    "logprobs": "leave it out: log probabilities are not supported",
-    "store": "must be false: the service stores nothing",
-    "modalities": "leave it out: the service only makes plain text",
-    "audio": "leave it out: the service only makes plain text",
+MESSAGES = 1024
+STOPS, STOP_CHARS, TOOLS = 16, 200, 128
+_ROLES = {"developer": "system"}  # other names of roles that templates know
+_FIELDS = (
+    *("model", "max_tokens", "max_completion_tokens", "stream", "stream_options", "stop"),
+    *("messages", "tools", "tool_choice", "parallel_tool_calls", "chat_template_kwargs"),
+    *("prompt", "suffix", "echo", "best_of"),
+)
+# Numbers for a sampler: smallest and largest value.
+SAMPLING = {
+    "temperature": (0, 10),
+    "top_p": (0, 1),
+    "top_k": (-1, 1 << 31),
+    "min_p": (0, 1),
+    "seed": (-(1 << 63), (1 << 64) - 1),
+    "frequency_penalty": (-2, 2),
+    "presence_penalty": (-2, 2),
+    "repetition_penalty": (0, 10),
 }
-_MARK = re.compile(r"<[^<>\s]{1,40}>|\[/?[A-Z_]{1,20}\]")
+# Values by which a field of SAMPLING asks for nothing.
+_NEUTRAL = {
+    "top_p": 1, "top_k": -1, "min_p": 0, "frequency_penalty": 0, "presence_penalty": 0,
+    "repetition_penalty": 1,
+}  # fmt: skip
+# Fields that no text of an answer depends on: whom it is for, what is kept, which price.
+_APART = {
+    *("user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "store"),
+    *("prompt_cache_retention", "cache_prompt", "prediction", "verbosity", "reasoning_effort"),
+}
+_PLAIN = "leave it out: the service only makes plain text"
+_LOGPROBS = "leave it out: log probabilities are not supported"
+# Fields without which the answer would not be what the client expects, and their harmless values.
+UNSUPPORTED = {
+    "n": ((1,), "must be 1: a request gets one answer"),
+    "best_of": ((1,), "must be 1: a request gets one answer"),
+    "echo": ((False,), "must be false: the answer does not repeat the prompt"),
+    "suffix": (("",), "leave it out: the model only continues a text"),
+    "logprobs": ((False, 0), _LOGPROBS),
+    "top_logprobs": ((0,), _LOGPROBS),
+    "logit_bias": ((), "leave it out: the bundle fixes the sampler"),
+    "response_format": (({"type": "text"},), _PLAIN),
+    "modalities": ((["text"],), _PLAIN),
+    "audio": ((), _PLAIN),
+    "functions": ((), "use tools"),
+    "function_call": (("none", "auto"), "use tool_choice"),
+    "web_search_options": ((), "leave it out: the service searches nothing"),
+}
 
 
 class Ask(NamedTuple):
     """A request for text. `prompt` is text or token ids; `usage`: a stream ends with a chunk that
-    counts the tokens.
+    counts the tokens; `sampling`: fields of SAMPLING that the backend has; `tools`: names of the
+    functions that may be called; `ignored`: fields without effect; `logits`: one pass, no text.
     """
 
     prompt: "Union[str, List[int]]"
     limit: int
     stream: bool = False
     usage: bool = False
+    stops: "Tuple[str, ...]" = ()
+    sampling: "Dict[str, Any]" = {}  # noqa: RUF012 - nobody changes it
+    tools: "Tuple[str, ...]" = ()
+    ignored: "Tuple[str, ...]" = ()
+    logits: bool = False
 
 
 class Infer(NamedTuple):
@@ -82,49 +111,121 @@ def bad(param: str, message: str, code: str = "invalid_value") -> HttpError:
 
 
 class Reader:
-    """Bodies, by the limits of the configuration."""
+    """Bodies, by the limits of the configuration.
 
-    def __init__(self, config: "Dict[str, Any]") -> None:
+    `sampling` are the fields of SAMPLING that the backend obeys. Of a `greedy` one, `temperature`
+    0 asks for nothing, and neither do the others.
+    """
+
+    def __init__(
+        self, config: "Dict[str, Any]", sampling: "Tuple[str, ...]" = (), *, greedy: bool = False
+    ) -> None:
         self._name: str = config["name"]
         self._tokens: int = config["max_tokens"]
         self._bytes: int = config["max_prompt_bytes"]
-        self._template: "Optional[Dict[str, str]]" = config.get("template")
+        given: "Optional[Dict[str, str]]" = config.get("template")
+        self._template = None if given is None else Template(**given)
         self._vocabulary: "Optional[int]" = config.get("vocabulary")  # None: no token ids
-        texts = "".join((self._template or {}).values())
-        self._marks = tuple(sorted(set(_MARK.findall(texts))))
+        self._text_in: bool = config.get("text", True)  # False: no tokenizer, token ids only
+        self._sampling, self._greedy = sampling, greedy
 
     def generate(self, body: "Dict[str, Any]") -> Ask:
         """Body of /generate and /generate/stream."""
-        _only(body, ("prompt", "max_tokens"))
-        if "prompt" not in body:
-            raise bad("prompt", "the field is missing", "missing_field")
-        prompt, limit = body["prompt"], self._limit(body, "max_tokens")
-        if isinstance(prompt, list) and self._vocabulary is not None:
-            return Ask(self._ids(prompt, self._vocabulary), limit)
-        return Ask(self._text("prompt", prompt), limit)
+        _only(body, ("prompt", "max_tokens", "stop", "logits"))
+        logits = body.get("logits", False)
+        if not isinstance(logits, bool):
+            raise bad("logits", "must be true or false")
+        prompt, limit = self._asked(body), self._limit(body, "max_tokens")
+        return Ask(prompt, limit, stops=_stops(body), logits=logits)
+
+    def completion(self, body: "Dict[str, Any]") -> Ask:
+        """Body of /v1/completions: a text that the model continues, without a template."""
+        given = body.get("prompt")
+        if isinstance(given, list) and len(given) == 1 and isinstance(given[0], (str, list)):
+            body = {**body, "prompt": given[0]}
+        return self._openai(body, lambda: self._asked(body), ())
 
     def chat(self, body: "Dict[str, Any]") -> Ask:
         """Body of /v1/chat/completions."""
-        _refuse(body)
-        known = ("model", "messages", "max_tokens", "max_completion_tokens", "stream", "user")
-        _only(body, (*known, "stream_options", *UNSUPPORTED))
+        tools, names = self._tools(body)
+        switches = self._switches(body.get("chat_template_kwargs"))
+        return self._openai(
+            body, lambda: self._prompt(body.get("messages"), tools, switches), names
+        )
+
+    def _openai(self, body: "Dict[str, Any]", prompt: Any, names: "Tuple[str, ...]") -> Ask:
+        for key, (harmless, why) in UNSUPPORTED.items():
+            value = body.get(key)
+            if value not in (None, [], {}) and not any(
+                value == good and type(value) is type(good) for good in harmless
+            ):
+                raise bad(key, why, "unsupported")
+        _only(body, (*_FIELDS, *SAMPLING, *UNSUPPORTED, *_APART))
         model = body.get("model", self._name)
         if model != self._name:
             raise HttpError(404, "model_not_found", "the model is %s" % self._name, param="model")
-        stream, options = body.get("stream"), body.get("stream_options")
-        stream = False if stream is None else stream
-        if not isinstance(stream, bool):
-            raise bad("stream", "must be true or false")
-        if options is not None and not (isinstance(options, dict) and stream):
-            raise bad("stream_options", "must be an object, and stream must be true")
-        usage = (options or {}).get("include_usage", False)
-        if not isinstance(usage, bool) or set(options or ()) - {"include_usage"}:
-            raise bad("stream_options", "may only contain include_usage: true or false")
-        if not isinstance(body.get("user", ""), str):
+        stream, usage = _streaming(body)
+        if not isinstance(body.get("user") or "", str):
             raise bad("user", "must be text")
-        older, newer = self._limit(body, "max_tokens"), self._limit(body, "max_completion_tokens")
-        limit = older if body.get("max_completion_tokens") is None else newer
-        return Ask(self._prompt(body.get("messages")), limit, stream, usage)
+        older, newer = (self._limit(body, key, cap=True) for key in ("max_tokens", _NEWER))
+        sampling, ignored = self._sampled(body)
+        if body.get("tool_choice") not in (None, "auto", "none"):
+            ignored = (*ignored, "tool_choice")
+        limit = older if body.get(_NEWER) is None else newer
+        stops = _stops(body)
+        return Ask(prompt(), limit, stream, usage, stops, sampling, names, ignored)
+
+    def _sampled(self, body: "Dict[str, Any]") -> "Tuple[Dict[str, Any], Tuple[str, ...]]":
+        """Return the wishes for the sampler, and those that this backend cannot honour."""
+        obeyed, ignored = {}, []  # type: Tuple[Dict[str, Any], List[str]]
+        for key, (least, most) in SAMPLING.items():
+            value = body.get(key)
+            if value is None:
+                continue
+            number = not isinstance(value, bool) and isinstance(value, (int, float))
+            if not number or not least <= value <= most:
+                raise bad(key, "must be a number from %d to %d" % (least, most))
+            if key in self._sampling:
+                obeyed[key] = value
+            elif self._greedy and key in ("seed", "top_p", "top_k", "min_p"):
+                continue
+            elif value != (0 if self._greedy and key == "temperature" else _NEUTRAL.get(key)):
+                ignored.append(key)
+        return obeyed, tuple(ignored)
+
+    def _tools(self, body: "Dict[str, Any]") -> "Tuple[List[Any], Tuple[str, ...]]":
+        """Return the schemas of the tools that the model is told of, and their names."""
+        tools, choice = body.get("tools") or [], body.get("tool_choice")
+        if not isinstance(tools, list) or len(tools) > TOOLS:
+            raise bad("tools", "must be a list of at most %d tools" % TOOLS)
+        if tools and (self._template is None or not self._template.can_call):
+            raise bad("tools", "leave it out: the chat template has no tools", "unsupported")
+        names = []
+        for number, tool in enumerate(tools):
+            function = tool.get("function") if isinstance(tool, dict) else None
+            name = function.get("name") if isinstance(function, dict) else None
+            if not isinstance(name, str) or tool.get("type") != "function":
+                raise bad("tools[%d]" % number, "must be a function with a name")
+            names.append(name)
+        if isinstance(choice, dict):
+            function = choice.get("function")
+            wanted = function.get("name") if isinstance(function, dict) else None
+            if wanted not in names:
+                raise bad("tool_choice", "must name one of the tools")
+            tools = [tool for tool in tools if tool["function"]["name"] == wanted]
+            names = [str(wanted)]
+        elif choice not in (None, "auto", "none", "required"):
+            raise bad("tool_choice", "must be auto, none, required, or name a function")
+        return ([], ()) if choice == "none" else (tools, tuple(names))
+
+    def _switches(self, given: object) -> "Dict[str, bool]":
+        if given is None:
+            return {}
+        if not isinstance(given, dict) or not all(
+            key in SWITCHES and isinstance(value, bool) for key, value in given.items()
+        ):
+            raise bad("chat_template_kwargs", "may only contain %s: true or false" % SWITCHES[0])
+        return given
 
     def infer(self, body: "Dict[str, Any]") -> Infer:
         """Body of /infer; what fits the model is for the backend to say."""
@@ -146,15 +247,26 @@ class Reader:
                 raise bad(param, "shape must be a list of at most 8 whole numbers")
         return Infer(inputs, output == "npy")
 
-    def _limit(self, body: "Dict[str, Any]", key: str) -> int:
+    def _limit(self, body: "Dict[str, Any]", key: str, *, cap: bool = False) -> int:
+        """Return the most tokens of an answer; with `cap` a larger wish is the service's own."""
         value = body.get(key)
-        if value is None:
+        if value is None or (cap and type(value) is int and value == -1):
             return self._tokens
         if isinstance(value, bool) or not isinstance(value, int):
             raise bad(key, "must be a whole number")
+        if cap and value > self._tokens:
+            return self._tokens
         if not 1 <= value <= self._tokens:
             raise bad(key, "must be from 1 to %d, not %d" % (self._tokens, value))
         return value
+
+    def _asked(self, body: "Dict[str, Any]") -> "Union[str, List[int]]":
+        prompt = body.get("prompt")
+        if "prompt" not in body:
+            raise bad("prompt", "the field is missing", "missing_field")
+        if isinstance(prompt, list) and self._vocabulary is not None:
+            return self._ids(prompt, self._vocabulary)
+        return self._text("prompt", prompt)
 
     def _ids(self, prompt: "List[Any]", vocabulary: int) -> "List[int]":
         if not prompt:
@@ -164,8 +276,9 @@ class Reader:
         return prompt
 
     def _text(self, param: str, value: object) -> str:
-        if not isinstance(value, str):
-            raise bad(param, "must be text")
+        if not isinstance(value, str) or not self._text_in:
+            ids = " or token ids" if self._vocabulary is not None else ""
+            raise bad(param, "must be %s" % ("text" + ids if self._text_in else ids[4:]))
         try:
             size = len(value.encode())
         except UnicodeEncodeError:
@@ -176,8 +289,8 @@ class Reader:
             raise bad(param, "%d bytes; at most %d" % (size, self._bytes), "prompt_too_long")
         return value
 
-    def _prompt(self, messages: object) -> str:
-        """Messages through the template of the playbook."""
+    def _prompt(self, messages: object, tools: "List[Any]", switches: "Dict[str, bool]") -> str:
+        """Messages through the chat template."""
         if self._template is None:
             raise HttpError(
                 400,
@@ -186,29 +299,90 @@ class Reader:
             )
         if not isinstance(messages, list) or not 1 <= len(messages) <= MESSAGES:
             raise bad("messages", "must be a list of 1 to %d messages" % MESSAGES)
-        parts = [self._template.get("begin", "")]
-        parts += [self._message("messages[%d]" % n, message) for n, message in enumerate(messages)]
-        if messages[-1]["role"] != "user":
-            raise bad("messages", "the last message must have the role user")
-        return self._text("messages", "".join([*parts, self._template.get("end", "")]))
+        turns = [
+            self._message("messages[%d]" % number, message, self._template)
+            for number, message in enumerate(messages)
+        ]
+        if turns[-1]["role"] not in ("user", "tool"):
+            raise bad("messages", "the last message must have the role user or tool")
+        try:
+            prompt = self._template.render(turns, tools, switches)
+        except TemplateError as error:
+            message = "the chat template does not accept them: %s" % error
+            raise bad("messages", message) from error
+        return self._text("messages", prompt)
 
-    def _message(self, param: str, message: object) -> str:
+    def _message(self, param: str, message: object, template: Template) -> "Dict[str, Any]":
         if not isinstance(message, dict):
             raise bad(param, "must be an object with role and content")
-        if set(message) - {"role", "content", "name"}:
-            raise bad(param, "may only contain role and content", "unknown_field")
-        if not isinstance(message.get("name", ""), str):
-            raise bad(param + ".name", "must be text")
         role = message.get("role")
-        form = (self._template or {}).get(role) if isinstance(role, str) else None
-        if role not in ROLES or form is None:
-            known = [name for name in ROLES if name in (self._template or {})]
+        role = _ROLES.get(role, role) if isinstance(role, str) else None
+        known = ["system", "user", "assistant", *(["tool"] if template.can_call else [])]
+        if role not in known:
             raise bad(param + ".role", "must be one of: %s" % ", ".join(known))
-        text = self._text(param + ".content", _joined(message.get("content")))
-        for mark in self._marks:
-            if mark in text:
+        for key in ("name", "tool_call_id"):
+            if not isinstance(message.get(key) or "", str):
+                raise bad("%s.%s" % (param, key), "must be text")
+        calls = _calls(param, message.get("tool_calls")) if role == "assistant" else []
+        content = _joined(message.get("content"))
+        content = "" if content is None and calls else content
+        if not isinstance(content, str):
+            raise bad(param + ".content", "must be text")
+        if role == "user" or content:
+            self._text(param + ".content", content)
+        for mark in template.marks:
+            if mark in content:
                 raise bad(param + ".content", "must not contain %s" % mark)
-        return form.replace("{content}", text)
+        turn = {"role": role, "content": content}  # type: Dict[str, Any]
+        return {**turn, "tool_calls": calls} if calls else turn
+
+
+_NEWER = "max_completion_tokens"
+
+
+def _streaming(body: "Dict[str, Any]") -> "Tuple[bool, bool]":
+    """Return `stream`, and whether a stream ends with the counts of tokens."""
+    stream, options = body.get("stream"), body.get("stream_options")
+    stream = False if stream is None else stream
+    if not isinstance(stream, bool):
+        raise bad("stream", "must be true or false")
+    if options is not None and not isinstance(options, dict):
+        raise bad("stream_options", "must be an object")
+    usage = (options or {}).get("include_usage", False)
+    obfuscated = (options or {}).get("include_obfuscation", False)
+    if not isinstance(usage, bool) or obfuscated not in (True, False):
+        raise bad("stream_options", "may only contain include_usage: true or false")
+    if set(options or ()) - {"include_usage", "include_obfuscation"}:
+        raise bad("stream_options", "may only contain include_usage: true or false")
+    return stream, usage
+
+
+def _stops(body: "Dict[str, Any]") -> "Tuple[str, ...]":
+    stop = body.get("stop")
+    stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
+    if not isinstance(stops, list) or len(stops) > STOPS:
+        raise bad("stop", "must be text, or a list of at most %d texts" % STOPS)
+    if not all(isinstance(text, str) and 0 < len(text) <= STOP_CHARS for text in stops):
+        raise bad("stop", "each text must have from 1 to %d characters" % STOP_CHARS)
+    return tuple(stops)
+
+
+def _calls(param: str, calls: object) -> "List[Any]":
+    """Return earlier calls of tools as templates take them: with the arguments as an object."""
+    found: "List[Any]" = []
+    if not isinstance(calls or [], list):
+        raise bad(param + ".tool_calls", "must be a list")
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        name = function.get("name") if isinstance(function, dict) else None
+        try:
+            arguments = json.loads(function["arguments"] or "{}")  # type: ignore[index]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            arguments = None
+        if not isinstance(name, str) or not isinstance(arguments, dict):
+            raise bad(param + ".tool_calls", "must be functions with a name and JSON arguments")
+        found.append({"type": "function", "function": {"name": name, "arguments": arguments}})
+    return found
 
 
 def _joined(content: object) -> object:
@@ -221,20 +395,10 @@ def _joined(content: object) -> object:
     return content
 
 
-def _only(body: "Dict[str, Any]", known: "tuple[str, ...]") -> None:
+def _only(body: "Dict[str, Any]", known: "Tuple[str, ...]") -> None:
     for key in body:
         if key not in known:
             raise HttpError(400, "unknown_field", "unknown field %s" % key[:80], param=key[:80])
-
-
-def _refuse(body: "Dict[str, Any]") -> None:
-    for key, why in UNSUPPORTED.items():
-        value = body.get(key)
-        if value in (None, [], {}):
-            continue
-        if key in NEUTRAL and not isinstance(value, str) and value == NEUTRAL[key]:
-            continue
-        raise bad(key, why, "unsupported")
 
 
 def _is_shape(value: object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, List, Union
+from typing import Any, Dict, List, Tuple, Union
 
 from fleet.device.server.work import BackendError, Job
 
@@ -12,6 +12,8 @@ class GenaiBackend:
     """Text in, text out, with the search options of genai_config.json."""
 
     kind = "generate"
+    sampling = ("temperature", "top_p", "top_k", "seed", "repetition_penalty")
+    greedy = False
 
     def __init__(self, config: "Dict[str, Any]") -> None:
         sys.path.insert(0, config["site"])
@@ -50,23 +52,55 @@ class GenaiBackend:
         """Drop the model."""
         self._model = self._tokenizer = None
 
-    def generate(self, prompt: "Union[str, List[int]]", limit: int, job: Job) -> "Dict[str, Any]":
+    def generate(
+        self,
+        prompt: "Union[str, List[int]]",
+        limit: int,
+        job: Job,
+        sampling: "Dict[str, Any]",
+    ) -> "Dict[str, Any]":
         """One loop of at most `limit` tokens, from text or from token ids."""
+        generator, asked, whole = self._begun(prompt, limit, _search(sampling))
+        tokens, pieces = [], self._tokenizer.create_stream()  # type: List[int], Any
+        while not generator.is_done() and not job.cancelled:
+            generator.generate_next_token()
+            tokens.append(int(generator.get_next_tokens()[0]))
+            job.take(pieces.decode(tokens[-1]), tokens[-1])
+        full = asked + len(tokens) >= whole
+        finish = "cancelled" if job.cancelled else "length" if full else "stop"
+        counts = {"prompt_tokens": asked, "completion_tokens": len(tokens)}
+        return {"finish": finish, "tokens": tokens, **counts}
+
+    def logits(self, prompt: "Union[str, List[int]]") -> "Dict[str, Any]":
+        """The logits behind the last token of the prompt, of one pass."""
+        generator, asked, _ = self._begun(prompt, 1, {})
+        row = generator.get_logits().reshape(-1, generator.get_logits().shape[-1])[-1]
+        return {"logits": row.tolist(), "prompt_tokens": asked, "completion_tokens": 0}
+
+    def _begun(
+        self, prompt: "Union[str, List[int]]", limit: int, search: "Dict[str, Any]"
+    ) -> "Tuple[Any, int, int]":
+        """Return a generator that has the prompt, its tokens, and the most tokens in all."""
         ids = self._tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
-        asked, count = len(ids), 0
+        asked = len(ids)
         if self.context is not None and asked >= self.context:
             message = "the prompt has %d tokens; the context of the model has %d"
             raise BackendError("context_exceeded", message % (asked, self.context), 400)
         whole = asked + limit if self.context is None else min(asked + limit, self.context)
         params = self._genai.GeneratorParams(self._model)
-        params.set_search_options(max_length=whole)
+        params.set_search_options(max_length=whole, **search)
         generator = self._genai.Generator(self._model, params)
         generator.append_tokens(ids)
-        pieces = self._tokenizer.create_stream()
-        while not generator.is_done() and not job.cancelled:
-            generator.generate_next_token()
-            count += 1
-            job.take(pieces.decode(generator.get_next_tokens()[0]))
-        full = asked + count >= whole
-        finish = "cancelled" if job.cancelled else "length" if full else "stop"
-        return {"finish": finish, "prompt_tokens": asked, "completion_tokens": count}
+        return generator, asked, whole
+
+
+def _search(sampling: "Dict[str, Any]") -> "Dict[str, Any]":
+    """Options of onnxruntime-genai's search for the fields of a request."""
+    names = {"seed": "random_seed"}
+    found = {names.get(key, key): value for key, value in sampling.items()}
+    if found.get("temperature") == 0:
+        del found["temperature"]
+        return {**found, "do_sample": False}
+    if found.get("top_k") == -1:
+        found["top_k"] = 0
+    return {**found, "do_sample": True} if {"temperature", "top_p", "top_k"} & set(found) else found

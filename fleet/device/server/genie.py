@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import ctypes as c
 import json
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional, Union
 
 from fleet.device.npu.fleet_genie import ALLOC, CONTEXT_EXCEEDED, TOKEN, Genie
 from fleet.device.server.work import BackendError, Job
@@ -17,6 +17,7 @@ from fleet.device.server.work import BackendError, Job
 ABORT = 1
 ABORTED = 1
 END = 3
+TOKENS = c.CFUNCTYPE(None, c.POINTER(c.c_uint32), c.c_uint32, c.c_int, c.c_void_p)
 LOG_LEVEL = 1  # errors: the log of a service must not grow with each request
 
 
@@ -33,34 +34,76 @@ class Dialog(Genie):
 
     def tokens(self, text: bytes) -> "Optional[int]":
         """How many tokens a text is; None where this libGenie does not tell."""
-        if not hasattr(self.lib, "GenieTokenizer_encode"):
+        tokenizer, ids, count = self._tokenizer(), c.c_void_p(), c.c_uint32()
+        if tokenizer is None:
             return None
-        tokenizer, ids, count = c.c_void_p(), c.c_void_p(), c.c_uint32()
-        if self.lib.GenieDialog_getTokenizer(self.dialog, c.byref(tokenizer)):
-            return None
-        kept = []
-
-        def allocate(size: int, where: "c._Pointer[c.c_void_p]") -> None:
-            kept.append(c.create_string_buffer(size + 1))
-            where[0] = c.addressof(kept[-1])
-
-        callback = ALLOC(allocate)
+        callback, _ = _room()
         status = self.lib.GenieTokenizer_encode(
             tokenizer, text, callback, c.byref(ids), c.byref(count)
         )
         return None if status else count.value
+
+    def text(self, ids: "List[int]") -> str:
+        """The text of tokens; a character that is not whole yet is U+FFFD."""
+        callback, _kept = _room()
+        out, array = c.c_char_p(), (c.c_int32 * len(ids))(*ids)
+        self.lib.GenieTokenizer_decode(
+            self._tokenizer(), array, c.c_uint32(len(ids)), callback, c.byref(out)
+        )
+        return (out.value or b"").decode("utf-8", "replace")
+
+    def _tokenizer(self) -> "Optional[c.c_void_p]":
+        tokenizer = c.c_void_p()
+        if not hasattr(self.lib, "GenieTokenizer_encode"):
+            return None
+        failed = self.lib.GenieDialog_getTokenizer(self.dialog, c.byref(tokenizer))
+        return None if failed else tokenizer
+
+
+def _room() -> "tuple[Any, list[Any]]":
+    """A callback by which Genie takes memory, and the list that keeps it alive."""
+    kept = []  # type: List[Any]
+
+    def allocate(size: int, where: "c._Pointer[c.c_void_p]") -> None:
+        kept.append(c.create_string_buffer(size + 1))
+        where[0] = c.addressof(kept[-1])
+
+    return ALLOC(allocate), kept
+
+
+class _Pieces:
+    """Text of tokens that come one by one. It looks back to the last whole character only."""
+
+    def __init__(self, dialog: Dialog) -> None:
+        self._dialog = dialog
+        self.ids = []  # type: List[int]
+        self._begin = self._done = 0
+
+    def add(self, token: int) -> str:
+        """Return the text that this token makes whole; "" within a character."""
+        self.ids.append(token)
+        before = self._dialog.text(self.ids[self._begin : self._done]) if self._done else ""
+        after = self._dialog.text(self.ids[self._begin :])
+        if after.endswith("\ufffd"):
+            return ""
+        self._begin, self._done = self._done, len(self.ids)
+        return after[len(before) :]
 
 
 class GenieBackend:
     """Text in, text out."""
 
     kind = "generate"
+    # Not libGenie's: GenieSampler_applyConfig of QAIRT 2.51 leaves a greedy sampler greedy, and
+    # aborts the process for temp 0.
+    sampling = ()  # type: tuple[str, ...]
 
     def __init__(self, config: "Dict[str, Any]") -> None:
         with open(config["model"], "rb") as stream:
             self._text = stream.read()
-        context = json.loads(self._text).get("dialog", {}).get("context", {})
-        self.context: "Optional[int]" = context.get("size")
+        dialog = json.loads(self._text).get("dialog", {})
+        self.context: "Optional[int]" = dialog.get("context", {}).get("size")
+        self.greedy = dialog.get("sampler", {}).get("top-k") == 1
         self._dialog: "Optional[Dialog]" = None
 
     def open(self) -> None:
@@ -77,19 +120,41 @@ class GenieBackend:
         if self._dialog is not None and hasattr(self._dialog.lib, "GenieDialog_signal"):
             self._dialog.lib.GenieDialog_signal(self._dialog.dialog, c.c_int(ABORT))
 
-    def generate(self, prompt: str, limit: int, job: Job) -> "Dict[str, Any]":
+    def generate(
+        self,
+        prompt: "Union[str, List[int]]",
+        limit: int,
+        job: Job,
+        _: "Dict[str, Any]",
+    ) -> "Dict[str, Any]":
         """One query of at most `limit` tokens; its pieces go to the job."""
         if self._dialog is None:
             raise BackendError("no_session", "the NPU session is not open; fleet serve restart")
-        dialog, text = self._dialog, prompt.encode()
-        asked = dialog.tokens(text)
+        dialog = self._dialog
+        asked = dialog.tokens(prompt.encode()) if isinstance(prompt, str) else len(prompt)
         if asked is not None and self.context is not None and asked >= self.context:
             raise _too_long(
                 "it has %d tokens, but the context length of the model is %d"
                 % (asked, self.context)
             )
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        count = [0]
+        dialog.lib.GenieDialog_setMaxNumTokens(dialog.dialog, c.c_uint32(limit))
+        query = self._from_text if isinstance(prompt, str) else self._from_ids
+        status, count, more = query(dialog, prompt, job)
+        if dialog.lib.GenieDialog_reset(dialog.dialog):
+            raise BackendError("broken", "Genie cannot reset the dialog; the service restarts")
+        if status == CONTEXT_EXCEEDED and not count:
+            raise _too_long("it is longer than the context length of the model")
+        if status not in (0, ABORTED, CONTEXT_EXCEEDED):
+            raise BackendError("generation_failed", "Genie ended the query with %d" % status)
+        full = status == CONTEXT_EXCEEDED or count >= limit
+        finish = "cancelled" if status == ABORTED else "length" if full else "stop"
+        return {"finish": finish, "prompt_tokens": asked, "completion_tokens": count, **more}
+
+    def _from_text(
+        self, dialog: Dialog, prompt: Any, job: Job
+    ) -> "tuple[int, int, Dict[str, Any]]":
+        """Return Genie's status, the count of tokens, and nothing more: text in, text out."""
+        decoder, count = codecs.getincrementaldecoder("utf-8")("replace"), [0]
 
         def take(piece: "Optional[bytes]", code: int, _: "Optional[int]") -> None:
             if job.cancelled:
@@ -99,18 +164,30 @@ class GenieBackend:
                 count[0] += 1
             job.take(decoder.decode(piece or b"", code == END))
 
-        dialog.lib.GenieDialog_setMaxNumTokens(dialog.dialog, c.c_uint32(limit))
-        callback = TOKEN(take)
-        status = dialog.lib.GenieDialog_query(dialog.dialog, text, c.c_int(0), callback, None)
-        if dialog.lib.GenieDialog_reset(dialog.dialog):
-            raise BackendError("broken", "Genie cannot reset the dialog; the service restarts")
-        if status == CONTEXT_EXCEEDED and not count[0]:
-            raise _too_long("it is longer than the context length of the model")
-        if status not in (0, ABORTED, CONTEXT_EXCEEDED):
-            raise BackendError("generation_failed", "Genie ended the query with %d" % status)
-        full = status == CONTEXT_EXCEEDED or count[0] >= limit
-        finish = "cancelled" if status == ABORTED else "length" if full else "stop"
-        return {"finish": finish, "prompt_tokens": asked, "completion_tokens": count[0]}
+        status = dialog.lib.GenieDialog_query(
+            dialog.dialog, prompt.encode(), c.c_int(0), TOKEN(take), None
+        )
+        return status, count[0], {}
+
+    def _from_ids(self, dialog: Dialog, prompt: Any, job: Job) -> "tuple[int, int, Dict[str, Any]]":
+        """As `_from_text`, from token ids; the tokens of the answer are told too."""
+        pieces, array = _Pieces(dialog), (c.c_uint32 * len(prompt))(*prompt)
+
+        def take(ids: Any, count: int, _: int, __: "Optional[int]") -> None:
+            if job.cancelled:
+                self.abort()
+                return
+            for place in range(count):
+                job.take(pieces.add(int(ids[place])), int(ids[place]))
+
+        status = dialog.lib.GenieDialog_tokenQuery(
+            dialog.dialog, array, c.c_uint32(len(prompt)), c.c_int(0), TOKENS(take), None
+        )
+        return status, len(pieces.ids), {"tokens": pieces.ids}
+
+    def logits(self, _: "Union[str, List[int]]") -> "Dict[str, Any]":
+        """Genie has no such call."""
+        raise BackendError("unsupported", "logits: Genie does not give them; leave it out", 400)
 
     def close(self) -> None:
         """Free the session."""

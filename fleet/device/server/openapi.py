@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Dict, List
 
+from fleet.device.server.api import MESSAGES, SAMPLING, STOPS
+
 Schema = Dict[str, Any]
 _COUNT: "Schema" = {"type": ["integer", "null"], "minimum": 0}
 _TEXT: "Schema" = {"type": "string"}
 _NUMBER: "Schema" = {"type": "number"}
 _FLAG: "Schema" = {"type": "boolean"}
+_STOP: "Schema" = {
+    "anyOf": [_TEXT, {"type": "array", "items": _TEXT, "maxItems": STOPS}, {"type": "null"}],
+    "description": "The answer ends before the first of these texts.",
+}
 _ERRORS = {
     "400": "The request is not valid or not supported; `param` names the field.",
     "401": "The token is missing or wrong.",
@@ -62,17 +68,31 @@ def _schemas(config: "Dict[str, Any]") -> "Schema":
         **{key: {"type": "integer"} for key in ("queue", "pid")},
         "emulated": _FLAG,
         "running": _FLAG,
+        "paths": {"type": "array", "items": _TEXT},
         "served": {"type": "object", "additionalProperties": {"type": "integer"}},
         "uptime_s": _NUMBER,
         "rss_bytes": {"type": ["integer", "null"]},
     }
     generated = {"text": _TEXT, "finish_reason": finish, "usage": _ref("Usage"), **times}
+    ids: "Schema" = {"type": "array", "items": _COUNT}
+    logits: "Schema" = {"type": "array", "items": _NUMBER}
+    ask = {
+        "prompt": _asked(config),
+        "max_tokens": _limit(config),
+        "stop": _STOP,
+        "logits": {**_FLAG, "description": "One pass: the logits behind the last token, no text."},
+    }
     return {
         "Error": _object({"error": _object(error, *error)}, "error"),
         "Usage": _object(usage, *usage),
-        "Health": _object(health, *health),
-        "Ask": _object({"prompt": _asked(config), "max_tokens": _limit(config)}, "prompt"),
-        "Generated": _object(generated, *generated),
+        "Health": _object({**health, "inputs": {"type": "object"}, "text": _FLAG}, *health),
+        "Ask": _object(ask, "prompt"),
+        "Generated": {
+            "anyOf": [
+                _object({**generated, "tokens": ids}, *generated),
+                _object({"logits": logits, "usage": _ref("Usage"), **times}, "logits"),
+            ]
+        },
     }
 
 
@@ -98,38 +118,63 @@ def _limit(config: "Dict[str, Any]") -> "Schema":
     return {"type": ["integer", "null"], "minimum": 1, "maximum": most, "default": most}
 
 
+def _common(config: "Dict[str, Any]") -> "Schema":
+    """Return the fields that chat and completions share."""
+    ignored = "Obeyed if the backend can; the answer names it under `ignored` else."
+    return {
+        "model": {"const": config["name"]},
+        "max_tokens": {**_COUNT, "description": "A larger number than the limit is the limit."},
+        "stream": {"type": ["boolean", "null"]},
+        "stream_options": {"type": "object"},
+        "stop": _STOP,
+        **{key: {"type": ["number", "null"], "description": ignored} for key in SAMPLING},
+    }
+
+
 def _chat(config: "Dict[str, Any]") -> "Schema":
-    roles = [role for role in ("system", "user", "assistant") if role in config["template"]]
     part = _object({"type": {"const": "text"}, "text": _TEXT}, "type", "text", closed=False)
-    content = {"anyOf": [_prompt(config), {"type": "array", "items": part, "minItems": 1}]}
-    message = {"role": {"enum": roles}, "content": content, "name": _TEXT}
-    messages = {"type": "array", "minItems": 1, "maxItems": 256}
-    return _object(
-        {
-            "model": {"const": config["name"]},
-            "messages": {**messages, "items": _object(message, "role", "content")},
-            "max_tokens": _limit(config),
-            "max_completion_tokens": _limit(config),
-            "stream": {"type": ["boolean", "null"]},
-            "stream_options": _object({"include_usage": _FLAG}),
-            "user": _TEXT,
-        },
-        "messages",
-    )
+    content = {"anyOf": [_TEXT, {"type": "array", "items": part}, {"type": "null"}]}
+    roles = ["system", "developer", "user", "assistant", "tool"]
+    message = _object({"role": {"enum": roles}, "content": content}, "role", closed=False)
+    said = {
+        **_common(config),
+        "messages": {"type": "array", "minItems": 1, "maxItems": MESSAGES, "items": message},
+        "max_completion_tokens": _COUNT,
+        "tools": {"type": "array", "items": {"type": "object"}},
+    }
+    return _object(said, "messages", closed=False)
 
 
-def _chatted() -> "Schema":
-    message = _object({"role": {"const": "assistant"}, "content": _TEXT}, "role", "content")
-    choice = {"index": {"const": 0}, "message": message, "finish_reason": _TEXT}
+def _completion(config: "Dict[str, Any]") -> "Schema":
+    prompt: "Schema" = {"prompt": {**_asked(config), "description": "Also a list of one."}}
+    return _object({**_common(config), **prompt}, "prompt", closed=False)
+
+
+def _answered(kind: str, choice: "Schema") -> "Schema":
     said = {
         "id": _TEXT,
-        "object": {"const": "chat.completion"},
+        "object": {"const": kind},
         "created": {"type": "integer"},
         "model": _TEXT,
         "choices": {"type": "array", "items": _object(choice, *choice)},
         "usage": _ref("Usage"),
     }
     return _object(said, *said, closed=False)
+
+
+def _chatted() -> "Schema":
+    content: "Schema" = {"type": ["string", "null"]}
+    calls: "Schema" = {"type": "array", "items": {"type": "object"}}
+    fields = {"role": {"const": "assistant"}, "content": content, "tool_calls": calls}
+    message = _object(fields, "role", "content")
+    choice = {"index": {"const": 0}, "message": message, "finish_reason": _TEXT}
+    return _answered("chat.completion", choice)
+
+
+def _completed() -> "Schema":
+    index: "Schema" = {"const": 0}
+    choice = {"index": index, "text": _TEXT, "logprobs": {"type": "null"}, "finish_reason": _TEXT}
+    return _answered("text_completion", choice)
 
 
 def _infer() -> "Schema":
@@ -165,6 +210,8 @@ def _text_paths(config: "Dict[str, Any]") -> "Schema":
             "The same as a stream: token events, then done.", _ref("Ask"), events
         ),
     }
+    both = {"content": {**_json(_completed())["content"], **events["content"]}}
+    found["/v1/completions"] = _post("Text, compatible with OpenAI.", _completion(config), both)
     if config.get("template"):
         both = {"content": {**_json(_chatted())["content"], **events["content"]}}
         found["/v1/chat/completions"] = _post("Chat, compatible with OpenAI.", _chat(config), both)

@@ -21,15 +21,22 @@ class OrtBackend:
     """One model; `/infer`."""
 
     kind = "infer"
-    context = None
+    sampling = ()  # type: tuple[str, ...]
+    greedy = True
 
     def __init__(self, config: "Dict[str, Any]") -> None:
         self._model = Model(config["site"], config["ort"])
+        self.about: "Dict[str, Any]" = {}
         self._most = int(config["max_infer_bytes"])
 
     def open(self) -> None:
         """Create the session."""
         self._model.open(None)
+        self.about = {
+            "inputs": {
+                tensor.name: list(tensor.shape) for tensor in self._model.session.get_inputs()
+            }
+        }
 
     def abort(self) -> None:
         """A run of a graph is short and is not ended."""

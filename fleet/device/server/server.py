@@ -19,6 +19,7 @@ from typing import Any, Dict, Optional, Set, Tuple
 
 from fleet.device.server.answers import Answers
 from fleet.device.server.api import Reader
+from fleet.device.server.chat import TemplateError
 from fleet.device.server.openapi import document
 from fleet.device.server.peers import Peers
 from fleet.device.server.wire import HEADER_BYTES, Head, HttpError, read_body, read_head, send_json
@@ -38,7 +39,8 @@ class Server:
     def __init__(self, folder: str, config: "Dict[str, Any]", backend: Any) -> None:
         self.config, self._folder = config, folder
         self.worker = Worker(backend, config["queue"], self._no_session)
-        self.answers = Answers(config, self, Reader(config), backend.kind)
+        reader = Reader(config, backend.sampling, greedy=backend.greedy)
+        self.answers = Answers(config, self, reader, backend.kind)
         self.began = time.monotonic()
         self.stopping = False
         self.status = 0
@@ -69,6 +71,8 @@ class Server:
             "status": word,
             "ready": word == "ready",
             **{key: config[key] for key in ("name", "release", "build", "backend", "emulated")},
+            "paths": sorted(path for path in self._document["paths"] if path not in _OWN_PATHS),
+            **worker.about,
             "queue": worker.length,
             "running": worker.current is not None,
             "served": dict(worker.served),
@@ -262,6 +266,7 @@ class Server:
 
 
 OPEN_PATHS = ("/health", "/openapi.json")
+_OWN_PATHS = (*OPEN_PATHS, "/v1/models")
 
 
 def read_token(path: str) -> bytes:
@@ -332,7 +337,8 @@ def main(folder: str) -> None:
             config = json.load(stream)
         read_token(os.path.join(folder, "token"))
         backend = backend_for(config)
-    except (OSError, ValueError, KeyError, BackendError) as error:
+        Reader(config)  # a wrong chat template
+    except (OSError, ValueError, KeyError, BackendError, TemplateError) as error:
         sys.stderr.write("cannot start: %s\n" % error)
         leave(BAD)
 

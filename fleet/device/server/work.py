@@ -13,7 +13,7 @@ import time
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Optional, Tuple
 
-Take = Callable[[str], None]
+from fleet.device.server.chat import Cutter
 
 
 class BackendError(Exception):
@@ -29,13 +29,17 @@ class Full(Exception):  # noqa: N818
 
 
 class Job:
-    """One request. `events` gives ("token", text)*, then ("done", result) or ("error", error).
+    """One request. `events` gives ("token", (text, token id or None))*, then ("done", result) or
+    ("error", error).
 
     `told` is when it came, `began` when it left the queue (seconds of the monotonic clock).
+    `cutter` holds back text and may end the job at a stop sequence.
     """
 
-    def __init__(self, call: "Callable[[Any, Job], Dict[str, Any]]") -> None:
-        self.call = call
+    def __init__(
+        self, call: "Callable[[Any, Job], Dict[str, Any]]", cutter: "Optional[Cutter]" = None
+    ) -> None:
+        self.call, self.cutter = call, cutter or Cutter()
         self.loop = asyncio.get_running_loop()
         self.events: "asyncio.Queue[Tuple[str, Any]]" = asyncio.Queue()
         self.told, self.began = time.monotonic(), 0.0
@@ -45,10 +49,24 @@ class Job:
         """From the thread of the backend."""
         self.loop.call_soon_threadsafe(self.events.put_nowait, (kind, value))
 
-    def take(self, text: str) -> None:
-        """A piece of text from the backend."""
-        if text:
-            self.tell("token", text)
+    def take(self, text: str, token: "Optional[int]" = None) -> None:
+        """Send a piece of text from the backend, unless it is held back or past a stop."""
+        past = self.cutter.stopped
+        text = self.cutter.take(text)
+        if past:
+            return
+        if self.cutter.stopped:
+            self.cancelled = self.cancelled or time.monotonic()
+        if text or token is not None:
+            self.tell("token", (text, token))
+
+    def finish(self, result: "Dict[str, Any]") -> "Dict[str, Any]":
+        """Send the rest of the text; return the result with the calls of tools."""
+        rest = self.cutter.end()
+        if rest:
+            self.tell("token", (rest, None))
+        finish = "stop" if self.cutter.stopped else result.get("finish")
+        return {**result, "finish": finish, "calls": self.cutter.calls}
 
 
 class Worker:
@@ -67,6 +85,11 @@ class Worker:
     def start(self) -> None:
         """Open the backend, then work."""
         self._thread.start()
+
+    @property
+    def about(self) -> "Dict[str, Any]":
+        """What the backend says of its open model, for /health."""
+        return dict(getattr(self._backend, "about", {}))
 
     @property
     def length(self) -> int:
@@ -133,8 +156,9 @@ class Worker:
         job.began = time.monotonic()
         outcome, kind, value = "failed", "error", None  # type: Tuple[str, str, Any]
         try:
-            value = job.call(self._backend, job)
-            outcome, kind = "cancelled" if job.cancelled else "done", "done"
+            value = job.finish(job.call(self._backend, job))
+            ended = job.cancelled and not job.cutter.stopped
+            outcome, kind = "cancelled" if ended else "done", "done"
         except BackendError as error:
             value = error
             self.broken = self.broken or error.code == "broken"

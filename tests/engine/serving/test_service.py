@@ -98,6 +98,19 @@ def test_chat_whole_and_streamed(served: Service) -> None:
     assert models["data"][0]["id"] == served.playbook.name
 
 
+def test_token_ids_in_and_out_say_the_same_as_text(served: Service) -> None:
+    with served.client() as client:
+        text = client.post("/generate", json={"prompt": "What is fleet?"}).json()["text"]
+        ids = client.post("/generate", json={"prompt": [281, 275, 301, 32]}).json()
+        stream = client.post("/generate/stream", json={"prompt": [281, 275, 301, 32]}).text
+        again = client.post("/generate", json={"prompt": [281, 275, 301, 32]}).json()
+    assert ids["text"] == text == known()["What is fleet?"]
+    assert ids["tokens"] == again["tokens"]
+    assert next(line for line in stream.splitlines() if line.startswith("data:")) == (
+        f'data: {{"token": {ids["tokens"][0]}, "text": "f"}}'
+    )
+
+
 def test_limits_are_honoured_and_said(served: Service) -> None:
     with served.client() as client:
         short = client.post("/generate", json={"prompt": STORY, "max_tokens": 3}).json()
