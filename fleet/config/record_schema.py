@@ -46,6 +46,23 @@ _SAID = {
         "conditions": "Heat, clocks, power, load around the run (since schema 2).",
         "marks": "Remarks on a run that counts: cut, throttled, profiled (since schema 2).",
         "tags": "Words of the user (since schema 2).",
+        "suite": "Answers to a suite of prompts, instead of times; null for a timed run.",
+    },
+    "SuiteResult": {
+        "name": "Name of the suite.",
+        "sha256": "Identity of its prompts and checks.",
+        "asked": "Number of prompts.",
+        "at_least": "Prompts that have to pass.",
+        "answers": "The answers, in the order of the prompts.",
+    },
+    "SuiteAnswer": {
+        "name": "Name of the prompt.",
+        "text": "The answer without its thought.",
+        "thought": "Text between <think> and </think>.",
+        "faults": "Why the answer does not pass; empty where it does.",
+        "finish": "eos, token-limit, or null where it is not known.",
+        "generated_tokens": "Tokens of the answer.",
+        "seconds": "Time of the answer.",
     },
     "Metrics": {
         **{metric.name: metric.about for metric in METRICS if metric.about},
