@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,20 @@ _LOOKUP = re.compile(
 )
 
 
+@dataclass(frozen=True)
+class Unusable:
+    """A connection that fleet does not have (winrm, network_cli, docker): its hosts drop out."""
+
+    connection: str
+    position: Position
+
+    def __str__(self) -> str:
+        return (
+            f"fleet does not support the connection {self.connection}, only ssh, local and adb "
+            f"({self.position})"
+        )
+
+
 class VaultRef(SecretRef):
     """A secret that ansible-vault encrypted: it loads, and its use fails with the cure."""
 
@@ -117,12 +132,6 @@ class AnsibleReader:
         self._folder = folder
         keys = {str(path[-1]) for path in document.keys}
         self._twins = _COMMON & {name for key, (name, _) in NAMES.items() if key in keys}
-        for name in ("group_vars", "host_vars"):
-            if (folder / name).is_dir():
-                notes.warn(
-                    f"fleet does not read the folder {name}; move its variables into this file",
-                    Position(document.file),
-                )
 
     def section(self, name: str, path: Keys) -> None:
         """See VariableReader. Ansible skips such keys too."""
@@ -199,12 +208,8 @@ class AnsibleReader:
     def _connection(self, key: str, text: str, path: Keys) -> Setting | None:
         kind = CONNECTIONS.get(text.removeprefix("ansible.builtin."))
         if kind is None:
-            self._problems.add(
-                f"'{key}: {text}' is a connection that fleet does not support",
-                self._document.value(path),
-                "use ssh or local, or remove the hosts with this connection",
-            )
-            return None
+            unusable = Unusable(text, self._document.value(path))
+            return Setting("transport", unusable, NAMES[key][1])
         return Setting("transport", kind, NAMES[key][1])
 
     def _secret(self, key: str, value: object, path: Keys) -> Setting | None:

@@ -11,8 +11,8 @@ from fleet.config.groups import ALL, UNGROUPED, GroupTree, HostGroup, merged
 from fleet.config.problems import Problems
 from fleet.config.select import select
 from fleet.config.settings import Ignored, NativeReader, Notes, VariableReader, is_ansible
-from fleet.config.trusted import require
-from fleet.config.yamlpos import read
+from fleet.config.trusted import fault_of, require
+from fleet.config.yamlpos import MAX_BYTES, Document, read
 from fleet.model.errors import InputError, InventoryError
 from fleet.model.inventory import Host, Inventory
 from fleet.model.masking import publish
@@ -29,6 +29,7 @@ class InventoryReading:
     warnings: tuple[str, ...]
     ignored: tuple[Ignored, ...]
     ansible: bool
+    files: tuple[Path, ...] = ()  # of variables beside the inventory
 
 
 def load_inventory(path: Path) -> Inventory:
@@ -37,8 +38,11 @@ def load_inventory(path: Path) -> Inventory:
     Raises InventoryError for a file, or an ssh config that it names, that other users can change,
     and for the first thing that is wrong, with file, line and column.
     """
+    path = _file(path)
     unsure = require(path, InventoryError)
     reading, problems = _read(path)
+    for variables in reading.files:
+        require(variables, InventoryError)
     problems.raise_first(f"fleet config check {path}")
     if reading.inventory is None:
         raise InventoryError(f"cannot read {path}", hint=f"fleet config check {path}")
@@ -54,7 +58,7 @@ def read_inventory(path: Path) -> InventoryReading:
 
     Syntax errors raise.
     """
-    return _read(path)[0]
+    return _read(_file(path))[0]
 
 
 def ssh_configs(hosts: Iterable[Host]) -> list[Path]:
@@ -63,36 +67,92 @@ def ssh_configs(hosts: Iterable[Host]) -> list[Path]:
 
 
 def _read(path: Path) -> tuple[InventoryReading, Problems]:
-    document = read(path, InventoryError)
     problems, notes = Problems(InventoryError), Notes()
     folder = path.absolute().parent
-    ansible = is_ansible(document)
+    document, ansible = _document(path, folder, problems)
     reader: VariableReader = NativeReader(document, problems)
     if ansible:
         from fleet.config.ansible import AnsibleReader  # noqa: PLC0415 - most are fleet's own
 
         reader = AnsibleReader(document, problems, notes, folder)
     tree = GroupTree(document, problems, reader)
+    files = _variables(tree, folder, problems, notes) if ansible else ()
     inventory = None
     if not problems.errors:
         inventory = _inventory(tree, path, folder, notes)
     warnings = tuple(notes.warnings)
     return InventoryReading(
-        inventory, problems.errors, warnings, tuple(notes.ignored), ansible
+        inventory, problems.errors, warnings, tuple(notes.ignored), ansible, files
     ), problems
+
+
+def _file(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    from fleet.config.ansible_files import inventory_file  # noqa: PLC0415 - seldom used
+
+    return inventory_file(path)
+
+
+def _document(path: Path, folder: Path, problems: Problems) -> tuple[Document, bool]:
+    """Return the document of a file, and whether it is Ansible's."""
+    from fleet.config import ansible_files  # noqa: PLC0415 - after the start of the CLI
+
+    text = ansible_files.inventory_text(path, MAX_BYTES)
+    reader = None
+    if text is not None:
+        ansible_files.refuse_vault(text, path)
+        reader = ansible_files.other_form(text, path)
+    if text is None or reader is None:
+        document = read(path, InventoryError)
+        return document, is_ansible(document) or ansible_files.has_variable_folders(folder)
+    if ansible_files.runs_a_program(text):
+        fault = fault_of(path)
+        if fault is not None:
+            raise ansible_files.untrusted(path, fault)
+    return reader(path, text, problems), True
+
+
+def _variables(tree: GroupTree, folder: Path, problems: Problems, notes: Notes) -> tuple[Path, ...]:
+    """Lay the variables of group_vars and host_vars over those of the inventory."""
+    from fleet.config.ansible import AnsibleReader  # noqa: PLC0415 - most are fleet's own
+    from fleet.config.ansible_files import read_variables, variable_files  # noqa: PLC0415
+
+    files = []
+    for kind, name, path in variable_files(folder, [*tree.groups], [*tree.hosts]):
+        document = read_variables(path, notes)
+        files.append(path)
+        if document is None:
+            continue
+        reader = AnsibleReader(document, problems, notes, path.parent)
+        group = kind == "group_vars"
+        settings = reader.settings(document.data, (), of_group=group)
+        target = tree.groups[name].settings if group else tree.hosts[name]
+        target.update(settings)
+    return tuple(files)
 
 
 def _inventory(tree: GroupTree, path: Path, folder: Path, notes: Notes) -> Inventory:
     groups_of = tree.groups_of()
     publish([*tree.hosts, str(path)])
+    settings = {name: merged(_layers(tree, name, groups_of[name])) for name in tree.hosts}
+    left = {
+        name: str(values["transport"])
+        for name, values in settings.items()
+        if not isinstance(values.get("transport", ""), str)
+    }
+    if left:
+        shown = ", ".join(list(left)[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
+        notes.warnings.append(f"fleet leaves out {shown}: {next(iter(left.values()))}")
     hosts = tuple(
-        _host(name, settings, groups_of[name], path, folder)
-        for name, settings in ((n, merged(_layers(tree, n, groups_of[n]))) for n in tree.hosts)
+        _host(name, values, groups_of[name], path, folder)
+        for name, values in settings.items()
+        if name not in left
     )
     members: dict[str, list[str]] = {name: [] for name in tree.groups}
     for name in tree.hosts:
         for group in groups_of[name]:
-            members[group.name].append(name)
+            members[group.name] += [] if name in left else [name]
     for name in tree.hosts.keys() & tree.groups.keys():
         notes.warn(
             f"'{name}' is the name of a group and of a host; --limit {name} means the group",
@@ -103,6 +163,7 @@ def _inventory(tree: GroupTree, path: Path, folder: Path, notes: Notes) -> Inven
         hosts,
         {name: tuple(each) for name, each in members.items()},
         tuple(notes.warnings),
+        left,
     )
 
 

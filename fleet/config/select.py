@@ -26,6 +26,8 @@ def select(inventory: Inventory, patterns: Sequence[str] = ()) -> tuple[Host, ..
     """
     words = [word for pattern in patterns for word in _split(inventory, pattern)]
     if not words:
+        if not inventory.hosts and inventory.left_out:
+            raise _unusable(inventory, next(iter(inventory.left_out)))
         return inventory.hosts
     chosen: set[str] = set()
     plain = [word for word in words if word[0] not in "!&"]
@@ -35,7 +37,7 @@ def select(inventory: Inventory, patterns: Sequence[str] = ()) -> tuple[Host, ..
         if word[0] == "&":
             chosen &= _match(inventory, word[1:])
     for word in words:
-        if word[0] == "!":
+        if word[0] == "!" and word[1:] not in inventory.left_out:
             chosen -= _match(inventory, word[1:])
     if not chosen:
         raise InventoryError(
@@ -139,11 +141,21 @@ def _slice(inventory: Inventory, word: str) -> list[str]:
     return picked
 
 
+def _unusable(inventory: Inventory, name: str) -> InventoryError:
+    return InventoryError(
+        f"the host '{name}' cannot be used: {inventory.left_out[name]}",
+        hint=f"select other hosts: fleet config list {quote(str(inventory.path))}",
+    )
+
+
 def _nothing(inventory: Inventory, word: str) -> InventoryError:
+    if word in inventory.left_out:
+        return _unusable(inventory, word)
     names = [*(host.name for host in inventory.hosts), *inventory.groups]
     if word in inventory.groups:
         return InventoryError(
-            f"the group '{word}' has no hosts",
+            f"the group '{word}' has no hosts"
+            + (" that fleet can connect to" if inventory.left_out else ""),
             hint=f"fleet config list {quote(str(inventory.path))}",
         )
     near = suggestion(word, names)

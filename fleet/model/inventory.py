@@ -54,9 +54,13 @@ class Host:
 
 @dataclass(frozen=True)
 class Inventory:
-    """All hosts of one file, in the order of the file. `groups` maps group → host names."""
+    """All hosts of one file, in the order of the file. `groups` maps group → host names.
+
+    `left_out` maps a host that fleet cannot connect to → the reason; it is in no group.
+    """
 
     path: Path
     hosts: tuple[Host, ...]
     groups: Mapping[str, tuple[str, ...]]
     warnings: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)

@@ -213,18 +213,6 @@ BAD = [
     ("ansible_password: '{{ vault_pw }}'", 25, "which fleet does not evaluate", "env:NAME"),
     ("ansible_become_pass: \"{{ lookup('file', 'x') }}\"", 28, "does not evaluate", "env:NAME"),
     ("ansible_ssh_common_args: '-J {{ gw }}'", 32, "which fleet does not evaluate", "value"),
-    (
-        "ansible_connection: docker",
-        27,
-        "'ansible_connection: docker' is a connection that fleet does not support",
-        "use ssh or local",
-    ),
-    (
-        "ansible_connection: winrm",
-        27,
-        "'ansible_connection: winrm' is a connection that fleet does not support",
-        "remove the hosts",
-    ),
     ("ansible_port: ssh", 21, "'port' must be a whole number", ""),
     ("ansible_port: 70000", 21, "'port' must be at most 65535", ""),
     ("ansible_host: a b", 21, "'a b' is not a valid address", ""),
@@ -335,12 +323,6 @@ def test_depths_as_ansible_counts_them(tmp_path: Path) -> None:
         ("r02x", "r02x", "zeta", 1),
         ("evk2", "deep", "q", 22),
     ]
-
-
-def test_group_vars_beside_the_file_are_named(tmp_path: Path) -> None:
-    (tmp_path / "group_vars").mkdir()
-    _, found = only(tmp_path, "ansible_user: u")
-    assert "does not read the folder group_vars" in found.warnings[0]
 
 
 def test_strict_again_without_an_ansible_key(tmp_path: Path) -> None:

@@ -1,0 +1,290 @@
+"""Ansible's inventories that are no single YAML file: INI, folders of variables, plugins.
+
+INI: ansible.builtin.ini of ansible-core. `group_vars` and `host_vars`: host_group_vars of
+ansible-core, beside the inventory; each file wins over the inventory's own variables of the same
+group or host. A dynamic inventory (a program, or the settings of a plugin) is read by the user's
+own `ansible-inventory --list`, and only if nobody else can change the file: reading it runs it.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fleet.config.problems import Problems
+from fleet.config.settings import Notes
+from fleet.config.yaml_nodes import Spot
+from fleet.config.yamlpos import Document, Keys, parse, plain
+from fleet.model.errors import InputError, InventoryError, Position
+
+VARS_FOLDERS = ("group_vars", "host_vars")
+VAULT_MARK = "$ANSIBLE_VAULT;"
+_TOOL = "ansible-inventory"
+_SECONDS = 120.0  # plugins ask a cloud
+_ENDINGS = ("", ".yml", ".yaml", ".json")
+_NO_INVENTORY = (".cfg", ".md", ".pyc", ".pyo", ".retry", ".orig", ".bak", ".txt", ".j2", ".sh")
+_SECTION = re.compile(r"\s*\[(?P<name>[^\]:\s]+)(?::(?P<part>\w+))?\]\s*(?:[#;].*)?")
+_PLUGIN = re.compile(r"^plugin\s*:", re.MULTILINE)
+_HOST_LINE = re.compile(r"\s*[\w\[][\w.:%@+\[\]-]*(?:\s+[A-Za-z_]\w*\s*=.*)?\s*(?:#.*)?")
+
+
+def inventory_file(path: Path) -> Path:
+    """Return the inventory of a folder, as Ansible takes it; a file is returned as it is.
+
+    Raises InventoryError for a folder with none or with several.
+    """
+    if not path.is_dir():
+        return path
+    names = sorted(
+        entry.name
+        for entry in path.iterdir()
+        if entry.is_file() and entry.suffix not in _NO_INVENTORY and not entry.name.startswith(".")
+    )
+    if len(names) == 1:
+        return path / names[0]
+    have = f"several inventories: {', '.join(names)}" if names else "no inventory"
+    raise InventoryError(
+        f"the folder {path} has {have}",
+        hint=f"give the file: -i {shlex.quote(str(path / (names[0] if names else 'FILE')))}",
+    )
+
+
+def other_form(text: str, path: Path) -> Callable[[Path, str, Problems], Document] | None:
+    """Return the reader of a text that is no YAML inventory; None for one that is."""
+    if text.startswith("#!") or _PLUGIN.search(text):
+        return _from_tool
+    if path.suffix in {".yml", ".yaml", ".json"}:
+        return None
+    lines = [line for line in text.splitlines() if line.strip() and line.lstrip()[0] not in "#;"]
+    if any(_SECTION.fullmatch(line) for line in lines):
+        return read_ini
+    hosts = bool(lines) and all(_HOST_LINE.fullmatch(line) for line in lines)
+    return read_ini if hosts and not any(line.rstrip().endswith(":") for line in lines) else None
+
+
+def refuse_vault(text: str, path: Path) -> None:
+    """Raise InventoryError for a file that ansible-vault encrypted as a whole."""
+    if text.startswith(VAULT_MARK):
+        raise InventoryError(
+            f"{path} is encrypted by ansible-vault, which fleet cannot decrypt",
+            position=Position(path, 1, 1),
+            hint=f"ansible-vault view {shlex.quote(str(path))} > NEW.yaml (then give NEW.yaml, and "
+            "delete it afterwards)",
+        )
+
+
+@dataclass
+class _Ini:
+    """What an INI file gave, with the places of keys and values."""
+
+    path: Path
+    data: dict[str, Any] = field(default_factory=dict)
+    keys: dict[Keys, Spot] = field(default_factory=dict)
+    values: dict[Keys, Spot] = field(default_factory=lambda: {(): (1, 1)})
+    texts: dict[Keys, str] = field(default_factory=dict)
+
+    def put(self, where: Keys, line: int, value: object, text: str = "") -> None:
+        """Set a value below the group; what lies above it is made."""
+        node = self.data
+        for count, key in enumerate(where[:-1], 1):
+            self.keys.setdefault(where[:count], (line, 1))
+            self.values.setdefault(where[:count], (line, 1))
+            node = node.setdefault(str(key), {})
+        self.keys[where] = self.values[where] = (line, 1)
+        if isinstance(value, dict):
+            node.setdefault(str(where[-1]), value)
+        else:
+            node[str(where[-1])] = value
+            self.texts[where] = text
+
+
+def read_ini(path: Path, text: str, problems: Problems) -> Document:
+    """Read Ansible's INI inventory as the document that its YAML form would be."""
+    made = _Ini(path)
+    group, part = "ungrouped", "hosts"
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip()[0] in "#;":
+            continue
+        section = _SECTION.fullmatch(line)
+        if section:
+            group, part = section["name"], section["part"] or "hosts"
+            made.put((group,), number, {})
+            if part not in {"hosts", "vars", "children"}:
+                _bad(problems, path, number, f"[{group}:{part}] is no section of an inventory",
+                     "use [GROUP], [GROUP:vars] or [GROUP:children]")  # fmt: skip
+                part = "vars"
+        elif part == "vars":
+            _variable(made, problems, group, number, line)
+        elif part == "children":
+            made.put((group, "children", line.partition("#")[0].strip()), number, {})
+        else:
+            _host_line(made, problems, group, number, line)
+    return Document(path, made.data, made.keys, made.values, made.texts)
+
+
+def _bad(problems: Problems, path: Path, line: int, message: str, hint: str) -> None:
+    problems.add(message, Position(path, line, 1), hint)
+
+
+def _variable(made: _Ini, problems: Problems, group: str, number: int, line: str) -> None:
+    key, sign, value = line.partition("=")
+    if not sign or not key.strip():
+        _bad(problems, made.path, number, f"'{line.strip()}' is no variable", "write NAME=VALUE")
+        return
+    text = value.strip()
+    made.put((group, "vars", key.strip()), number, _literal(text), _unquoted(text))
+
+
+def _host_line(made: _Ini, problems: Problems, group: str, number: int, line: str) -> None:
+    try:
+        words = shlex.split(line, comments=True)
+    except ValueError as error:
+        _bad(problems, made.path, number, f"the line cannot be split: {error}",
+             "close the quotation mark")  # fmt: skip
+        return
+    if not words:
+        return
+    name, here = words[0], (group, "hosts", words[0])
+    made.put(here, number, {})
+    for word in words[1:]:
+        key, sign, value = word.partition("=")
+        if not sign:
+            _bad(problems, made.path, number, f"'{word}' of the host {name} is no variable",
+                 "write NAME=VALUE; quote a value with blanks")  # fmt: skip
+            continue
+        made.put((*here, key), number, _literal(value), value)
+
+
+def _literal(text: str) -> object:
+    """A value as Ansible takes it: a Python literal, else the text."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+    return value if isinstance(value, str | int | float | bool | dict | list | None) else text
+
+
+def _unquoted(text: str) -> str:
+    value = _literal(text)
+    return value if isinstance(value, str) else text
+
+
+def variable_files(folder: Path, groups: list[str], hosts: list[str]) -> Iterator[
+    tuple[str, str, Path]
+]:  # fmt: skip
+    """Yield (folder, name, file) of the variables of groups and hosts, weakest first."""
+    for kind, names in zip(VARS_FOLDERS, (groups, hosts), strict=True):
+        for name in names:
+            for ending in _ENDINGS:
+                path = folder / kind / f"{name}{ending}"
+                if path.is_file():
+                    yield kind, name, path
+                elif path.is_dir() and not ending:
+                    for below in sorted(path.rglob("*")):
+                        if below.is_file() and below.suffix in _ENDINGS:
+                            yield kind, name, below
+
+
+def has_variable_folders(folder: Path) -> bool:
+    """Whether Ansible would read variables beside an inventory of this folder."""
+    return any((folder / name).is_dir() for name in VARS_FOLDERS)
+
+
+def read_variables(path: Path, notes: Notes) -> Document | None:
+    """Read one file of variables; None, with a warning, for one that is encrypted as a whole."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InventoryError(
+            f"cannot read the variables of {path}: {error}", hint=f"ls -l {shlex.quote(str(path))}"
+        ) from error
+    if text.startswith(VAULT_MARK):
+        notes.warn(
+            "fleet does not read this file, because ansible-vault encrypted it; a setting that "
+            "fleet needs must stand in another file",
+            Position(path),
+        )
+        return None
+    if not re.sub(r"(?m)^\s*(#.*|---)?$", "", text).strip():
+        return None
+    return parse(text, path, InventoryError)
+
+
+def _from_tool(path: Path, text: str, problems: Problems) -> Document:
+    """Return what `ansible-inventory --list` says of a dynamic inventory. Raises InventoryError."""
+    del text, problems
+    tool = shutil.which(_TOOL)
+    command = f"{_TOOL} -i {shlex.quote(str(path))} --list"
+    if tool is None:
+        raise InventoryError(
+            f"{path} is a dynamic inventory (a program, or settings of a plugin), which needs "
+            f"{_TOOL} of Ansible, and this workstation does not have this program",
+            hint=f"pip install ansible-core; or on another machine: {command} --yaml > NEW.yaml",
+        )
+    try:
+        result = subprocess.run(
+            [tool, "-i", str(path), "--list"],
+            cwd="/",  # an ansible.cfg of the working folder may be a stranger's
+            env={**os.environ, "ANSIBLE_DEPRECATION_WARNINGS": "False"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+        data = json.loads(result.stdout) if result.returncode == 0 else None
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        raise InventoryError(f"`{command}` failed: {error}", hint=command) from error
+    if not isinstance(data, dict):
+        last = result.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        raise InventoryError(f"`{command}` failed: {' '.join(last)}", hint=command)
+    return plain(_as_groups(data), path)
+
+
+def _as_groups(data: dict[str, Any]) -> dict[str, Any]:
+    """The JSON of `--list` as groups: lists of hosts and children, variables under `_meta`."""
+    variables = (data.get("_meta") or {}).get("hostvars") or {}
+    found: dict[str, Any] = {}
+    for name, body in data.items():
+        if name != "_meta" and isinstance(body, dict):
+            found[name] = {
+                "hosts": {host: variables.get(host) or {} for host in body.get("hosts") or ()},
+                "children": {child: {} for child in body.get("children") or ()},
+                "vars": body.get("vars") or {},
+            }
+    for host, own in variables.items():
+        found.setdefault("all", {}).setdefault("hosts", {}).setdefault(host, own)
+    return found
+
+
+def runs_a_program(text: str) -> bool:
+    """Whether reading the inventory would start a program of the file, or a plugin."""
+    return text.startswith("#!") or _PLUGIN.search(text) is not None
+
+
+def inventory_text(path: Path, limit: int) -> str | None:
+    """Return the text of an inventory; None for one that the reader of YAML shall judge."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(limit + 1)
+        return None if len(data) > limit else data.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def untrusted(path: Path, fault: object) -> InputError:
+    """The error for a dynamic inventory that other users can change: it is not run."""
+    return InventoryError(
+        f"{path} is a dynamic inventory, and reading it would run a program, but the file is not "
+        f"trusted: {fault}",
+        hint=f"fleet config trust {shlex.quote(str(path.parent))} (if you trust everybody who can "
+        "change it)",
+    )
