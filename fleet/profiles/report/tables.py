@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 
 from fleet.model.metrics import Metric
@@ -10,7 +10,7 @@ from fleet.model.record import Record
 from fleet.profiles.compare.groups import build
 from fleet.profiles.compare.seen import system
 from fleet.profiles.compare.verdict import MetricRow, Verdict
-from fleet.profiles.compare.writing import COLUMNS, HEADS, cells, finding
+from fleet.profiles.compare.writing import COLUMNS, HEADS, finding, narrow
 from fleet.profiles.report import words
 from fleet.profiles.report.parts import mark
 from fleet.profiles.report.summary import Report, ReportCell, ReportRow, clean
@@ -26,56 +26,81 @@ class Markup(str):
 
 
 def boards(report: Report) -> str:
-    """One row a board, sortable."""
+    """One row a board, sortable. What all rows share stands once, above them."""
     several = len(report.groups) > 1
+    alike = _alike(report)
     heads = [("group", "")] * several
-    heads += [("board", ""), *[("model", "")] * _models(report), ("QAIRT", "")]
+    heads += [("board", ""), *((name, "") for name in _BEFORE if name not in alike)]
     heads += [("counted", "n"), *((metric.shown, "n") for metric in report.metrics)]
-    heads += [("emulated", ""), ("problems and remarks", ""), ("chip", ""), ("release", "")]
+    heads += [(name, "") for name in _AFTER if name not in alike]
     head = "".join(
         f'<th scope="col" aria-sort="none"{_class(kind)}><button type="button">{escape(name)}'
         "</button></th>"
         for name, kind in heads
     )
-    body = "".join(_row(row, report, several=several) for row in report.rows)
+    body = "".join(_row(row, report, alike) for row in report.rows)
     left = "".join(f"{escape(clean(name))} ({escape(why)}); " for name, why in
                    sorted(report.left_out.items())[:SHOWN])  # fmt: skip
     note = f'<p class="note">Not in the report: {left.removesuffix("; ")}.</p>' if left else ""
+    shared = "; ".join(f"{name} {text}" for name, text in alike.items() if text)
+    same = f" All rows: {escape(shared)}." if shared else ""
     return (
         '<h2 id="boards">Boards</h2><p class="quiet">Each cell shows the median (for runs '
-        "that drift: the level), and below it the 95 % interval. Click a heading to sort.</p>"
-        f'<div class="wide" role="region" aria-label="Boards" tabindex="0"><table class="sortable">'
-        f"<caption>Boards</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        f"</div>{note}"
+        f"that drift: the level), and below it the 95 % interval.{same} Click a heading to "
+        'sort.</p><div class="wide" role="region" aria-label="Boards" tabindex="0"><table '
+        f'class="sortable"><caption>Boards</caption><thead><tr>{head}</tr></thead><tbody>{body}'
+        f"</tbody></table></div>{note}"
     )
 
 
-def _models(report: Report) -> bool:
-    """True where a column has to say which model it is; one alone is in the title."""
-    return len({row.model for row in report.rows}) > 1
+_BEFORE, _AFTER = ("model", "QAIRT"), ("emulated", "problems and remarks", "chip", "release")
+
+
+def _words(row: ReportRow) -> dict[str, str]:
+    """The texts of a row, by the heading of their column."""
+    remarks = [f"{word} {n}" for word, n in {**row.problems, **row.marks}.items()]
+    return {
+        "model": row.model or "unknown",
+        "QAIRT": row.runtime or "unknown",
+        "emulated": row.emulated,
+        "problems and remarks": ", ".join(remarks),
+        "chip": row.chip or "unknown",
+        "release": row.release or "unknown",
+    }
+
+
+def _alike(report: Report) -> dict[str, str]:
+    """Columns that would say the same in each row, with what they say; empty ones too."""
+    rows = [_words(row) for row in report.rows]
+    found = {name: {row[name] for row in rows} for name in (*_BEFORE, *_AFTER)}
+    return {
+        name: next(iter(texts))
+        for name, texts in found.items()
+        if texts == {""} or (len(rows) > 1 and len(texts) == 1)
+    }
 
 
 def _class(kind: str) -> str:
     return f' class="{kind}"' if kind else ""
 
 
-def _row(row: ReportRow, report: Report, *, several: bool) -> str:
+def _row(row: ReportRow, report: Report, alike: Mapping[str, str]) -> str:
     whole, good = len(row.records), len(row.counted)
-    cells = []
-    if several:
+    said, cells = _words(row), []
+    if len(report.groups) > 1:
         label = clean(report.groups[row.group].label)
         cells.append(f'<td data-v="{row.group}" class="g">{mark(row.group)}{escape(label)}</td>')
     name = escape(row.board)
     cells.append(f'<th scope="row" title="{name}">{name}</th>')
-    cells += [f"<td>{escape(text) or 'unknown'}</td>" for text in
-              (*[row.model] * _models(report), row.runtime)]  # fmt: skip
+    cells += [f"<td>{escape(said[name])}</td>" for name in _BEFORE if name not in alike]
     cells.append(f'<td class="n" data-v="{good}">{good}/{whole}</td>')
     cells += [_cell(row.cells.get(metric.name), metric) for metric in report.metrics]
-    flag = '<span class="badge">emulated</span>' if row.emulated == "yes" else row.emulated
-    cells.append(f'<td data-v="{row.emulated}">{flag}</td>')
-    remarks = [f"{word} {n}" for word, n in {**row.problems, **row.marks}.items()]
-    cells.append(f"<td>{escape(', '.join(remarks))}</td>")
-    cells += [f"<td>{escape(text) or 'unknown'}</td>" for text in (row.chip, row.release)]
+    for name in _AFTER:
+        text = escape(said[name])
+        if name == "emulated" and text == "yes":
+            text = '<span class="badge">emulated</span>'
+        if name not in alike:
+            cells.append(f'<td data-v="{escape(said[name])}">{text}</td>')
     return f"<tr>{''.join(cells)}</tr>"
 
 
@@ -132,13 +157,26 @@ def verdicts(report: Report) -> str:
     judged = [made.difference for made, _ in rows if made.verdict is not Verdict.INCOMPARABLE]
     ends = [end for change in judged for end in (change.low, change.high)]
     reach = max((abs(end) for end in ends if end is not None), default=0.0) or 0.01
-    found = []
-    for made, comparison in rows:
-        row = [clean(text) for text in cells(made, comparison.margin)]
-        found.append((row[0], clean(comparison.b.label), *row[1:6], _drawn(made, reach), *row[6:]))
+    found, notes = [], list[str]()
+    for comparison in report.comparisons:
+        narrowed, below = narrow(comparison)
+        notes += below
+        for made, texts in zip(comparison.rows, narrowed, strict=True):
+            row = [clean(text) for text in texts]
+            label = clean(comparison.b.label)
+            found.append((row[0], label, *row[1:6], _drawn(made, reach), *row[6:]))
     drawn = f"-{reach:.1%} to +{reach:.1%}"
     heads = (COLUMNS[0], "group", *COLUMNS[1:6], drawn, *COLUMNS[6:])
-    return f'<h2 id="verdicts">{escape(caption)}</h2>{plain(heads, found, caption)}{listed}'
+    # One group and one answer in all rows would take the room of the figures.
+    dropped = {
+        n
+        for n, head in enumerate(heads)
+        if head in {"group", "emulated"} and len({row[n] for row in found}) == 1
+    }
+    kept = [n for n in range(len(heads)) if n not in dropped]
+    table = plain([heads[n] for n in kept], [[row[n] for n in kept] for row in found], caption)
+    said = "".join(f'<p class="note">{escape(clean(text))}</p>' for text in dict.fromkeys(notes))
+    return f'<h2 id="verdicts">{escape(caption)}</h2>{table}{said}{listed}'
 
 
 def _differs(report: Report) -> str:

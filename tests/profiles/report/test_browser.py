@@ -12,6 +12,7 @@ import pytest
 from fleet.profiles.compare.groups import group
 from fleet.profiles.report.page import page
 from fleet.profiles.report.summary import gather
+from tests.profiles.compare.made import newer
 from tests.profiles.report.made import fleet
 
 CHROMIUM = shutil.which("chromium")
@@ -185,6 +186,22 @@ def test_fits_a_phone(context: Any, small: Path, width: int) -> None:
         ".map(e => e.getBoundingClientRect().right))"
     )
     assert opened.ask(wide) <= width
+
+
+def test_tables_of_three_boards_fit_the_usual_width(context: Any, tmp_path: Path) -> None:
+    """No sideways scroll, and no cell of a figure in more than two lines."""
+    before = fleet(3, 5, seed=4, emulated=True)
+    path = tmp_path / "r.html"
+    after = newer(fleet(3, 5, seed=5, emulated=True))
+    path.write_text(page(gather([group("prev", before), group("last", after)])), "utf-8")
+    opened = Opened(context, path, width=1280)
+    tables = ("verdicts", "boards")
+    for name in tables:
+        box = f"document.querySelector('#{name} ~ .wide')"
+        assert opened.ask(f"{box}.scrollWidth <= {box}.clientWidth"), name
+        rows = f"[...{box}.querySelectorAll('tbody tr')]"
+        heights = f"{rows}.map(r => r.getBoundingClientRect().height)"
+        assert max(opened.ask(heights)) < 62, name
 
 
 def test_fifty_boards_with_twenty_runs(context: Any, large: Path) -> None:

@@ -240,3 +240,23 @@ def test_the_verdict_has_drawn_intervals_what_differs_and_the_conditions() -> No
     assert "Compared on purpose (--vary): runtime: A 2.50.0.260828" in table
     assert "chip QCS9075; prompt abababababab; start °C 40.0; governor performance" in table
     assert text.index("per board: gen tok/s 1 slower") < text.index('id="verdicts"')
+
+
+def test_what_all_rows_share_takes_no_column() -> None:
+    """And an empty column none; what differs has one."""
+    a = [r for n in range(3) for r in repeats(noisy(10, 5, n), host=f"evk-{n}", emulated=True)]
+    b = newer([r for n in range(3) for r in repeats(noisy(10, 5, 9 + n), host=f"evk-{n}",
+                                                    emulated=True)], "b")  # fmt: skip
+    text = page(gather([group("before", a), group("after", b)]))
+    verdicts = text[text.index('id="verdicts"') : text.index('id="boards"')]
+    heads = re.findall(r'<button type="button">([^<]*)<', verdicts)
+    assert not {"group", "emulated"} & set(heads)
+    assert "in 1 run)" not in verdicts
+    assert "values: A 5 in 1 run, B 5 in 1 run" in verdicts
+    boards = text[text.index('id="boards"') : text.index('id="distributions"')]
+    heads = re.findall(r'<button type="button">([^<]*)<', boards)
+    assert {"group", "board", "QAIRT", "counted"} <= set(heads), "QAIRT differs"
+    assert not {"emulated", "problems and remarks", "chip", "model"} & set(heads)
+    assert "emulated yes; chip QCS9075" in boards
+    mixed = page(gather([group("before", a), group("after", [*b, replace(b[0], emulated=False)])]))
+    assert '<button type="button">emulated<' in mixed[mixed.index('id="boards"') :]
