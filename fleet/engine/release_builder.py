@@ -243,8 +243,10 @@ def layout_of(runner: Runner, bundle: Bundle, target: str) -> Layout:
 def runner_of(playbook: Playbook) -> Runner:
     """The runner of the playbook, which can run that kind of bundle and likes its options."""
     kind = playbook.bundle_kind
+    if kind == "runtime":
+        return RUNTIME
     run = playbook.run or RunSpec(runner=DEFAULT_RUNNERS[kind])
-    found = RUNTIME if kind == "runtime" else runner(run.runner)
+    found = runner(run.runner)
     if kind not in found.kinds:
         fits = [name for name, own in OWN.items() if kind in own.kinds]
         raise PlaybookError(

@@ -134,7 +134,7 @@ def test_a_plan_names_the_source_of_its_own_target(store: RuntimeStore, tmp_path
     store.add(write_zip(tmp_path / "a.whl", wheel_files(machine=62)))
     runtime = store.add(write_zip(tmp_path / "v2.51.0.zip", sdk_files(target=phone)))
     assert [item.name for item in runtime.sources] == ["a.whl", "v2.51.0.zip"]
-    bundle = SimpleNamespace(name="x", qairt=None, qairt_source="")
+    bundle = SimpleNamespace(kind="genie", name="x", qairt=None, qairt_source="")
     state = SimpleNamespace(bad=frozenset())
     builder = SimpleNamespace(bundle=bundle)
     for target, name in ((X86, "a.whl"), (phone, "v2.51.0.zip")):
