@@ -60,7 +60,7 @@ def _refuse_twins(hosts: Sequence[Host], inventory: Path) -> None:
     """Raise InputError where two names are one phone: it would be worked on twice at once."""
     seen: dict[tuple[str, str], str] = {}
     for host in hosts:
-        if host.transport != "adb" or not host.serial:
+        if not host.phone or not host.serial:
             continue
         other = seen.setdefault((host.serial, host.adb_server or ""), host.name)
         if other != host.name:

@@ -33,6 +33,7 @@ from fleet.lab import Lab
 from fleet.lab.folder import LabFolder
 from fleet.model.errors import BundleError, InputError
 from fleet.model.facts import Facts
+from fleet.model.inventory import ADB
 from fleet.transport.seen import USER_CONFIG, adb_devices, config_hosts
 
 AT_A_TIME = 16
@@ -163,7 +164,7 @@ def _devices(addresses: list[str], ssh_config: Path | None, lab: Path | None) ->
     found += _aliases(None)
     for serial, state, model in adb_devices():
         about = f"adb, {state}, {model or 'unknown model'}"
-        values: dict[str, object] = {"transport": "adb", "serial": serial}
+        values: dict[str, object] = {"transport": ADB.name, "serial": serial}
         found.append(FoundDevice(safe_name(serial), about, values, usable=state == "device"))
     if Lab(LabFolder(Path(".lab"))).alive():
         output.note("a lab is running in this folder; to include its boards: --lab .lab")
@@ -196,7 +197,7 @@ def _boards(folder: Path) -> list[FoundDevice]:
         shared["become_password"] = f"file:{root / 'password'}"
     found = [FoundDevice(b.name, f"lab board, emulated ({b.profile})", shared) for b in lab.boards]
     for phone in lab.phones:
-        values: dict[str, object] = {"transport": "adb", "adb_server": lab.adb_server}
+        values: dict[str, object] = {"transport": ADB.name, "adb_server": lab.adb_server}
         values["serial"] = phone.serial
         found.append(FoundDevice(phone.name, f"lab phone, emulated ({phone.profile})", values))
     return found

@@ -18,6 +18,7 @@ from fleet.config.settings import Ignored, Notes, Setting, Settings, check
 from fleet.config.ssh_args import understand
 from fleet.config.yamlpos import Document, Keys, Vault, describe
 from fleet.model.errors import InputError, InventoryError, Position
+from fleet.model.inventory import TRANSPORTS
 from fleet.model.secret import Secret, SecretRef, refuse_unmaskable
 
 # Ansible's name → (our field, rank among the names of that field).
@@ -45,12 +46,7 @@ ARGUMENTS: Mapping[str, int] = {
     "ansible_ssh_extra_args": 1,
 }
 CONNECTIONS: Mapping[str, str] = {
-    "ssh": "ssh",
-    "paramiko": "ssh",
-    "paramiko_ssh": "ssh",
-    "smart": "ssh",
-    "local": "local",
-    "adb": "adb",
+    plugin: kind.name for kind in TRANSPORTS.values() for plugin in kind.ansible
 }
 # Known to Ansible and of no use here. A name ending in * stands for all that start so.
 UNUSED = (

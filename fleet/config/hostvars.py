@@ -25,6 +25,7 @@ from fleet.config.values import (
 )
 from fleet.config.yamlpos import Document, Keys
 from fleet.model.errors import InputError
+from fleet.model.inventory import TRANSPORTS
 from fleet.model.secret import SecretRef
 
 SECTIONS = {
@@ -144,10 +145,11 @@ _IDENTIFIER = Pattern(r"[^\s\x00-\x1f]+", "identifier", "write the value without
 
 # An address, a user and a jump host have no space and no leading dash: OpenSSH would take it
 # for an option.
+_WAYS = " or ".join(", ".join(k.about for k in TRANSPORTS.values()).rsplit(", ", 1))
 HOST_KEYS: Mapping[str, HostKey] = {
     "transport": HostKey(
-        "How the device is reached: ssh (default), local (this machine) or adb.",
-        Literal["ssh", "local", "adb"],
+        f"How the device is reached: {_WAYS}.",
+        Literal[tuple(TRANSPORTS)],
     ),
     "host": key_of(
         "Address or alias of the ssh config. Default: the name of the host in this file.",

@@ -115,7 +115,7 @@ def examine(hosts: Sequence[Host], listener: Listener, how: Round) -> list[Diagn
 
 def look(session: Session, how: Round) -> Seen:
     """One round trip: everything that can be asked without changing anything."""
-    script = _probe(session.host.transport == "adb")
+    script = _probe(session.host.phone)
     folders = "\n".join(how.folders)
     command = Command(
         ("sh", "-c", _FEED, "fleet", session.host.base_dir, folders, "hash" * how.verify)
@@ -214,7 +214,7 @@ def _host(session: Session) -> Check:
     """The tools of this workstation; without them no device would have been reached."""
     way = f"adb server {session.host.adb_server or 'on this workstation'}"
     tools = f"fleet {VERSION}, Python {platform.python_version()}"
-    text = f"{tools}, {way}" if session.host.transport == "adb" else tools
+    text = f"{tools}, {way}" if session.host.phone else tools
     return Check("host", "host", OK, text)
 
 
@@ -255,7 +255,7 @@ def _diagnosis(result: DeviceResult[None], found: Diagnosis | None) -> Diagnosis
 def _unreached(result: DeviceResult[None]) -> Diagnosis:
     error = result.error
     check = link_check(result.host, error)
-    platform = "android" if result.host.transport == "adb" else ""
+    platform = "android" if result.host.phone else ""
     ranked = rank(_of_checks([check], failing=True), platform, known=knowledge().causes)
     said = error.as_dict() if error else None
     return Diagnosis(result.host.name, UNCHECKED, ranked, (check,), error=said)

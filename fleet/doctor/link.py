@@ -43,4 +43,4 @@ def _word(error: TransportError) -> str:
 
 
 def _command(host: Host) -> str:
-    return "adb devices -l" if host.transport == "adb" else f"fleet trust {host.name}"
+    return "adb devices -l" if host.phone else f"fleet trust {host.name}"

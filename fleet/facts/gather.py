@@ -73,7 +73,7 @@ def gather(transport: Transport, host: Host, deadline: Deadline, *, short: bool 
 
     `short`: only what bringing files needs, where the device is no Windows PC; the rest is unknown.
     """
-    android = host.transport == "adb"
+    android = host.phone
     if transport.system == "windows":
         command = Command(("probe", host.base_dir), call=Call("probe", (host.base_dir,)))
     else:

@@ -13,18 +13,19 @@ from pathlib import Path
 from fleet.lab.process import answers, free_port, last_words, start_logged
 from fleet.model.errors import LabError
 from fleet.model.extras import install_extra
+from fleet.model.inventory import ADB
 
 READY_SECONDS = 20.0  # the first start makes a key
 
 
 def adb_program() -> str:
     """adb of the PATH, else the one that comes with adbutils. Raises LabError."""
-    own = shutil.which("adb")
+    own = shutil.which(ADB.name)
     if own:
         return own
     found = find_spec("adbutils")
     for folder in found.submodule_search_locations or () if found else ():
-        path = Path(folder) / "binaries" / "adb"
+        path = Path(folder) / "binaries" / ADB.name
         if path.is_file():
             return str(path)
     raise LabError(
@@ -37,7 +38,7 @@ class LabAdbServer:
     """One `adb server` as a child of the lab's daemon."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder / "adb"
+        self._folder = folder / ADB.name
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
 

@@ -29,6 +29,7 @@ from fleet.lab.phoneuser import EmulatedPhone
 from fleet.lab.profiles import profile as known_profile
 from fleet.lab.userboard import UserBoard
 from fleet.model.errors import LabError
+from fleet.model.inventory import ADB
 
 ORDER_SECONDS = 60.0  # a line comes at once
 REBOOT_LOOK_SECONDS = 0.5  # between two looks whether a board was asked to reboot
@@ -113,7 +114,7 @@ class Daemon:
     def _all_phones(self) -> Iterator[AnyBoard]:
         options = self._options
         if options.phones:
-            self._adb.start(self._folder.last_port("adb"))
+            self._adb.start(self._folder.last_port(ADB.name))
         profiles = options.phone_profile.split(",")
         for number in range(1, options.phones + 1):
             name = f"phone{number:03d}"
@@ -145,7 +146,7 @@ class Daemon:
         self._folder.write_client_files(boards)
         self._folder.write_inventory(boards, phones, server)
         ports = {board.name: board.port for board in every}
-        self._folder.write_ports(ports | ({"adb": self._adb.port} if phones else {}))
+        self._folder.write_ports(ports | ({ADB.name: self._adb.port} if phones else {}))
         self._folder.write_state(
             {
                 "emulated": True,

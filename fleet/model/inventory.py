@@ -12,6 +12,38 @@ DEFAULT_CONNECT_SECONDS = 15.0  # a board behind two jump hosts needs 3 s; 15 s 
 
 
 @dataclass(frozen=True)
+class TransportKind:
+    """A way to reach devices, by the word of `transport:` in an inventory.
+
+    `opener` is its class as `module:name`, made with `(host, *, accept_new, again)`. `phone`: an
+    Android device behind an adb server, which has a serial number in place of an address.
+    `ansible`: the connection plugins of Ansible that mean it. `scripting`: the function of
+    fleet's API that gives a script its connection.
+    """
+
+    name: str
+    about: str
+    opener: str
+    phone: bool = False
+    ansible: tuple[str, ...] = ()
+    scripting: str = ""
+
+
+SSH = TransportKind(
+    "ssh", "ssh (default)", "fleet.transport.ssh:SshTransport",
+    ansible=("ssh", "paramiko", "paramiko_ssh", "smart"), scripting="connection",
+)  # fmt: skip
+LOCAL = TransportKind(
+    "local", "local (this machine)", "fleet.transport.local:LocalTransport", ansible=("local",)
+)
+ADB = TransportKind(
+    "adb", "adb", "fleet.transport.adb:AdbTransport",
+    phone=True, ansible=("adb",), scripting="adb_device",
+)  # fmt: skip
+TRANSPORTS = {kind.name: kind for kind in (SSH, LOCAL, ADB)}
+
+
+@dataclass(frozen=True)
 class Host:
     """One device of the inventory.
 
@@ -50,6 +82,12 @@ class Host:
     key_passphrase: SecretRef | None = None
     adb_server: str | None = None
     os: str | None = None
+
+    @property
+    def phone(self) -> bool:
+        """True for an Android device behind an adb server."""
+        kind = TRANSPORTS.get(self.transport)
+        return kind is not None and kind.phone
 
 
 @dataclass(frozen=True)

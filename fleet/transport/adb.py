@@ -21,7 +21,7 @@ from fleet.model.errors import (
     UnreachableError,
 )
 from fleet.model.files import Chunk
-from fleet.model.inventory import Host
+from fleet.model.inventory import ADB, Host
 from fleet.transport.adbserver import AdbDevice, AdbServer, program, rivals, translated
 from fleet.transport.adbstates import absent, check_state, find, is_target, unanswered
 from fleet.transport.adbwire import CLOSE, AdbConnection, Decoder, FrameWriter, keep_warm, send
@@ -45,11 +45,11 @@ class AdbTransport:
     `adb` itself never gives up on a link that went silent; every wait here has a deadline.
     """
 
-    name = "adb"
+    name = ADB.name
     second = ""
     system = "posix"
 
-    def __init__(self, host: Host, *, again: bool = False) -> None:
+    def __init__(self, host: Host, *, accept_new: bool = False, again: bool = False) -> None:  # noqa: ARG002 - adb has no host keys
         """`again`: it was there a moment ago."""
         self.traffic = Traffic()
         self._host = host
@@ -181,7 +181,7 @@ class AdbTransport:
         deadline.check("asking for the identity")
         seen = self._live()
         who = self._serialno or seen.serial
-        return Identity("adb", " ".join(filter(None, [who, seen.path])))
+        return Identity(self.name, " ".join(filter(None, [who, seen.path])))
 
     def _live(self) -> AdbDevice:
         if self._seen is None:

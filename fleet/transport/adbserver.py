@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeadlineError, FleetError, InputError, UnreachableError, reason
 from fleet.model.extras import install_extra
+from fleet.model.inventory import ADB
 from fleet.transport.adbwire import AdbConnection, RefusedError
 
+PROGRAM = ADB.name
 DEFAULT = ("127.0.0.1", 5037)
 START_SECONDS = 20.0  # a first start makes a key and looks for USB devices
 _ADDRESS = re.compile(r"(?:tcp:)?(?:([^:\s]+):)?(\d{1,5})")
@@ -66,7 +68,7 @@ def program() -> str:
 
     Raises FileNotFoundError where there is none.
     """
-    own = shutil.which("adb")
+    own = shutil.which(PROGRAM)
     if own:
         return own
     try:
@@ -207,7 +209,7 @@ def rivals() -> list[str]:
     """
     found: dict[str, str] = {}
     for folder in os.environ.get("PATH", "").split(os.pathsep):
-        path = shutil.which("adb", path=folder)
+        path = shutil.which(PROGRAM, path=folder)
         if path and path not in found:
             with contextlib.suppress(OSError, subprocess.SubprocessError):
                 text = subprocess.run(

@@ -23,7 +23,7 @@ class LocalTransport:
     second = ""
     system = "posix"
 
-    def __init__(self) -> None:
+    def __init__(self, _host: object = None, **_how: bool) -> None:
         self.traffic = Traffic()
         self._processes = Processes(self.traffic)
         self._open = False

@@ -16,7 +16,7 @@ import paramiko
 
 from fleet.model.deadline import Deadline
 from fleet.model.errors import InputError
-from fleet.model.inventory import Host
+from fleet.model.inventory import TRANSPORTS, Host
 from fleet.transport.adb import AdbTransport
 from fleet.transport.connection import DEFAULT_PORT
 from fleet.transport.ssh import SshTransport
@@ -67,12 +67,18 @@ class FleetConnection(fabric.Connection):  # type: ignore[misc] # fabric has no 
         return super().sudo(command, **options)
 
 
+def _function_for(host: Host) -> str:
+    """Return the call that gives a script its connection to a host, or ""."""
+    name = TRANSPORTS[host.transport].scripting
+    return f'fleet.{name}("{host.name}")' if name else ""
+
+
 def fabric_connection(host: Host) -> FleetConnection:
     """Return a connection to a host that is reached over ssh. Raises InputError for others."""
     if host.transport != "ssh":
         raise InputError(
             f"{host.name} is reached over {host.transport}, and fabric speaks ssh only",
-            hint=f'fleet.adb_device("{host.name}")' if host.transport == "adb" else "",
+            hint=_function_for(host),
         )
     return FleetConnection(host)
 
@@ -88,10 +94,10 @@ def adbutils_device(host: Host) -> adbutils.AdbDevice:
     A target HOST:PORT that the server does not have is connected first. Raises InputError for a
     host that is not reached over adb, and a FleetError for a phone that does not answer.
     """
-    if host.transport != "adb":
+    if not host.phone:
         raise InputError(
             f"{host.name} is reached over {host.transport}, not over adb",
-            hint=f'fleet.connection("{host.name}")' if host.transport == "ssh" else "",
+            hint=_function_for(host),
         )
     link = AdbTransport(host)
     try:

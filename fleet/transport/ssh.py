@@ -64,7 +64,7 @@ class SshTransport:
 
     name = "paramiko"
 
-    def __init__(self, host: Host, *, accept_new: bool = False) -> None:
+    def __init__(self, host: Host, *, accept_new: bool = False, again: bool = False) -> None:  # noqa: ARG002 - for phones
         self.traffic = Traffic()
         self._host = host
         self._accept_new = accept_new

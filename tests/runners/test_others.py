@@ -96,7 +96,7 @@ def test_mllm_reads_what_comes_after_its_question() -> None:
     assert found.metrics.decode_tps is None, "the runner prints no time, and none is made up"
     fork = b"Prefill: 698 ms, 1172.3 tok/s\ndecode speed: 31.5 tokens/s\n"
     rates = OWN["mllm"].read(start, one, Ended(0, out + fork)).metrics
-    assert (rates.decode_tps, rates.prompt_tps) == (31.5, None)
+    assert (rates.decode_tps, rates.prompt_tps) == (31.5, 1172.3)
     nothing = OWN["mllm"].read(start, one, Ended(0, b"Prompt text (or 'exit/quit'): \n"))
     assert nothing.problems == ("cut: the program printed no token",)
     assert OWN["mllm"].read(start, one, Ended(1, b"")).problems == ("failed: exit status 1",)

@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from fleet.engine.session import Session
+from fleet.model.inventory import ADB
 from fleet.model.plan import Blob
 from fleet.ops.upload import Receipt
 
-_FAR_OFF = "adb"  # the carrier in front of which bytes wait that nobody can count
+_FAR_OFF = ADB.name  # the carrier in front of which bytes wait that nobody can count
 
 
 class Counting:

@@ -65,7 +65,7 @@ def hub_of(host: Host) -> str:
     if "hub" in host.labels:
         return host.labels["hub"]
     serial = host.serial or ""
-    if host.transport != "adb" or not serial.startswith("usb:"):
+    if not host.phone or not serial.startswith("usb:"):
         return ""
     path = serial.removeprefix("usb:")
     return f"usb:{path.rpartition('.')[0] or path.partition('-')[0]}"

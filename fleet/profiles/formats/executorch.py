@@ -51,8 +51,8 @@ _STATISTICS = {
     "generated_tokens": (re.compile(rf"Generated Tokens: {_NUMBER}"), "", 1.0),
     "init_ms": (re.compile(rf"Model Load Time:\s*{_NUMBER} \(seconds\)"), "ms", 1000.0),
     "ttft_ms": (re.compile(rf"Time to first generated token:\s*{_NUMBER} \(sec"), "ms", 1000.0),
-    "prompt_tps": (re.compile(rf"Prompt evaluation:.*?Rate:\s*{_NUMBER}"), "tok/s", 1.0),
-    "decode_tps": (re.compile(rf"Generated \d+ tokens:.*?Rate:\s*{_NUMBER}"), "tok/s", 1.0),
+    PROMPT.rate: (re.compile(rf"Prompt evaluation:.*?Rate:\s*{_NUMBER}"), "tok/s", 1.0),
+    ANSWER.rate: (re.compile(rf"Generated \d+ tokens:.*?Rate:\s*{_NUMBER}"), "tok/s", 1.0),
     "decode_ms": (re.compile(rf"Generated \d+ tokens:\s*{_NUMBER} \(sec"), "ms", 1000.0),
 }
 _OBSERVED = re.compile(r"PyTorchObserver (\{.*\})")

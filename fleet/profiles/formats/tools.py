@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from fleet.model.errors import ProfileError, UnknownProfileError
+from fleet.model.metrics import ANSWER, PROMPT
 from fleet.model.record import Measure, Metrics, Op
 from fleet.profiles.formats.base import (
     RATE,
@@ -48,8 +49,8 @@ _QUALCOMM = re.compile(r"qnn|qualcomm|htp|hexagon", re.IGNORECASE)
 _MNN = {
     "prompt_tokens": re.compile(rf"prompt tokens num = {_NUMBER}"),
     "generated_tokens": re.compile(rf"decode tokens num = {_NUMBER}"),
-    "prompt_tps": re.compile(rf"prefill speed = {_NUMBER} tok/s"),
-    "decode_tps": re.compile(rf"decode speed = {_NUMBER} tok/s"),
+    PROMPT.rate: re.compile(rf"prefill speed = {_NUMBER} tok/s"),
+    ANSWER.rate: re.compile(rf"decode speed = {_NUMBER} tok/s"),
 }
 # Recognised, and not read: what names the tool, and what to do instead.
 _SIGNS = (
@@ -176,8 +177,8 @@ def _winml(data: Mapping[str, Any]) -> Profile:
 def _geniex(data: Mapping[str, Any]) -> Profile:
     device = str(data.get("device", ""))
     problem = "" if device.lower() == "npu" else f"cpu-fallback: geniex-bench ran on {device}"
-    units = {"ttft_ms": "ms", "prefill_tps": "tok/s", "decode_tps": "tok/s"}
-    names = {"prefill_tps": "prompt_tps"}
+    units = {"ttft_ms": "ms", "prefill_tps": "tok/s", ANSWER.rate: "tok/s"}
+    names = {"prefill_tps": PROMPT.rate}
     found = {}
     for key, unit in units.items():
         value = data["agg"].get(key)
@@ -228,16 +229,16 @@ def _perf_rows(value: object, path: list[str]) -> Iterator[Profile]:
         return
     found: dict[str, Measure | None] = {
         "run_min_ms": _measure(value.get("inference_time_milliseconds"), "ms"),
-        "decode_tps": _measure(value.get("tokens_per_second"), "tok/s"),
+        ANSWER.rate: _measure(value.get("tokens_per_second"), "tok/s"),
         "context_size": _measure(value.get("context_length")),
     }
     first = value.get("time_to_first_token_range_milliseconds")
     if isinstance(first, Mapping):
         found["ttft_ms"] = _measure(first.get("min"), "ms")
         found["ttft_max_ms"] = _measure(first.get("max"), "ms")
-    if found["run_min_ms"] or found["decode_tps"]:
+    if found["run_min_ms"] or found[ANSWER.rate]:
         unit = str(value.get("primary_compute_unit", ""))
-        llm = found["decode_tps"] is not None
+        llm = found[ANSWER.rate] is not None
         problem = "" if llm or unit == "NPU" else UNPROVEN.format(tool="AI Hub")
         if unit and unit != "NPU":
             problem = f"cpu-fallback: most layers ran on {unit}"
