@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "fleet"
 
@@ -91,6 +93,109 @@ def imports(path: Path) -> list[tuple[str, int]]:
 def test_every_folder_is_a_room() -> None:
     rooms = {path.name for path in PACKAGE.iterdir() if path.is_dir()} - {"__pycache__"}
     assert rooms == set(ROOMS)
+
+
+# tempfile documents this one; qai_hub takes no other folder.
+MAY_ASSIGN = {"tempfile.tempdir"}
+CHANGES = {"pop", "setdefault", "update", "__setitem__", "__delitem__"}  # methods of a mapping
+
+
+def foreign(tree: ast.AST) -> dict[str, str]:
+    """Names in a module that are another library's, with what they are."""
+    found: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {
+                (item.asname or item.name.partition(".")[0]): (
+                    item.name if item.asname else item.name.partition(".")[0]
+                )
+                for item in node.names
+            }
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found |= {item.asname or item.name: f"{node.module}.{item.name}" for item in node.names}
+    return {name: what for name, what in found.items() if not what.startswith("fleet.")}
+
+
+def targets(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.Assign | ast.Delete):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else []
+
+
+def owner(node: ast.AST) -> str:
+    """The name at the beginning of `a.b["c"].d`, or ""."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def patches(source: str) -> list[str]:
+    """What a module changes in another library: attributes of it, sys.modules, gc.disable()."""
+    tree = ast.parse(source)
+    found: list[str] = []
+    names = foreign(tree)
+
+    def is_modules(node: ast.AST) -> bool:
+        return names.get(ast.unparse(node), ast.unparse(node)) == "sys.modules"
+
+    def is_foreign(node: ast.AST) -> bool:
+        if isinstance(node, ast.Attribute):
+            return owner(node) in names
+        return isinstance(node, ast.Subscript) and is_modules(node.value)
+
+    for node in ast.walk(tree):
+        found += [ast.unparse(target) for target in targets(node) if is_foreign(target)]
+        if isinstance(node, ast.Call):
+            called = ast.unparse(node.func)
+            method = node.func if isinstance(node.func, ast.Attribute) else None
+            if (
+                names.get(called, called) == "gc.disable"
+                or (called == "setattr" and owner(node.args[0]) in names)
+                or (method and method.attr in CHANGES and is_modules(method.value))
+            ):
+                found.append(ast.unparse(node))
+    return [text for text in found if text not in MAY_ASSIGN]
+
+
+def test_nothing_patches_another_library() -> None:
+    """What stands in a library is its maker's: a subclass, an argument or a pin instead."""
+    wrong = {
+        str(path): found
+        for path in MODULES
+        if "device" not in path.parts and (found := patches(path.read_text("utf-8")))
+    }
+    assert wrong == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import typer.core\ntyper.core.TyperCommand.get_params = f",
+        "import paramiko.config as config\nconfig.invoke = shell",
+        "from paramiko import config\nconfig.invoke: object = shell",
+        "import sys\nsys.modules['invoke'] = None",
+        "from sys import modules\ndel modules['invoke']",
+        "import sys\nsys.modules.pop('invoke', None)",
+        "import dataclasses\nsetattr(dataclasses, 'exec', f)",
+        "import gc\ngc.disable()",
+        "from gc import disable\ndisable()",
+    ],
+)
+def test_a_patch_is_seen(source: str) -> None:
+    assert patches(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import os\nos.environ['A'] = 'b'",
+        "self.x = 1",
+        "import gc\ngc.collect()",
+        "x = {}\nx['a'] = 1",
+    ],
+)
+def test_what_is_no_patch(source: str) -> None:
+    assert not patches(source)
 
 
 def test_imports_go_one_way() -> None:

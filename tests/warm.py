@@ -146,10 +146,10 @@ def _keep(files: list[int]) -> None:
 
 def _import_all() -> None:
     from fleet.cli import main
-    from fleet.transport.lean import import_early
+    from fleet.transport.early import import_ssh
     from fleet.triage.knowledge import knowledge
 
-    import_early()
+    import_ssh()
     for module in {*main.MODULES.values()} - {""}:
         importlib.import_module(f"fleet.cli.{module}")
     knowledge()

@@ -13,15 +13,14 @@ from fleet.bundles.op_packages import read_library
 from fleet.bundles.system_library import TARGET, system_library
 from fleet.cli import bundle_ep, bundle_pull, output
 from fleet.cli import options as opt
+from fleet.cli.options import App
 from fleet.model.bundle import KINDS, Bundle, ContextBinary
 from fleet.model.errors import BundleError, InputError
 from fleet.model.files import human_bytes
 from fleet.model.op_package import CPU, HTP, OpLibrary
 from fleet.runtimes.store import RuntimeStore
 
-app = typer.Typer(
-    no_args_is_help=True, help="Inspect bundles (compiled models), or get them from AI Hub."
-)
+app = App(no_args_is_help=True, help="Inspect bundles (compiled models), or get them from AI Hub.")
 
 
 @app.command()

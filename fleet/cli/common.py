@@ -12,7 +12,7 @@ import typer
 from fleet.cli import output
 from fleet.config.inventory import load_inventory, select
 from fleet.model.errors import FleetError, InputError
-from fleet.transport.lean import import_early
+from fleet.transport.early import import_ssh
 
 if TYPE_CHECKING:
     from fleet.engine.pool import DeviceResult, Remote
@@ -52,7 +52,7 @@ def hosts_of(
         )
     _refuse_twins(hosts, inventory)
     if any(host.transport == "ssh" for host in hosts):
-        import_early()
+        import_ssh()
     return hosts
 
 

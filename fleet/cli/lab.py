@@ -14,6 +14,7 @@ import typer
 
 from fleet.cli import options as opt
 from fleet.cli import output, project
+from fleet.cli.options import App
 from fleet.config.inventory import load_inventory
 from fleet.lab import Lab
 from fleet.lab.faults import FAULTS, PHONE_FAULT_NAMES
@@ -37,7 +38,7 @@ class _Commands(typer.core.TyperGroup):
 
 
 ELSEWHERE = {"status": "list", "ps": "list", "ls": "list", "stop": "down", "start": "up"}
-app = typer.Typer(
+app = App(
     cls=_Commands, no_args_is_help=True, help="Start emulated boards and phones on this computer."
 )
 STOCK_TARGET = "aarch64-oe-linux-gcc11.2"

@@ -13,8 +13,9 @@ from typing import Annotated, Any
 
 import typer
 
-from fleet.cli import hints, oldwords, output, project, values
+from fleet.cli import hints, oldwords, output, project
 from fleet.cli.completion import table
+from fleet.cli.options import App
 from fleet.model.errors import FleetError
 from fleet.model.home import ask_for_runs
 from fleet.model.version import VERSION
@@ -51,20 +52,6 @@ CONFIG = {  # the commands below `config`, each with its module and function
 NO_RUN = {"-h", "--help", "--dry-run", "--resume", "--runs", "--only"}  # a deploy that begins none
 
 
-def _usage(argument: typer.core.TyperArgument, context: object) -> list[str]:  # noqa: ARG001
-    """`PLAYBOOK`, `[HOST]...`: typer 0.29 writes `{playbook}`, which nobody would type."""
-    name = argument.metavar or str(argument.name).upper()
-    if not argument.required and not name.startswith("["):
-        name = f"[{name}]"
-    return [name + "..." * (argument.nargs != 1 and not name.endswith("..."))]
-
-
-typer.core.TyperArgument.get_usage_pieces = _usage  # type: ignore[method-assign,assignment]
-
-
-values.install()
-
-
 class CommandTree(typer.core.TyperGroup):
     """The commands in the order of their panels, not of the modules that bring them."""
 
@@ -90,7 +77,7 @@ def build(word: str = "", then: str = "") -> typer.Typer:
 
 def _config(then: str) -> typer.Typer:
     about = "Check and list inventories, write lock files, show schemas, list phones."
-    group = typer.Typer(no_args_is_help=True, help=about)
+    group = App(no_args_is_help=True, help=about)
     for name in [then] if then in CONFIG else CONFIG:
         module, function = CONFIG[name]
         found = getattr(importlib.import_module(f"fleet.cli.{module}"), function)
@@ -119,16 +106,6 @@ def _nothing() -> None:
     """What stands in for a command that was not typed."""
 
 
-def _built(word: str = "", then: str = "", *_: str) -> typer.Typer:
-    """As `build`. Imports leave no garbage, and looking for it would take a tenth of the start."""
-    gc.disable()
-    try:
-        return build(word, then) if word in MODULES or word == "--version" else listed()
-    finally:
-        gc.freeze()
-        gc.enable()
-
-
 def _parser(word: str) -> Any:  # noqa: ANN401 - typer brings its own click
     return typer.main.get_command(build(word))
 
@@ -137,7 +114,7 @@ hints.parse_with({word: functools.partial(_parser, word) for word in MODULES})
 
 
 def _root() -> typer.Typer:
-    tree = typer.Typer(
+    tree = App(
         name="fleet",
         cls=CommandTree,
         help="Deploy, run and profile models on fleets of Qualcomm NPU devices.",
@@ -204,7 +181,9 @@ def main() -> None:
         for text in () if "--json" in sys.argv else said:
             output.note(text)
         with _begun(sys.argv[1:]):
-            _built(*sys.argv[1:])()
+            word, then, *_ = (*sys.argv[1:3], "", "")
+            tree = build(word, then) if word in MODULES or word == "--version" else listed()
+            tree()
     except FleetError as error:
         output.show_error(error)
         sys.exit(error.exit_code)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 import typer.core
 
 from fleet.cli import output, project
 from fleet.model.errors import InputError
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def needed(name: str, given: Path | None = None) -> Path:
@@ -189,17 +191,39 @@ def _of(
 
 
 _SHAPE = typer.main.get_command(_shaped).params[0]
-_own_params = typer.core.TyperCommand.get_params
 
 
-def _params(command: typer.core.TyperCommand, context: Any) -> list[Any]:  # noqa: ANN401 - click's
-    params = _own_params(command, context)
-    named = {param.name for param in params}
-    taken = any({"-o", "--format"} & set(param.opts) for param in params)
-    return [*params, _SHAPE] if "as_json" in named and not taken else params
+class FleetCommand(typer.core.TyperCommand):
+    """A command that has `-o` if it has `--json`, and names its arguments as they are typed."""
+
+    def get_params(self, ctx: Any) -> list[Any]:  # noqa: ANN401 - typer brings its own click
+        """Return the options and arguments, `-o` last."""
+        params = super().get_params(ctx)
+        named = {param.name for param in params}
+        taken = any({"-o", "--format"} & set(param.opts) for param in params)
+        return [*params, _SHAPE] if "as_json" in named and not taken else params
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401
+        """Return `[OPTIONS]`, then `SOURCES...` or `[PLAYBOOK]`: typer writes `{sources}...`."""
+        arguments = [p for p in self.get_params(ctx) if p.param_type_name == "argument"]
+        return [self.options_metavar or "", *map(_usage, arguments)]
 
 
-typer.core.TyperCommand.get_params = _params  # type: ignore[method-assign,assignment]
+def _usage(argument: Any) -> str:  # noqa: ANN401
+    name = argument.metavar or str(argument.name).upper()
+    if not argument.required and not name.startswith("["):
+        name = f"[{name}]"
+    return name + "..." * (argument.nargs != 1 and not name.endswith("..."))
+
+
+class App(typer.Typer):
+    """A group whose commands are a `FleetCommand`."""
+
+    def command(self, name: str | None = None, **how: Any) -> Callable[[_F], _F]:  # noqa: ANN401
+        """Return a decorator that registers a function as a command."""
+        return super().command(name, **{"cls": FleetCommand, **how})
+
+
 _TUNE_HELP = (
     "How to send the data, repeatable: carrier=ssh, bandwidth=50MB/s (all devices together), "
     "per-hub=2 (at one USB hub), compress=never, whole (no differences), relay (devices with one "

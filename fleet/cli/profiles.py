@@ -10,6 +10,7 @@ import typer
 from fleet.cli import options as opt
 from fleet.cli import output, profiles_compare, profiles_report, profiles_store
 from fleet.cli.measured import show_records
+from fleet.cli.options import App
 from fleet.cli.pictured import show_pictures
 from fleet.cli.profiles_store import opened
 from fleet.model.errors import InputError
@@ -26,7 +27,7 @@ SelectionArgument = Annotated[
         "runtime:2.51.0, chip:NAME, since:2026-11-01, baseline:NAME, reference:NAME, ..."
     ),
 ]
-app = typer.Typer(no_args_is_help=True, help="Show, compare and export results of runs.")
+app = App(no_args_is_help=True, help="Show, compare and export results of runs.")
 MOST = 50
 _RUNS = {"run": "run", "name": "name", "devices": "devices", "records": "records"}
 _RUNS |= {"counted": "counted", "median": "median", "values": "values", "emulated": "emulated"}

@@ -14,13 +14,14 @@ from rich.progress import Progress
 
 from fleet.cli import options as opt
 from fleet.cli import output
+from fleet.cli.options import App
 from fleet.model.errors import InputError
 from fleet.profiles.exports import export
 from fleet.profiles.imports import BadFile, Importer, Labels
 from fleet.profiles.store import ProfileStore, select
 
 SelectionArgument = Annotated[str, typer.Argument(help="Which runs: a run id, last, tag:NAME, ...")]
-baseline = typer.Typer(
+baseline = App(
     no_args_is_help=True, help="Keep results under a name, to compare later results with them."
 )
 MOST_BAD = 50

@@ -13,6 +13,7 @@ from rich.progress import Progress as Bars
 
 from fleet.cli import options as opt
 from fleet.cli import output
+from fleet.cli.options import App
 from fleet.model.errors import InputError
 from fleet.model.files import human_bytes
 from fleet.model.runtime import Runtime
@@ -21,7 +22,7 @@ from fleet.runtimes.spec import DEFAULT_SPEC
 from fleet.runtimes.stage import Progress, silent
 from fleet.runtimes.store import RuntimeStore
 
-app = typer.Typer(
+app = App(
     no_args_is_help=True, help="Add, download, list and remove QAIRT runtimes on this computer."
 )
 

@@ -17,6 +17,7 @@ from fleet.cli import output
 from fleet.cli.bench import bench
 from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of, only_host
 from fleet.cli.live import listening
+from fleet.cli.options import App
 from fleet.cli.results import emit, show_devices, show_errors
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
@@ -29,7 +30,7 @@ from fleet.engine.session import Session
 from fleet.model.errors import InputError
 from fleet.model.files import human_bytes, told
 
-app = typer.Typer(no_args_is_help=True, help="Run a model as a service on devices.")
+app = App(no_args_is_help=True, help="Run a model as a service on devices.")
 
 
 class Unit(StrEnum):

@@ -22,9 +22,9 @@ import paramiko
 from fleet.config.ranges import split_port
 from fleet.model.errors import InputError, reason
 from fleet.model.inventory import Host
-from fleet.transport.lean import run_match_exec
 
 DEFAULT_PORT = 22
+Criterion = dict[str, Any]  # of a `Match` line, as paramiko has it
 CONFIGS = ("~/.ssh/config", "/etc/ssh/ssh_config")
 _END_SECONDS = 2.0
 _SOON_SECONDS = 0.2
@@ -289,11 +289,32 @@ def _unusable(error: Exception) -> str:
     )
 
 
+class _Config(paramiko.SSHConfig):
+    """paramiko's, which runs `Match exec` as ssh does: invoke would read our standard input."""
+
+    def _does_match(self, match_list: list[Criterion], *about: Any) -> bool:  # noqa: ANN401
+        for criterion in match_list:
+            execs = criterion["type"] == "exec"
+            plain = self._decided(criterion, about[0], about[-1]) if execs else criterion
+            if not super()._does_match([plain], *about):  # type: ignore[misc]
+                return False
+        return bool(match_list)
+
+    def _decided(self, criterion: Criterion, host: str, options: object) -> Criterion:
+        """Return a criterion that holds for every host if the command ends well, or for none."""
+        parameter = criterion["param"]
+        command = self._tokenize(options, host, "match-exec", parameter)  # type: ignore[attr-defined]
+        argv = [os.environ.get("SHELL") or "/bin/sh", "-c", command]
+        nothing = subprocess.DEVNULL
+        done = subprocess.run(argv, stdin=nothing, stdout=nothing, check=False)
+        negate = criterion["negate"] == (done.returncode == 0)
+        return {"type": "originalhost", "param": ["*"], "negate": negate}
+
+
 @lru_cache(maxsize=8)
 def _parsed(*texts: str) -> paramiko.SSHConfig:
     """Once for many boards."""
-    run_match_exec()
-    config = paramiko.SSHConfig()
+    config = _Config()
     for text in texts:
         config.parse(StringIO("\n".join(map(for_paramiko, text.splitlines()))))
     return config

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -15,6 +14,11 @@ if TYPE_CHECKING:
 
 _SWITCH_SECONDS = 0.0001
 MOST = 4  # of more hosts the first ones would only take the processor from the loading
+
+
+def import_ssh() -> None:
+    """Import paramiko before threads are started, which would wait for it one after the other."""
+    import paramiko  # noqa: F401, PLC0415
 
 
 @contextlib.contextmanager
@@ -45,15 +49,10 @@ def begun(
 
 @contextlib.contextmanager
 def sharing() -> Iterator[None]:
-    """Inside, who loads modules gives way to a handshake sooner than after 5 ms a message, and
-    does not look for garbage, of which imports leave none.
-    """
-    usual, collecting = sys.getswitchinterval(), gc.isenabled()
+    """Inside, who loads modules gives way to a handshake sooner than after 5 ms a message."""
+    usual = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_SECONDS)
-    gc.disable()
     try:
         yield
     finally:
         sys.setswitchinterval(usual)
-        if collecting:
-            gc.enable()

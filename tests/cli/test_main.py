@@ -109,7 +109,7 @@ def test_the_help_of_deploy_fits() -> None:
     [("deploy", "[PLAYBOOK]"), ("push", "SOURCES...")],
 )
 def test_arguments_are_shown_as_they_are_called(command: str, usage: str) -> None:
-    """typer 0.29 writes `{playbook}` even where an argument has a name of its own."""
+    """typer writes `{playbook}` even where an argument has a name of its own."""
     tree = typer.main.get_command(build())
     found = tree.get_command(typer.Context(tree), command)  # type: ignore[attr-defined]
     assert " ".join(found.collect_usage_pieces(typer.Context(found))) == f"[OPTIONS] {usage}"

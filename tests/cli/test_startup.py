@@ -165,7 +165,7 @@ def test_words_for_people_are_loaded_while_devices_are_waited_for() -> None:
     assert "rich.console" not in found
 
 
-LATE = {"asyncio", "fabric", "invoke", "unittest"}
+LATE = {"fabric"}
 PLAYBOOK = "playbooks/tiny-genie.yaml"
 ON_SSH_HOSTS = [
     ("facts",),
@@ -186,7 +186,6 @@ ON_SSH_HOSTS = [
 def test_what_an_ssh_host_needs_is_there_before_threads_are(
     command: tuple[str, ...], tmp_path: object
 ) -> None:
-    """invoke can be kept out of paramiko only then: transport/lean.py."""
     path = f"{tmp_path}/lab.yaml"
     argv = ["fleet", *command, "-i", path]
     found = imported(

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from enum import Enum
 from pathlib import Path
-from typing import Literal, get_args, get_origin
 
 import typer.main
 
@@ -100,13 +98,9 @@ def _kind(param: Command, path: str = "") -> str:
         return "boards"
     if param.name in BY_NAME:
         return BY_NAME[param.name]
-    wanted = param.type_descriptor.annotation
-    wanted = next((arg for arg in get_args(wanted) if isinstance(arg, type)), wanted)
-    if isinstance(wanted, type) and issubclass(wanted, Enum):
-        return "|".join(str(member.value) for member in wanted)
-    if get_origin(wanted) is Literal:
-        return "|".join(get_args(wanted))
-    return "file" if wanted is Path else "value"
+    if choices := getattr(param.type, "choices", ()):
+        return "|".join(str(getattr(choice, "value", choice)) for choice in choices)
+    return "file" if param.type.name == "path" else "value"
 
 
 BY_NAME = {
