@@ -12,18 +12,31 @@ from fleet.model.version import VERSION
 if TYPE_CHECKING:
     from fleet.api import (
         DeployOptions,
+        DeviceResult,
         FleetError,
+        PushOptions,
         adb_device,
+        compare,
         connection,
+        deploy,
         diagnose,
         diagnose_log,
+        exec,  # noqa: A004 - the word of the command line
+        get,
         group,
         load,
+        plan,
+        push,
+        records,
+        rollback,
+        run,
+        status,
     )
 
 __all__ = [
-    "DeployOptions", "FleetError", "__version__", "adb_device", "connection", "diagnose",
-    "diagnose_log", "group", "load",
+    "DeployOptions", "DeviceResult", "FleetError", "PushOptions", "__version__", "adb_device",
+    "compare", "connection", "deploy", "diagnose", "diagnose_log", "exec", "get", "group", "load",
+    "plan", "push", "records", "rollback", "run", "status",
 ]  # fmt: skip
 __version__ = VERSION
 

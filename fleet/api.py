@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet.cli.project import needed
-from fleet.config.inventory import load_inventory, select
+from fleet.config.inventory import load_inventory
+from fleet.config.inventory import select as select_hosts
 from fleet.config.playbook import load_playbook
 from fleet.doctor.examine import Round, examine
+from fleet.engine.executing import Executed, Executing, execute_everywhere
+from fleet.engine.fetching import Fetched, Fetching, fetch_everywhere
 from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
+from fleet.engine.pool import DeviceResult
+from fleet.engine.pushing import Push, PushOptions
+from fleet.engine.releases import rollback as switch_back
 from fleet.engine.rollout.inputs import inputs_of
+from fleet.engine.status import DeviceStatus
+from fleet.engine.status import status as device_status
 from fleet.model.diagnosis import Diagnosis
 from fleet.model.errors import FleetError, InputError
 from fleet.model.events import CallerListener, Event, Listener
 from fleet.model.inventory import Host
+from fleet.profiles.exports.flat import full_rows
+from fleet.profiles.store import ProfileStore, select
 from fleet.triage.triage import triage
 
 if TYPE_CHECKING:
     from adbutils import AdbDevice
     from fabric import Connection, Group
 
+    from fleet.profiles.compare.comparing import Comparison
+
 __all__ = [
-    "DeployOptions", "FleetError", "adb_device", "connection", "diagnose", "diagnose_log", "group",
-    "load",
+    "DeployOptions", "DeviceResult", "FleetError", "PushOptions", "adb_device", "compare",
+    "connection", "deploy", "diagnose", "diagnose_log", "exec", "get", "group", "load", "plan",
+    "push", "records", "rollback", "run", "status",
 ]  # fmt: skip
+PARALLEL = 16
+Cell = str | int | float | bool | None
 
 
 def _silent(_: Event) -> None:
@@ -48,10 +64,150 @@ def load(
     for a file that is wrong; errors of devices are in their results.
     """
     listener = CallerListener(listener)
-    hosts = select(load_inventory(Path(inventory)), list(limit))
+    hosts = _hosts(limit, inventory)
     lock = options is not None and options.lock is not None  # whose file is not known here
     inputs = None if lock else inputs_of(Path(playbook), Path(inventory), list(limit))
     return Operation(load_playbook(Path(playbook)), hosts, listener, options=options, inputs=inputs)
+
+
+def plan(
+    inventory: str | Path,
+    playbook: str | Path,
+    *,
+    limit: Sequence[str] = ("all",),
+    listener: Listener = _silent,
+    options: DeployOptions | None = None,
+) -> list[DeviceResult[None]]:
+    """Return what `deploy` would do on each device: `result.plan`. Nothing is changed.
+
+    Raises InputError as `load` does.
+    """
+    return load(inventory, playbook, limit=limit, listener=listener, options=options).plan()
+
+
+def deploy(
+    inventory: str | Path,
+    playbook: str | Path,
+    *,
+    limit: Sequence[str] = ("all",),
+    listener: Listener = _silent,
+    options: DeployOptions | None = None,
+) -> list[DeviceResult[None]]:
+    """Bring the devices to the state of the playbook, and run the model as `options.run` says.
+
+    The records of the runs are in `result.records`. Raises InputError as `load` does.
+    """
+    return load(inventory, playbook, limit=limit, listener=listener, options=options).deploy()
+
+
+def run(
+    inventory: str | Path,
+    playbook: str | Path,
+    *,
+    limit: Sequence[str] = ("all",),
+    listener: Listener = _silent,
+    options: DeployOptions | None = None,
+) -> list[DeviceResult[None]]:
+    """Run the deployed release of the playbook; the records are in `result.records`.
+
+    Raises InputError as `load` does.
+    """
+    return load(inventory, playbook, limit=limit, listener=listener, options=options).run()
+
+
+def status(
+    inventory: str | Path,
+    *,
+    limit: Sequence[str] = ("all",),
+    listener: Listener = _silent,
+    parallel: int = PARALLEL,
+    accept_new: bool = False,
+) -> list[DeviceResult[DeviceStatus]]:
+    """Return what is deployed on each device, by whom and how fast it was: `result.value`."""
+    hosts = _hosts(limit, inventory)
+    listener = CallerListener(listener)
+    return device_status(hosts, listener, parallel=parallel, accept_new=accept_new)
+
+
+def push(
+    inventory: str | Path,
+    *sources: str | Path,
+    name: str = "",
+    limit: Sequence[str] = ("all",),
+    listener: Listener = _silent,
+    options: PushOptions | None = None,
+) -> list[DeviceResult[None]]:
+    """Send files and folders, which become `current/NAME/` in the base folder of each device.
+
+    `name` defaults to that of the first source. Raises InputError for a file that cannot be sent.
+    """
+    paths = [Path(source) for source in sources]
+    name = name or (paths[0].resolve().stem if paths else "")
+    hosts = _hosts(limit, inventory)
+    return Push(name, paths, hosts, CallerListener(listener), options).push()
+
+
+def get(
+    inventory: str | Path,
+    remote: str,
+    local: str | Path,
+    *,
+    limit: Sequence[str] = ("all",),
+    listener: Listener = _silent,
+    lease: bool = False,
+    parallel: int = PARALLEL,
+    accept_new: bool = False,
+) -> list[DeviceResult[Fetched]]:
+    """Copy a file or folder of the devices into `local`; `result.value` names the files.
+
+    The files of several devices go to `local`/DEVICE/. A device of which a file did not come has
+    a TransferError as its error.
+    """
+    hosts = _hosts(limit, inventory)
+    job = Fetching(remote, Path(local), apart=len(hosts) > 1, lease=lease)
+    listener = CallerListener(listener)
+    return fetch_everywhere(job, hosts, listener, parallel=parallel, accept_new=accept_new)
+
+
+def exec(  # noqa: A001 - the word of the command line
+    inventory: str | Path,
+    *command: str,
+    limit: Sequence[str],
+    listener: Listener = _silent,
+    timeout: float = 60.0,
+    sudo: bool = False,
+    lease: bool = False,
+    parallel: int = PARALLEL,
+    accept_new: bool = False,
+) -> list[DeviceResult[Executed]]:
+    """Run a command on the devices; status and output are in `result.value`.
+
+    One word is a line for the shell of the device, several are a program with its arguments.
+    A status other than 0 is a DeviceError in the result. `limit` has no default: a command for
+    all devices says `limit=["all"]`.
+    """
+    hosts = _hosts(limit, inventory)
+    job = Executing(command, timeout, lease, sudo)
+    listener = CallerListener(listener)
+    return execute_everywhere(job, hosts, listener, parallel=parallel, accept_new=accept_new)
+
+
+def rollback(
+    inventory: str | Path,
+    name: str,
+    *,
+    to: str | None = None,
+    limit: Sequence[str] = ("all",),
+    listener: Listener = _silent,
+    parallel: int = PARALLEL,
+) -> list[DeviceResult[None]]:
+    """Switch `name` back to its previous release, or to the release `to`. Sends no files.
+
+    A device without that release, or whose old release opens no NPU session, fails and stays as
+    it is.
+    """
+    hosts = _hosts(limit, inventory)
+    return switch_back(hosts, name, CallerListener(listener), to=to, parallel=parallel)
 
 
 def diagnose(
@@ -65,7 +221,7 @@ def diagnose(
 
     Raises InputError for a file that is wrong; a device that is not reached has a diagnosis.
     """
-    hosts = select(load_inventory(Path(inventory)), list(limit))
+    hosts = _hosts(limit, inventory)
     return examine(hosts, CallerListener(listener), how or Round())
 
 
@@ -74,9 +230,49 @@ def diagnose_log(text: str, *, platform: str = "") -> Diagnosis:
     return triage(text, platform=platform)
 
 
+def records(selection: str = "last", *, store: str | Path | None = None) -> list[dict[str, Cell]]:
+    """Return a row for each record of a selection, for `pandas.DataFrame` or `polars.DataFrame`.
+
+    Every row has every column of `fleet profiles export -o csv`; None if a value is not known.
+    `store` is as `--store`. Raises InputError for a selection that cannot be read.
+    """
+    query = select.parse(selection)
+    with _store(store) as found:
+        return list(full_rows(found, query))
+
+
+def compare(
+    a: str = "prev",
+    b: str = "last",
+    *,
+    metrics: Sequence[str] = (),
+    margin: float = 0.01,
+    vary: Sequence[str] = (),
+    store: str | Path | None = None,
+) -> Comparison:
+    """Compare the runs B with the runs A: conditions, changes with intervals, verdicts.
+
+    `a` and `b` are selections or files; `vary` names the conditions that were changed on purpose.
+    Raises InputError if one of them has no runs.
+    """
+    from fleet.profiles.compare.selecting import compare_groups, group_of  # noqa: PLC0415 - numpy
+
+    with _store(store) as found:
+        sides = group_of(a, found), group_of(b, found)
+    return compare_groups(sides, metrics=metrics, margin=margin, vary=vary)
+
+
+@contextmanager
+def _store(path: str | Path | None) -> Iterator[ProfileStore]:
+    """Open the store of records with the runs of now in it."""
+    with ProfileStore(None if path is None else Path(path)) as found:
+        found.look()
+        yield found
+
+
 def _hosts(patterns: Sequence[str], inventory: str | Path | None) -> list[Host]:
     path = needed("inventory") if inventory is None else Path(inventory)
-    return list(select(load_inventory(path), list(patterns)))
+    return list(select_hosts(load_inventory(path), list(patterns)))
 
 
 def _host(name: str, inventory: str | Path | None) -> Host:

@@ -9,73 +9,28 @@ from fleet.cli import alternately, output
 from fleet.cli.profiles_store import opened
 from fleet.model.errors import GateError, InputError, NotComparableError
 from fleet.model.gates import LEAST_REPEATS
-from fleet.model.metrics import KNOWN, PRIMARY
-from fleet.model.record import Record
-from fleet.profiles.compare import comparing, gates, writing
+from fleet.model.metrics import PRIMARY
+from fleet.profiles.compare import gates, selecting, writing
 from fleet.profiles.compare import matrix as matrices
 from fleet.profiles.compare.comparing import Comparison
 from fleet.profiles.compare.conditions import APART
 from fleet.profiles.compare.gates import Gate, GateOutcome, JudgedGate
-from fleet.profiles.compare.groups import RecordGroup, group, short_build
-from fleet.profiles.compare.metrics import every, lacking, present
+from fleet.profiles.compare.groups import RecordGroup, short_build
 from fleet.profiles.compare.ops import OpDiff
 from fleet.profiles.compare.verdict import Verdict
-from fleet.profiles.files import read_records
-from fleet.profiles.store import select
 
 OPS_SHOWN = 20
 
 
 def group_of(text: str, store: Path | None) -> RecordGroup:
     """The records of a selection, or of a file or folder where there is one of that name."""
-    path = Path(text)
-    if path.suffix in {".json", ".jsonl"} or ("/" in text and path.exists()):
-        return group(text, read_records(path))
-    query = select.parse(text)
     with opened(store) as found:
-        records = found.records(query)
-        last = found.records(select.parse("last")) if query.back and not records else ()
-    if last:
-        have = "only one run" if query.back == 1 else f"not {query.back + 1} runs"
-        raise InputError(
-            f"'{text}' matches no run, because there is {have} of {last[0].name} (those of "
-            "`fleet ab` do not count)",
-            hint="fleet run PLAYBOOK (measures the other variant)",
-        )
-    if not records:
-        raise InputError(f"no stored run matches '{text}'", hint="fleet profiles list")
-    return group(text, records)
+        return selecting.group_of(text, found)
 
 
 def gates_of(texts: Sequence[str]) -> list[Gate]:
     """The gates of `--fail-if`."""
     return [gates.parse(text) for text in texts]
-
-
-def compared(
-    sides: tuple[RecordGroup, RecordGroup],
-    asked: Sequence[Gate],
-    metrics: Sequence[str],
-    margin: float,
-    vary: Sequence[str],
-) -> Comparison:
-    """The comparison of both sides; a metric that a gate names is always in it."""
-    records = [*sides[0].records, *sides[1].records]
-    _refuse_unknown(metrics, records)
-    for gate in asked:
-        gates.refuse_wrong_way(gate, records)
-    names = list(metrics) or present(sides[0].records)
-    names = list(dict.fromkeys([*names, *(gate.metric for gate in asked if gate.metric)]))
-    gated = gates.named(asked, names)
-    return comparing.compare(*sides, names, margin=margin, vary=vary, gated=gated)
-
-
-def _refuse_unknown(metrics: Sequence[str], records: Sequence[Record]) -> None:
-    """Raise InputError for a name of `--metric` that no metric bears."""
-    there = {*KNOWN, *every(records)}
-    for name in metrics:
-        if records and name not in there:
-            raise lacking(name, records, "run", lambda near: f"--metric {near}")
 
 
 def judged(found: Comparison, asked: Sequence[Gate], *, strict: bool) -> list[JudgedGate]:
@@ -227,7 +182,7 @@ def show_matrix(
             hint=f"fleet profiles compare --matrix --metric {PRIMARY.name} since:2026-11-01",
         )
     found = group_of(text, store)
-    _refuse_unknown(metric, found.records)
+    selecting.refuse_unknown(metric, found.records)
     made = matrices.matrix(found, metric[0], columns, margin)
     if as_json:
         output.emit_json(made.as_dict())

@@ -77,6 +77,7 @@ def compare(
     Example: fleet profiles compare tag:before tag:after --fail-if slower
     """
     from fleet.cli import compared  # noqa: PLC0415 - numpy, for this command alone
+    from fleet.profiles.compare.selecting import compare_groups  # noqa: PLC0415
 
     share = _share(margin)
     if a is None and not matrix:
@@ -98,7 +99,7 @@ def compare(
         )
     asked = compared.gates_of(fail_if or [])
     sides = compared.group_of(a, store), compared.group_of(b, store)
-    found = compared.compared(sides, asked, metric or [], share, vary or [])
+    found = compare_groups(sides, asked, metric or [], share, vary or [])
     judged = compared.judged(found, asked, strict=strict)
     compared.save(found, judged, markdown, junit)
     compared.show(found, judged, as_json=as_json)

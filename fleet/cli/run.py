@@ -79,13 +79,14 @@ def run(
 def against_previous(operation: Operation) -> None:
     """One line: what changed since the run of this playbook before; nothing where there is none."""
     from fleet.cli import compared  # noqa: PLC0415 - numpy, after the work is done
+    from fleet.profiles.compare.selecting import compare_groups  # noqa: PLC0415
 
     store = operation.runs.root if operation.runs.root != RunStore().root else None
     try:
         sides = compared.group_of("prev", store), compared.group_of(operation.run_id, store)
     except FleetError:
         return
-    every = compared.compared(sides, [], [], 0.01, []).rows
+    every = compare_groups(sides).rows
     rows = [row for row in every if row.metric.name == DEFAULT_METRIC]
     if not rows:
         return

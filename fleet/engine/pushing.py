@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Thread
 
 from fleet.content.sources import SourceFiles
+from fleet.engine.claims import owner
 from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.releasing import apply_plan
@@ -26,12 +27,12 @@ from fleet.model.manifest import KEEP, Manifest, check_name
 from fleet.model.plan import DevicePlan, SendBlobs
 from fleet.ops.backend import backend_for
 from fleet.ops.upload import Step
-from fleet.profiles.runs import new_run_id
+from fleet.profiles.runs import RunStore, new_run_id
 from fleet.transport import Transport
 from fleet.transport.base import WORTH_BYTES
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PushOptions:
     """How to go about it; as in fleet.engine.options.DeployOptions."""
 
@@ -122,6 +123,8 @@ class Push:
             check_room(facts, sum(action.room for action in sending))
             if not done:
                 apply_plan(session, plan, self.run_id, ends=True)
+        if plan.actions:
+            RunStore().note_switch(session.host.name, self.manifest.id, self.run_id, owner())
         self._done(result, plan)
         remember(session, facts)
 

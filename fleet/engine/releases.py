@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fleet.device.shell import MARK, device_script
+from fleet.engine.claims import owner
 from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.releasing import carry_out
@@ -18,7 +19,7 @@ from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest, read_manifest
 from fleet.model.plan import ProbeHealth, SwitchRelease
 from fleet.ops.release import own_dir, release_dir
-from fleet.profiles.runs import new_run_id
+from fleet.profiles.runs import RunStore, new_run_id
 
 
 def rollback(
@@ -28,16 +29,17 @@ def rollback(
     *,
     to: str | None = None,
     parallel: int = 16,
+    runs: RunStore | None = None,
 ) -> list[DeviceResult[None]]:
     """Switch `name` back to its previous release (or to `to`), after a health probe of it.
 
     Nothing is uploaded. A device without that release, or whose old release opens no NPU
-    session, fails and stays as it is.
+    session, fails and stays as it is. Beside `runs` stands who switched which device.
     """
-    run_id = new_run_id()
+    run_id, known = new_run_id(), runs or RunStore()
 
     def work(session: Session, result: DeviceResult[None]) -> None:
-        switch_back(session, result, name, run_id, to=to)
+        switch_back(session, result, name, run_id, known, to=to)
 
     return on_every_device(hosts, work, listener, PoolOptions(parallel=parallel))
 
@@ -47,6 +49,7 @@ def switch_back(
     result: DeviceResult[None],
     name: str,
     run_id: str,
+    runs: RunStore,
     *,
     to: str | None = None,
     only: str | None = None,
@@ -81,6 +84,7 @@ def switch_back(
     with Lease(session, f"rollback {name}", run_id):
         steps = (ProbeHealth(manifest), SwitchRelease(name, target, known[name].id))
         carry_out(session, facts, manifest, steps, run_id)
+    runs.note_switch(session.host.name, target, run_id, owner())
     result.outcome, result.text = "changed", f"release {target}, was {known[name].id}"
 
 

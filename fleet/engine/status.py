@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -160,41 +160,49 @@ def add_history(
     store = RunStore(runs)
     if not every or not store.root.is_dir():
         return
-    known = deployers(store, {(host, item.id) for host, item in every})
+    needed: dict[Place, int] = {}
+    for host, item in every:
+        place = host, item.id
+        needed[place] = max(1, item.history.count(item.id), needed.get(place, 0))
+    known = switches(store, needed)
     rates: dict[tuple[str, str, str], Rate] = {}
     try:
         rates = _rates(runs, {(host, item.name, item.id) for host, item in every})
     except FleetError as error:
         listener(Warned("", f"fleet cannot read the rates of the last runs: {error}"))
     for host, item in every:
-        # A release that came back was switched to by a rollback, not by its first deploy.
-        again = item.history.count(item.id) > 1
-        item.by = None if again else known.get((host, item.id))
+        # A switch that this workstation does not know may be newer than those that it knows.
+        mine = known.get((host, item.id), [])
+        item.by = mine[0] if len(mine) >= max(1, item.history.count(item.id)) else None
         item.rate = rates.get((host, item.name, item.id))
 
 
-def deployers(runs: RunStore, places: Collection[Place]) -> dict[Place, str]:
-    """Return `user@workstation` of the last deploy that switched a device to a release.
+def switches(runs: RunStore, needed: Mapping[Place, int]) -> dict[Place, list[str]]:
+    """Return who switched a device to a release from this workstation, the last switch first.
 
-    A place that no journal of this workstation names is not in the result.
+    `needed`: the places to look for, and how many switches of each are enough. Sources are the
+    journals of deploys and what `RunStore.note_switch` wrote.
     """
     from fleet.engine.rollout.claim import NAME  # noqa: PLC0415 - of deploys only
     from fleet.engine.rollout.journal import Journal  # noqa: PLC0415
 
-    found: dict[Place, str] = {}
+    found: dict[Place, list[tuple[str, str]]] = {}
+    for place, run_id, by in runs.switches():
+        if place in needed:
+            found.setdefault(place, []).append((run_id, by))
     for path in sorted(runs.root.glob(f"*/{NAME}"), reverse=True)[:MOST_JOURNALS]:
-        if len(found) == len(places):
+        if all(len(found.get(place, ())) >= count for place, count in needed.items()):
             break
         try:
             state = Journal.read(path)
         except InputError:  # damaged, or not begun: `fleet deploy --runs` reports it
             continue
+        by = str(state.header.get("owner") or state.header["workstation"])
         for device in state.devices.values():
             place = device.name, device.release
-            if device.switched and place in places:
-                by = state.header.get("owner") or state.header["workstation"]
-                found.setdefault(place, str(by))
-    return found
+            if device.switched and place in needed:
+                found.setdefault(place, []).append((path.parent.name, by))
+    return {place: [by for _, by in sorted(known, reverse=True)] for place, known in found.items()}
 
 
 def _rates(

@@ -8,6 +8,7 @@ from pathlib import Path
 from fleet.engine.leasing import Lease
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.provisioning import ask_rights
+from fleet.engine.rollout.claim import newest
 from fleet.engine.session import Session
 from fleet.engine.states import gathered
 from fleet.engine.undo import UndoLog, backwards, take_back
@@ -31,8 +32,9 @@ def changed_by(
 
     Raises InputError when there is no such run.
     """
-    root = undo_root(runs or RunStore())
-    run_id = _known_run(run_id, root)
+    store = runs or RunStore()
+    root = undo_root(store)
+    run_id = _known_run(run_id, store)
     steps = {}
     for host in hosts:
         if back := backwards(UndoLog(root, run_id, host.name).read()):
@@ -40,11 +42,12 @@ def changed_by(
     return run_id, steps
 
 
-def _known_run(run_id: str, root: Path) -> str:
-    """Return the id of a run that changed a system. `last` is the newest."""
+def _known_run(run_id: str, runs: RunStore) -> str:
+    """Return the id of a run that changed a system. `last` is the one that was begun last."""
+    root = undo_root(runs)
     known = sorted(folder.name for folder in root.iterdir()) if root.is_dir() else []
     if run_id == "last" and known:
-        run_id = known[-1]
+        run_id = newest(runs.root, known)
     if run_id not in known:
         raise InputError(
             f"no run '{run_id}' changed the system of a device, so there is nothing to undo",
@@ -70,8 +73,9 @@ def undo(
 
     Raises InputError when there is no such run; a device without a log is left unchanged.
     """
-    root = undo_root(runs or RunStore())
-    run_id = _known_run(run_id, root)
+    store = runs or RunStore()
+    root = undo_root(store)
+    run_id = _known_run(run_id, store)
 
     def work(session: Session, result: DeviceResult[None]) -> None:
         log = UndoLog(root, run_id, session.host.name)

@@ -6,14 +6,18 @@ import json
 import os
 import secrets
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleet.model.home import kept, private_folder, runs_home, write_private
+from fleet.model.home import kept, open_private, private_folder, runs_home, write_private
 from fleet.model.masking import masked_data
 
 if TYPE_CHECKING:
     from fleet.model.record import Record
+
+_SWITCHES = "switches.jsonl"  # beside the folder of runs
 
 
 def new_run_id() -> str:
@@ -69,3 +73,27 @@ class RunStore:
             part.replace(path)
             os.utime(folder.parents[1])
         return own
+
+    def note_switch(self, host: str, release: str, run_id: str, by: str) -> None:
+        """Write down who switched a device to a release, if no journal of a deploy says so.
+
+        A note that cannot be written is left out: what was done to the device is done.
+        """
+        line = {"host": host, "release": release, "run": run_id, "by": by}
+        path = self.root.with_name(_SWITCHES)
+        with suppress(OSError):
+            private_folder(path.parent)
+            with open_private(path, "ab") as stream:
+                stream.write(json.dumps(line).encode() + b"\n")
+
+    def switches(self) -> Iterator[tuple[tuple[str, str], str, str]]:
+        """Yield (device, release), run id and user of each note; a damaged line is left out."""
+        with suppress(OSError):
+            for line in self.root.with_name(_SWITCHES).read_text("utf-8", "replace").splitlines():
+                with suppress(ValueError, KeyError, TypeError):
+                    note = json.loads(line)
+                    yield (
+                        (str(note["host"]), str(note["release"])),
+                        str(note["run"]),
+                        str(note["by"]),
+                    )

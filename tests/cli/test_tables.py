@@ -264,6 +264,10 @@ def test_what_this_workstation_knows_of_a_release(
     add_history(results, lambda _: None)
     found = [(item.by, str(item.rate)) for made in results for item in made.answer.deployed]
     assert found == [("jo@desk", "10.00 tok/s"), (None, "10.00 tok/s"), (None, "None")]
+    runs.note_switch(host, ID, "20261103-100000-cccccc", "ann@desk")
+    add_history(results, lambda _: None)
+    by = [item.by for made in results for item in made.answer.deployed]
+    assert by == ["ann@desk", "ann@desk", None], "the rollback is known, and is the last switch"
 
 
 def planned(host: Host, *notes: str) -> DeviceResult[Any]:

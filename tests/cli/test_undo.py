@@ -66,3 +66,13 @@ def test_yes_goes_on_to_the_devices(
     code, said = undo(folder, *options, answer=answer)
     assert code == 3, said
     assert "unreachable" in said
+
+
+def test_last_is_the_run_of_the_newest_time(folder: Path) -> None:
+    """A run whose name is in the future was begun while the clock was wrong."""
+    log = folder / "home" / "undo" / RUN / "b1.jsonl"
+    for other in ("20991231-235959-aaaaaa", "20261031-100000-zzzzzz"):
+        copy = folder / "home" / "undo" / other / "b1.jsonl"
+        copy.parent.mkdir()
+        copy.write_text(log.read_text())
+    assert f"fleet undo {RUN} --yes" in undo(folder)[1]

@@ -20,8 +20,9 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 600
 PAGE = (ROOT / "docs" / "api.md").read_text("utf-8")
 EXPORTED = [
-    "DeployOptions", "FleetError", "__version__", "adb_device", "connection", "diagnose",
-    "diagnose_log", "group", "load",
+    "DeployOptions", "DeviceResult", "FleetError", "PushOptions", "__version__", "adb_device",
+    "compare", "connection", "deploy", "diagnose", "diagnose_log", "exec", "get", "group", "load",
+    "plan", "push", "records", "rollback", "run", "status",
 ]  # fmt: skip
 
 
@@ -42,7 +43,10 @@ def test_what_is_exported_is_what_the_page_names() -> None:
 
 
 def test_options_are_given_by_name() -> None:
-    for function in (fleet.load, fleet.diagnose, fleet.diagnose_log, fleet.DeployOptions):
+    classes = {"DeviceResult", "FleetError", "__version__"}
+    selections = {"compare", "records"}  # whose defaults are those of the command line
+    for name in set(EXPORTED) - classes - selections:
+        function = getattr(fleet, name)
         for parameter in inspect.signature(function).parameters.values():
             positional = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
             assert not (positional and parameter.default is not inspect.Parameter.empty)
@@ -73,7 +77,25 @@ def test_the_examples_run_one_after_the_other(tmp_path: Path, qairt_store: Runti
             )  # fmt: skip
             assert done.returncode == 0, f"{example}\n{done.stdout[-2000:]}{done.stderr[-3000:]}"
             said.append(done.stdout)
+    assert "+" not in said[0]
+    assert said[0].startswith("lab001 planned release ")
     assert "tokens/s, emulated: True" in said[1]
-    assert "lab001 healthy" in said[3]
-    assert said[4] == f"{platform.machine()}\nlab001 lab001\n"
-    assert said[5].startswith("2 ")
+    _check_events(said[2])
+    assert said[3].startswith("False 3 Linux\n")
+    assert re.search(r"^prompts installed \S+@\S+ previous: [0-9a-f]+$", said[3], re.MULTILINE)
+    assert said[3].endswith("('os-release',) {}\n")
+    assert re.search(r"^\d+ runs of {'lab001'} emulated: True$", said[4], re.MULTILINE)
+    assert re.search(r"^lab001 decode_tps .+ emulated: True$", said[4], re.MULTILINE)
+    assert "lab001 healthy" in said[5]
+    assert said[6] == f"{platform.machine()}\nlab001 lab001\n"
+    assert said[7].startswith("2 ")
+
+
+def _check_events(said: str) -> None:
+    """Steps, their bytes and the ends came, each with its device."""
+    assert all(line.startswith("lab001: ") for line in said.splitlines())
+    assert re.search(r"^lab001: (\d+) of \1 bytes$", said, re.MULTILINE)
+    assert "lab001: switch: " in said
+    assert "lab001: run: " in said
+    assert re.search(r"^lab001: changed in \d+ round trips$", said, re.MULTILINE)
+    assert re.search(r"^lab001: ran in \d+ round trips$", said, re.MULTILINE)

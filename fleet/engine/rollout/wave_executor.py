@@ -53,9 +53,10 @@ class DeviceExecutor:
     def back(self, devices: Sequence[RolloutDevice], done: Done) -> None:
         """Roll back, at most `parallel` at a time."""
         name, run_id = self._operation.playbook.name, self._operation.run_id
+        runs = self._operation.runs
 
         def undo(session: Session, result: DeviceResult[None], device: RolloutDevice) -> None:
-            switch_back(session, result, name, run_id, to=device.was, only=device.release)
+            switch_back(session, result, name, run_id, runs, to=device.was, only=device.release)
 
         self._on(devices, undo, done)
 

@@ -225,7 +225,7 @@ def _remarks(rows: Sequence[MetricRow]) -> list[str]:
     said: dict[str, dict[str, list[str]]] = {}
     for row in rows:
         for text in row.difference.remarks:
-            said.setdefault(text, {}).setdefault(row.metric.name, []).append(row.board)
+            said.setdefault(text, {}).setdefault(row.metric.shown, []).append(row.board)
     found = []
     for text, metrics in said.items():
         named = (f"{', '.join(boards)} {metric}" for metric, boards in metrics.items())

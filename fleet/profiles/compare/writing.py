@@ -134,7 +134,7 @@ def together(comparison: Comparison) -> list[str]:
     for mine in comparison.overall:
         boards = sum(mine.moved.values())
         moved = ", ".join(f"{count} {word}" for word, count in mine.moved.items())
-        text = f"{mine.metric.name}, {boards} boards: {moved}"
+        text = f"{mine.metric.shown}, {boards} boards: {moved}"
         if mine.change:
             low, mid, high = (percent(share) for share in mine.change)
             text += f"; all boards together {mid} ({low} to {high}), {mine.verdict}"

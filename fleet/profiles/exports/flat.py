@@ -82,6 +82,13 @@ def row(record: Record) -> dict[str, Any]:
     return made | {other_column(name, measure.unit): measure.value for name, measure in others}
 
 
+def full_rows(store: ProfileStore, query: Query) -> Iterator[dict[str, Any]]:
+    """Yield a row for each record, in which every column stands; None if a value is not known."""
+    empty = dict.fromkeys(columns(store, query))
+    for cells in rows(store, query):
+        yield empty | cells
+
+
 def write_csv(store: ProfileStore, query: Query, target: Path, _clock_hz: float | None) -> int:
     """CSV with a head; numbers with a point, empty where unknown. How many records."""
     count = 0

@@ -116,7 +116,7 @@ def test_what_all_boards_say_stands_once() -> None:
     ]
     names = ", ".join(f"evk-{n}" for n in range(3))
     other = [replace(row, metric=metric("ttft_ms", [])) for row in rows]
-    assert _remarks([*rows, *other]) == [f"{names} decode_tps; {names} ttft_ms: {text}"]
+    assert _remarks([*rows, *other]) == [f"{names} gen tok/s; {names} TTFT ms: {text}"]
 
 
 def test_chips_are_never_pooled() -> None:

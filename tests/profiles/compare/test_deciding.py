@@ -17,6 +17,7 @@ from fleet.profiles.compare.comparing import Comparison
 from fleet.profiles.compare.gates import GateOutcome, JudgedGate
 from fleet.profiles.compare.groups import group
 from fleet.profiles.compare.matrix import matrix
+from fleet.profiles.compare.selecting import compare_groups
 from fleet.profiles.compare.verdict import MetricRow, Verdict, judge
 from fleet.profiles.stats.difference import difference
 
@@ -58,7 +59,7 @@ def decided(
 ) -> tuple[Comparison, list[JudgedGate], int, str]:
     """As `fleet profiles compare A B --fail-if ...`; its exit code and what it says at the end."""
     asked = cli.gates_of(gates)
-    found = cli.compared((group("A", a), group("B", b)), asked, ask, 0.01, ())
+    found = compare_groups((group("A", a), group("B", b)), asked, ask, 0.01, ())
     judged = cli.judged(found, asked, strict=False)
     try:
         cli.end(found, judged, strict=False)

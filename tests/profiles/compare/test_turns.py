@@ -16,6 +16,7 @@ from fleet.profiles.compare.comparing import Comparison, compare
 from fleet.profiles.compare.gates import GateOutcome, JudgedGate
 from fleet.profiles.compare.groups import group
 from fleet.profiles.compare.matrix import matrix
+from fleet.profiles.compare.selecting import compare_groups
 from fleet.profiles.compare.verdict import Verdict
 from fleet.profiles.report.summary import gather
 from fleet.profiles.report.tables import verdicts
@@ -40,7 +41,7 @@ def decided(
     a: list[Record], b: list[Record], *gates: str
 ) -> tuple[Comparison, list[JudgedGate], int, str]:
     asked = cli.gates_of(gates)
-    found = cli.compared((group("A", a), group("B", b)), asked, ["decode_tps"], 0.01, ())
+    found = compare_groups((group("A", a), group("B", b)), asked, ["decode_tps"], 0.01, ())
     judged = cli.judged(found, asked, strict=False)
     try:
         cli.end(found, judged, strict=False)
