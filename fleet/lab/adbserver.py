@@ -15,6 +15,7 @@ from fleet.model.errors import LabError
 from fleet.model.extras import install_extra
 from fleet.model.inventory import ADB
 
+_WAIT = "wait-for-device"
 READY_SECONDS = 20.0  # the first start makes a key
 
 
@@ -70,9 +71,11 @@ class LabAdbServer:
             raise LabError(f"the adb server does not start: {last_words(log)}", hint=f"cat {log}")
 
     def reconnect(self, serial: str) -> None:
-        """Make the server forget a phone's broken connection and connect anew."""
-        for word in ("disconnect", "connect"):
-            argv = [adb_program(), "-P", str(self.port), word, serial]
+        """Make the server forget a phone's broken connection and connect anew, and wait until it
+        lists the phone as a device.
+        """
+        for words in (("disconnect", serial), ("connect", serial), ("-s", serial, _WAIT)):
+            argv = [adb_program(), "-P", str(self.port), *words]
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
                 subprocess.run(argv, capture_output=True, check=False, timeout=READY_SECONDS)
 
