@@ -108,6 +108,11 @@ def genie_configs(root: Path) -> list[str]:
     return [name for name, data in _sections(root) if "dialog" in data]
 
 
+def has_genie_configs(root: Path) -> bool:
+    """Whether a folder has a dialog, a script, or the configuration of a pipeline's node."""
+    return any(True for _ in _sections(root)) or bool(genie_scripts(root))
+
+
 def _sections(root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     names = (path for path in root.glob("*.json") if not path.name.startswith("."))
     for path in sorted(names, key=lambda path: (path.name != CONFIG, path.name)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from fleet.bundles.genie import genie_configs, genie_scripts, inspect_genie
+from fleet.bundles.genie import has_genie_configs, inspect_genie
 from fleet.bundles.kinds import guess
 from fleet.bundles.ort import inspect_ort
 from fleet.bundles.plain import inspect_plain
@@ -48,6 +48,6 @@ def guessed(root: Path) -> str:
         return "genie"
     if any(fnmatchcase(name, "*genie_config*.json") for name in names):
         return "genie"
-    if genie_configs(root) or genie_scripts(root):
+    if has_genie_configs(root):
         return "genie"
     return (guess(names) or ("genie", ""))[0]

@@ -115,10 +115,14 @@ def _show(bundle: Bundle) -> None:
         [_context_row(item) for item in bundle.contexts],
         ("read by", "VTCM", "graphs", "size", "arch", "SoC"),
     )
+    genie: list[tuple[str, object]] = [("configuration", bundle.config_name)]
+    genie += [(f"backend {engine.role}".strip(), engine.backend) for engine in bundle.engines] or [
+        ("backend", bundle.backend)
+    ]
+    genie.append(("context size", bundle.context_size))
     rows: list[tuple[str, object]] = [
-        ("backend", bundle.backend),
+        *(genie if bundle.kind == "genie" else ()),
         ("QAIRT", f"{bundle.qairt} (from {bundle.qairt_source})" if bundle.qairt else None),
-        ("context size", bundle.context_size),
         ("to send", f"{len(bundle.files)} files, {human_bytes(bundle.size)}"),
         ("hashes", f"compared with {bundle.checked_by}" if bundle.checked_by else "not compared"),
     ]

@@ -202,9 +202,17 @@ def _notes(
     facts: Facts, builder: ReleaseBuilder, parts: Parts, state: ReleaseState
 ) -> tuple[str, ...]:
     bundle = builder.bundle
-    compiled = f"compiled with QAIRT {bundle.qairt or 'unknown'} ({bundle.qairt_source})"
+    compiled = (
+        f"compiled with QAIRT {bundle.qairt} ({bundle.qairt_source})"
+        if bundle.qairt
+        else "it does not say which QAIRT compiled it"
+    )
     what = f"bundle {bundle.name}: {compiled}" if bundle.kind != "runtime" else "no bundle"
     notes = [f"{what}; runtime {parts.runtime.build_id}, {parts.target}"]
+    notes += [
+        f"fleet corrects {name} for {facts.os_family}, in the copy that it sends"
+        for name in builder.corrected(parts)
+    ]
     if facts.emulated:
         notes.append(
             "emulated: the device has no Hexagon NPU, so the numbers are those of the HTP emulator"

@@ -188,6 +188,14 @@ class ReleaseBuilder:
         pc = target_facts(parts.target).os == "windows"
         return SentFiles(manifest.files, layout.bundle, required, windows=pc)
 
+    def corrected(self, parts: Parts) -> tuple[str, ...]:
+        """Return the names of the files that such a device gets otherwise than the bundle has
+        them.
+        """
+        if not isinstance(self.runner, Defaults):
+            return ()
+        return tuple(item.name for item in self.runner.corrected(self._kit_of(parts)))
+
     def _kit_of(self, parts: Parts) -> Kit:
         run = self.playbook.run or RunSpec(runner=self.runner.name)
         kit = self.kit(run, has_tool=parts.selection.has_tool, target=parts.target)

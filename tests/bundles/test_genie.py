@@ -190,5 +190,6 @@ def test_a_script_without_a_dialog_is_found(make_folder: MakeFolder) -> None:
     assert guessed(folder) == "genie"
     assert inspect_bundle(folder).config_name == "genie-app-script.txt"
     (folder / "genie-app-script.txt").unlink()
+    assert guessed(folder) == "genie", "not qnn, although it has .bin files"
     with pytest.raises(BundleError, match=r"configurations of a pipeline's nodes: img-enc"):
         inspect_bundle(folder)

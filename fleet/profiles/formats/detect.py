@@ -26,7 +26,7 @@ _BY_KEY: dict[str, Callable[[dict[str, Any]], Profile | list[Profile]]] = {
     "messages": qnn_json.read,
     "n_prompt": lambda data: llama_cpp.read_rows([data]),
 }
-_TABLE = re.compile(r"\| *test *\| *t/s *\|")
+_TABLE = re.compile(r"\| *(?:test|llm_demo) *\| *(?:t/s|speed\(tok/s\)) *\|")
 _LOGGED = (b"QNN", b"Accelerator (", b"numInferences")  # the last is all that level `client` has
 _VIEWER = "qnn-profile-viewer --input_log LOG --output NEW.csv (then import NEW.csv)"
 _GIVE = f"give a file of one of these formats: {KNOWN}"
@@ -174,7 +174,7 @@ _BY_TEXT: tuple[tuple[Callable[[str], bool], Callable[[str], Profile | list[Prof
     (executorch.is_log, executorch.read_log),
     (lambda text: "eval time =" in text, llama_cpp.read_log),
     (lambda text: _TABLE.search(text) is not None, llama_cpp.read_table),
-    (lambda text: mllm.MARKER in text or mllm.SUMMARY in text, mllm.read),
+    (mllm.is_output, mllm.read),
 )
 
 

@@ -35,6 +35,8 @@ _LOAD = re.compile(rf"load time\s*=\s*{_NUMBER} ms")
 _TEST = re.compile(
     r"(?:pp(?P<n_prompt>\d{1,9}))?\+?(?:tg(?P<n_gen>\d{1,9}))?(?: *@ *d(?P<n_depth>\d{1,9}))?"
 )
+_DEMO = re.compile(r"prompt=(?P<n_prompt>\d{1,9})<br>decode=(?P<n_gen>\d{1,9})")
+_COUNTS, _BOTH = ("n_prompt", "n_gen", "n_depth"), "speed(tok/s)"
 _OF_MNN = {"modelSize", "precision"}
 
 
@@ -138,22 +140,26 @@ def read_csv(text: str) -> Profile | list[Profile]:
 
 def read_table(text: str) -> Profile | list[Profile]:
     """Return the profile of the table that llama-bench prints, or one of each row:
-    `| ... | pp512 @ d2048 | 210.50 ± 2.10 |`. MNN's llm_bench prints the same columns and more.
+    `| ... | pp512 @ d2048 | 210.50 ± 2.10 |`. MNN's llm_bench prints the same columns and more,
+    or `| pp64+tg32 | 80.1 ± 0.2<br>12.3 ± 0.1 |` of `-pg` and `-kv`.
     """
     rows: list[dict[str, Any]] = []
     head: list[str] = []
     runner = "llama.cpp"
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if "test" in cells and "t/s" in cells:
+        if {"test", "llm_demo"} & set(cells) and {"t/s", _BOTH} & set(cells):
             head = cells
             runner = "mnn" if _OF_MNN & set(head) else runner
             continue
         row = dict(zip(head, cells, strict=False))
-        test = _TEST.fullmatch(row.get("test", ""))
-        rate = number(row.get("t/s", "").partition("±")[0].strip())
+        name = row.get("test") or row.get("llm_demo") or "-"
+        test = _TEST.fullmatch(name) or _DEMO.fullmatch(name)
+        speeds = (row.get("t/s") or row.get(_BOTH, "")).split("<br>")
+        rate, *more = (number(speed.partition("±")[0].strip()) for speed in speeds)
         if line.lstrip().startswith("|") and test and rate is not None:
-            counts = {key: int(test[key] or 0) for key in ("n_prompt", "n_gen", "n_depth")}
+            counts: dict[str, float] = {key: int(test.groupdict().get(key) or 0) for key in _COUNTS}
+            counts |= {"decode_ts": more[0]} if more and more[0] is not None else {}
             named = {"backends": row["backend"]} if row.get("backend") else {}
             rows.append({"model": row.get("model", ""), "avg_ts": rate, **counts, **named})
     return _records(rows, "llama-bench-table" if runner == "llama.cpp" else "mnn-bench", runner)
@@ -224,6 +230,9 @@ def _row(row: Mapping[str, Any]) -> dict[str, Measure]:
     prompt, generated, rate = (finite(row.get(key)) for key in ("n_prompt", "n_gen", "avg_ts"))
     if rate is None or prompt is None or generated is None or not (prompt or generated):
         return {}
+    decode = finite(row.get("decode_ts"))
+    if decode is not None:
+        return measured(PROMPT, prompt, rate) | measured(ANSWER, generated, decode)
     both = bool(prompt and generated)
     found = measured(PROMPT, prompt, None if both else rate) if prompt else {}
     found |= measured(ANSWER, generated, None if both else rate) if generated else {}

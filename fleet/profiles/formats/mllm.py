@@ -32,6 +32,11 @@ def rates(text: str) -> dict[str, Measure]:
     return found
 
 
+def is_output(text: str) -> bool:
+    """Whether a runner of mllm printed this; the heading of its summary alone is anybody's."""
+    return MARKER in text or (SUMMARY in text and "Prefill time" in text and bool(rates(text)))
+
+
 def read(text: str) -> Profile:
     """A profile of the output. Raises ProfileError where it has no rates."""
     found = rates(text)

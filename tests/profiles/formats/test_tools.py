@@ -109,6 +109,21 @@ def test_a_row_of_llama_bench_is_a_record() -> None:
     assert not any(one.problems for one in (*depth, *many))
 
 
+@pytest.mark.parametrize(
+    ("column", "test"), [("test", "pp64+tg32"), ("llm_demo", "prompt=64<br>decode=32")]
+)
+def test_two_speeds_of_a_row_of_mnn(column: str, test: str) -> None:
+    text = (
+        f"| model | modelSize | backend | threads | {column} | speed(tok/s) |\n"
+        "| --- | --: | --- | --: | --: | --: |\n"
+        f"| m | 1 MiB | HEXAGON | 4 | {test} | 80.10 ± 0.20<br>12.30 ± 0.10 |\n"
+    )
+    (found,) = read(text)
+    assert (found.runner, found.metrics.prompt_tps, found.metrics.decode_tps) == ("mnn", 80.1, 12.3)
+    assert (found.metrics.prompt_tokens, found.metrics.generated_tokens) == (64, 32)
+    assert found.problems == ()
+
+
 def test_another_backend_is_no_npu() -> None:
     (mnn,) = of("C20.mnn_bench")
     assert (mnn.runner, mnn.metrics.prompt_tps, mnn.metrics.decode_tps) == ("mnn", 500.0, 45.0)
@@ -184,6 +199,7 @@ def test_a_file_without_numbers_is_damaged(data: object) -> None:
         ('{"traceEvents": []}', "Chrome trace"),
         ("Layer Times:\n0: 12 us\n", "snpe-diagview"),
         (inputs.of("C25").read_text(), "no profile format"),
+        ("=== Performance Summary ===\nTotal Trades: 1\n", "no profile format"),
         ("the prefill of the cup took 3 t/s\ndecode 2 t/s\n", "no profile format"),
     ],
 )
