@@ -80,6 +80,14 @@ AnswerOption = Annotated[
         "ID=@FILE with the output that it asks for."
     ),
 ]
+AssistantOption = Annotated[
+    bool,
+    typer.Option(
+        "--for-assistant",
+        help="Print facts, causes and evidence as one redacted text, to paste into any assistant. "
+        "fleet sends nothing.",
+    ),
+]
 StrictOption = Annotated[
     bool,
     typer.Option(
@@ -107,6 +115,7 @@ def doctor(
     playbook: PlaybookOption = None,
     yes: YesOption = False,
     bundle: BundleOption = None,
+    assistant: AssistantOption = False,
     strict: StrictOption = False,
     parallel: opt.Parallel = None,
     accept_new: opt.AcceptNew = False,
@@ -126,7 +135,8 @@ def doctor(
     if explain_code is not None:
         return _explain(explain_code, as_json=as_json)
     if log and inventory is None:
-        return _end(_logs(log, platform, given(answer), as_json, bundle, yes), strict=strict)
+        look_at = partial(_logs, log, platform, given(answer), as_json, bundle)
+        return _end(look_at(yes, assistant=assistant), strict=strict)
     _no_answers(answer)
     from fleet.cli import common, doctor_devices  # noqa: PLC0415 - most of a deploy
     from fleet.doctor.examine import Round  # noqa: PLC0415
@@ -138,7 +148,7 @@ def doctor(
     how = Round(names, tuple(folder or ()), verify, session, accept_new, many, beside, bool(bundle))
     asked = doctor_devices.FixRequest(playbook, dry_run, yes, as_json) if fix else None
     look = partial(doctor_devices.look, inventory or Path(), limit, how, asked)
-    return _end(look(bundle, as_json, verbose, yes), strict=strict)
+    return _end(look(bundle, as_json, verbose, yes, assistant=assistant), strict=strict)
 
 
 def _no_answers(answer: list[str] | None) -> None:
@@ -178,6 +188,8 @@ def _logs(
     as_json: bool,
     bundle: Path | None,
     yes: bool,
+    *,
+    assistant: bool = False,
 ) -> list[Diagnosis]:
     if platform and platform not in _PLATFORMS:
         raise InputError(
@@ -186,8 +198,8 @@ def _logs(
     found = []
     for name in names:
         look = partial(_triage, _text(name), name, platform)
-        found.append(asked(look, answers, quiet=as_json or name == "-"))
-    report(found, as_json=as_json, bundle=bundle, log=True, yes=yes)
+        found.append(asked(look, answers, quiet=as_json or assistant or name == "-"))
+    report(found, as_json=as_json, bundle=bundle, log=True, yes=yes, assistant=assistant)
     return found
 
 

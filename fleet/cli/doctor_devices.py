@@ -47,6 +47,8 @@ def look(
     as_json: bool,
     whole: bool = False,
     yes: bool = False,
+    *,
+    assistant: bool = False,
 ) -> list[Diagnosis]:
     """Examine, report and, where it is asked for, cure; the diagnoses as they are after it."""
     hosts = hosts_of(inventory, limit)
@@ -69,6 +71,7 @@ def look(
         whole=whole,
         offers=offers,
         yes=yes,
+        assistant=assistant,
     )
     hints = dict.fromkeys(str(device.error["hint"]) for device in found if device.error)
     for hint in hints:

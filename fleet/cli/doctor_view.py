@@ -89,7 +89,7 @@ def _page(diagnosis: Diagnosis, *, log: bool, whole: bool, offers: bool) -> None
     _layers(check for check in diagnosis.checks if whole or check.status != OK)
     if diagnosis.verdict != "healthy" or log:
         _causes(diagnosis, offers=offers)
-    for note in diagnosis.notes if whole or diagnosis.verdict != "healthy" else ():
+    for note in diagnosis.notes if whole or log or diagnosis.verdict != "healthy" else ():
         _line(f"  [dim]{escape(note)}[/]")
     _unknown(diagnosis)
 
@@ -297,10 +297,15 @@ def report(
     whole: bool = False,
     offers: bool = True,
     yes: bool = False,
+    assistant: bool = False,
 ) -> None:
     """Show or print them; `bundle` is written, too, after a question unless `yes`."""
     if as_json and shown:
         output.emit_json({"schema": 1, "targets": [diagnosis.as_dict() for diagnosis in found]})
+    elif assistant:
+        from fleet.doctor.bundle import for_assistant  # noqa: PLC0415 - words of the redaction
+
+        output.literal(for_assistant(found))
     elif shown:
         show(found, log=log, whole=whole, offers=offers)
     if bundle is not None:

@@ -6,7 +6,7 @@ import io
 import platform
 import tarfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fleet.doctor.contents import PARTS, kept
@@ -33,6 +33,46 @@ def doctor_members(found: Sequence[Diagnosis]) -> dict[str, str]:
         for part, text in kept(diagnosis.parts, redactor).items():
             members[f"device-{number}/raw/{part}.txt"] = text
     return {f"fleet-doctor/{name}": text for name, text in members.items()}
+
+
+_CAUSES = 3  # of each target, in the text for an assistant
+_LINES = 6  # of evidence for each cause
+
+
+def for_assistant(found: Sequence[Diagnosis]) -> str:
+    """Return one redacted text of facts, ranked causes, evidence and cures, to be pasted."""
+    own = {pair for diagnosis in found for pair in diagnosis.secrets}
+    redactor = Redactor([diagnosis.target for diagnosis in found], sorted(own))
+    task = "Say which cause fits best, what would prove it, and the next command."
+    names = "Names, addresses and unknown words are replaced."
+    lines = [f"fleet {VERSION} examined a Qualcomm NPU device or its log. {names} {task}"]
+    for diagnosis in found:
+        lines += ["", *_for_assistant(diagnosis)]
+    return redactor.text("\n".join(map(harmless, lines)))
+
+
+def _for_assistant(diagnosis: Diagnosis) -> Iterator[str]:
+    yield f"target {diagnosis.target}: {diagnosis.verdict}"
+    if diagnosis.error:
+        yield f"failed step: {diagnosis.error.get('message', '')}"
+    for check in diagnosis.checks:
+        facts = ", ".join(f"{name}={word}" for name, word in check.facts.items())
+        yield f"fact {check.layer} {check.id} {check.status}: {check.text} ({facts})"
+    for place, ranked in enumerate(diagnosis.causes[:_CAUSES], 1):
+        yield f"cause {place} {ranked.cause.id}, confidence {ranked.confidence:.2f}: {ranked.title}"
+        for row in ranked.evidence[:_LINES]:
+            yield f"  for: {row.source} {row.line}: {row.text}"
+        for twin in ranked.twins:
+            yield f"  against, if it holds: {twin.reading} (`{twin.command}` shows {twin.cause})"
+        for fix in ranked.fixes:
+            yield f"  cure: {fix.title} {fix.command}".rstrip()
+        yield f"  check: {ranked.verify}"
+        yield f"  about: {' '.join(ranked.explanation.split())}"
+    for line in diagnosis.suspects:
+        yield f"suspicious line {line.line}: {line.text}"
+    yield from (f"means: {text}" for text in diagnosis.understood)
+    yield from (f"note: {note}" for note in diagnosis.notes)
+    yield from (f"open question: {row.text} {row.command}" for row in diagnosis.questions)
 
 
 def contents(members: Mapping[str, str]) -> Iterable[tuple[str, str, str]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from fleet.model.cause import Twin
 from fleet.model.diagnosis import Evidence, Question, Ranked
 from fleet.model.errors import InputError
-from fleet.triage.families import GUESS
+from fleet.model.slots import FOLDERS, filled
+from fleet.triage.families import GUESS, guesses
 from fleet.triage.knowledge import Known
 from fleet.triage.ranking import Witness
 from fleet.triage.reading import LogReading
@@ -29,14 +30,32 @@ def questions(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[Question
     One signature alone decides nothing, however often such ones were right.
     """
     first, *others = ranked
+    if first.cause.general:
+        guessed = guesses(reading)
+        return (*guessed.before, louder(reading), *guessed.behind, *_open(first, reading))[:_MOST]
     if first.confidence >= _SURE and first.agreeing > 1 and not others:
-        return ()
+        return tuple(_open(first, reading))
     found = [_between(first, other) for other in others[:_MOST]]
     asked = {question.yes for question in found}
     found += [_told(first, twin) for twin in first.twins if twin.cause not in asked]
     if first.summary or not found or (not others and first.confidence < _UNSURE):
         found.insert(0, louder(reading))
-    return tuple(found[:_MOST])
+    return (*found[:_MOST], *_open(first, reading))
+
+
+def _open(first: Ranked, reading: LogReading) -> Iterator[Question]:
+    """What the cures need and the log does not say: who ran the program, and in which folder."""
+    if first.platform == "android" and not (reading.actor or "actor" in first.slots):
+        text = (
+            "Did an app run it, or a program in a shell of the phone? Answer with --answer "
+            "actor=app or --answer actor=shell; the cures differ."
+        )
+        yield Question("actor", text)
+    commands = "\n".join([first.verify, *(fix.command for fix in first.fixes)])
+    for name, words in FOLDERS.items():
+        if f"${{{name}:?" in commands:
+            text = f"The commands need a folder: {words}. Give it with --answer {name}=PATH."
+            yield Question(name, text)
 
 
 def _between(first: Ranked, other: Ranked) -> Question:
@@ -53,7 +72,8 @@ def _between(first: Ranked, other: Ranked) -> Question:
 
 def _told(first: Ranked, twin: Twin) -> Question:
     text = f"Does this hold: {twin.reading}?"
-    return Question(_id(first, twin.cause), text, twin.command, twin.cause, first.cause.id)
+    command = filled(twin.command, first.slots)
+    return Question(_id(first, twin.cause), text, command, twin.cause, first.cause.id)
 
 
 def _id(no: Ranked, yes: str) -> str:
@@ -62,7 +82,7 @@ def _id(no: Ranked, yes: str) -> str:
 
 def check_ids(answers: Iterable[str], known: Known) -> None:
     """Raise InputError for an id that no question can have."""
-    whole = ("log", "build", *(row["id"] for row in known.steps))
+    whole = ("log", "build", "actor", *FOLDERS, *(row["id"] for row in known.steps))
     causes = known.causes.keys()
     for key in answers:
         parts = key.removeprefix(GUESS).split(":")

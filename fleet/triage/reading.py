@@ -173,6 +173,11 @@ class LogReading:
         )
 
     @cached_property
+    def actor(self) -> str:
+        """Who ran the program, by the words of the log: a key of actor_words.yaml, or ""."""
+        return next((name for name, matcher in self.known.actors if self.matching(matcher)), "")
+
+    @cached_property
     def cut(self) -> int:
         """The column at which a screenshot or a terminal cut the lines off; 0 for none."""
         lengths = sorted((len(line.text) for line in self.lines), reverse=True)

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
+from fleet.model.cause import Fix
 from fleet.model.diagnosis import Evidence, Ranked
 from fleet.model.text import harmless
 from fleet.triage.families import sure_guess
@@ -24,8 +25,10 @@ _MOST = 0.49
 _ELSEWHERE = 0.3  # a build, or a line of a log without a word of a device
 _FAMILY = 0.48
 _AGAIN = 0.02  # for each further line of the same kind
+_KINDS = 3  # that are named
 _VAGUE = 0.28  # of a sentence that only says that something failed
 _QUOTE = 150  # characters
+_HEADING = 0.2  # of a line that only leads to the next one
 _SURE = 0.66  # of a kind of sentence that no warning says without reason
 _KIND = 0.6  # from here on the kind of sentence needs no word of failure
 _SUBJECT = 0.1  # of the weight, for a sentence that names its subject
@@ -44,6 +47,16 @@ _PREFIX = re.compile(
     r"|[VDIWEF] [\w.-]{1,30} *: "
     r"|<[EW]>\s*|[^\w\s(\[<\"'/.-]\s*"
     r")",
+    re.IGNORECASE,
+)
+_NEAR = 3  # lines behind the evidence in which a program may say what to do
+_ELSEWHERE_RUN = ("aihub", "pc")  # no part of a device is at fault there
+_ADVICE = re.compile(
+    r"\b(?:please (?:run|install|use|set|add|update|upgrade|download|specify|provide|make|check|log"
+    r"|source|try|ensure|re-?\w+)|to (?:fix|resolve|solve|enable|allow) (?:this|it|the)\b"
+    r"|(?:try|consider) (?:\w+ing|to|`|')|you (?:need|have|must|should|can) |make sure "
+    r"|did you mean |hint:|use -)"
+    r".{8,}",
     re.IGNORECASE,
 )
 _TRACE = re.compile(r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Failure|Exit|Fault)\b|^Caused by:")
@@ -69,7 +82,7 @@ def stated(reading: LogReading, witnesses: Iterable[Witness]) -> tuple[Ranked, .
     sentences = [witness for witness in witnesses if _is_failure(witness, failing)]
     ranked = _by_worth(sentences, _ELSEWHERE if reading.of_build else _MOST)
     family = sure_guess(reading)
-    if family is not None and not reading.of_build:
+    if family is not None and not (reading.of_build or reading.actor in _ELSEWHERE_RUN):
         cause, line = family
         evidence = Evidence("log", line.text, line.number)
         return (Ranked(cause, _FAMILY, (evidence,)), *ranked[:1])
@@ -88,9 +101,12 @@ def _by_worth(sentences: list[Witness], most: float) -> tuple[Ranked, ...]:
         if worth > best.get(kind, (0.0, sentence))[0]:
             best[kind] = worth, sentence
     ordered = sorted(best.values(), key=lambda pair: (-pair[0], _line(pair[1])))
+    first_of = {_line(sentence): sentence for _, sentence in reversed(ordered)}
     left = 1.0
     found = []
-    for worth, sentence in ordered[:3]:
+    for worth, sentence in ordered:
+        if first_of[_line(sentence)] is not sentence or len(found) == _KINDS:
+            continue  # the line is quoted already
         share = min(most, left, 0.4 * worth + 0.1 + _AGAIN * (count[sentence.cause.id] - 1))
         left -= share
         found.append(_ranked(sentence, share))
@@ -116,12 +132,25 @@ def _worth(sentence: Witness, later: int) -> float:
     worth = sentence.weight
     worth += _SUBJECT * bool(sentence.slots.get("subject"))
     worth += _EXCEPTION * bool(_TRACE.match(text))
+    worth -= _HEADING * text.endswith(":")
     return worth - min(0.1, _LATER * later)
 
 
 def _ranked(sentence: Witness, share: float) -> Ranked:
     slots = {**sentence.slots, "statement": quoted(sentence.evidence.text)}
     return Ranked(sentence.cause, share, (sentence.evidence,), slots=slots)
+
+
+def advice(reading: LogReading, ranked: Ranked) -> tuple[Fix, ...]:
+    """Return what the log itself says to do, in the line of the evidence or right behind it."""
+    first = next((row.line for row in ranked.evidence if row.source == "log"), 0)
+    for line in reading.lines:
+        found = _ADVICE.search(line.text) if first <= line.number <= first + _NEAR else None
+        if found and first:
+            text = quoted(line.text[found.start() :].rstrip())
+            title = f'The log itself says what to do: "{text}"'.replace("{", "(").replace("}", ")")
+            return (Fix("any", title, "", "device", changes="nothing by itself"),)
+    return ()
 
 
 def led(ranked: tuple[Ranked, ...], plain: tuple[Ranked, ...]) -> tuple[Ranked, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from fleet.model.cause import Fix
 from fleet.model.diagnosis import HEALTHY, PROBLEM, UNRECOGNISED, Diagnosis, Ranked
+from fleet.model.slots import FOLDERS, SLOTS
 from fleet.triage.asking import affirmed, answered, questions
 from fleet.triage.bounded import bounded
 from fleet.triage.calibration import calibrated
@@ -18,8 +20,8 @@ from fleet.triage.knowledge import knowledge
 from fleet.triage.matcher import Matcher
 from fleet.triage.ranking import rank
 from fleet.triage.reading import LogReading
-from fleet.triage.statements import ALARM, led, quoted, stated
-from fleet.triage.text import lines_of
+from fleet.triage.statements import ALARM, advice, led, quoted, stated
+from fleet.triage.text import lines_of, process_of
 from fleet.triage.unknown import next_step, suspects, understood
 from fleet.triage.witnesses import heard
 
@@ -27,6 +29,8 @@ _WHOSE = (
     "nothing in the log says that it is from a Qualcomm device, and any machine can have this "
     "failure; if it is from one, add --platform linux (or android, windows)"
 )
+_OTHER_PROCESS = 0.2  # of the confidence
+_PATH = re.compile(SLOTS["path"])
 _CUT = (
     "the lines are cut off at column {}: paste the whole lines, because numbers and names at their "
     "ends are missing"
@@ -63,7 +67,7 @@ def triage(
     names = {**beside(reading.text), **actor_of(reading, answers or {})}
     ranked = tuple(
         cured(replace(cause, slots={**names, **cause.slots}, platform=seen), reading)
-        for cause in led(in_context(calibrated(scored), reading), plain)
+        for cause in led(in_context(_of_one_process(calibrated(scored)), reading), plain)
     )
     if ranked:
         asked = tuple(
@@ -78,6 +82,23 @@ def triage(
     if not reading.lines:
         return Diagnosis(target, UNRECOGNISED, notes=("the log is empty",))
     return _unrecognised(target, reading, scored)
+
+
+def _of_one_process(ranked: tuple[Ranked, ...]) -> tuple[Ranked, ...]:
+    """Return the causes, lower where all their lines are of another process than the first's."""
+    if not ranked:
+        return ()
+    own = _processes(ranked[0])
+    return tuple(
+        replace(cause, confidence=cause.confidence * _OTHER_PROCESS)
+        if own and _processes(cause) and not own & _processes(cause)
+        else cause
+        for cause in ranked
+    )
+
+
+def _processes(ranked: Ranked) -> set[str]:
+    return {pid for row in ranked.evidence if (pid := process_of(row.text))}
 
 
 def _unrecognised(target: str, reading: LogReading, scored: tuple[Ranked, ...]) -> Diagnosis:
@@ -109,9 +130,10 @@ def platform_of(reading: LogReading) -> str:
 
 def cured(ranked: Ranked, reading: LogReading) -> Ranked:
     """Return the cause with the cures that its actor can use."""
+    told = advice(reading, ranked)
     row = reading.known.cures.get(ranked.slots.get("actor", ""))
     if row is None:
-        return ranked
+        return replace(ranked, cause=ranked.cause.with_fixes((*told, *ranked.cause.fix)))
     none = Matcher([row["no_cure"]])
     kept = [
         fix
@@ -124,16 +146,16 @@ def cured(ranked: Ranked, reading: LogReading) -> Ranked:
         title, changes = row["instead"]["title"], row["instead"]["changes"]
         instead = Fix("any", title, "", "host", changes=changes, undo="the version of before")
         kept = [*kept, instead] if own else [instead, *kept]
-    return replace(ranked, cause=ranked.cause.with_fixes(tuple(kept)))
+    return replace(ranked, cause=ranked.cause.with_fixes((*told, *kept)))
 
 
 def actor_of(reading: LogReading, answers: Mapping[str, str]) -> dict[str, str]:
-    """Return who ran the program, by the answer or the words of the log: {} if unknown."""
+    """Return who ran the program and the folders that answers name; {} for what is unknown."""
     given = answers.get("actor", "").strip().lower()
-    if given:
-        return {"actor": given}
-    votes = (name for name, matcher in reading.known.actors if reading.matching(matcher))
-    return {"actor": name} if (name := next(votes, "")) else {}
+    actor = given if given in reading.known.cures else reading.actor
+    folders = {name: answers.get(name, "").strip() for name in FOLDERS}
+    known = {name: path for name, path in folders.items() if _PATH.fullmatch(path)}
+    return {**known, **({"actor": actor} if actor else {})}
 
 
 def _worked(reading: LogReading) -> tuple[str, ...]:
