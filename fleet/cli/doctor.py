@@ -131,13 +131,11 @@ def doctor(
     Example: genie-t2t-run ... 2>&1 | fleet doctor --log -
     Example: fleet doctor --explain 14001
     """
-    inventory = _one_of(inventory, log, explain_code, listed)
+    inventory = _one_of(inventory, log, explain_code, listed, answer)
     if explain_code is not None:
         return _explain(explain_code, as_json=as_json)
     if log and inventory is None:
-        look_at = partial(_logs, log, platform, given(answer), as_json, bundle)
-        return _end(look_at(yes, assistant=assistant), strict=strict)
-    _no_answers(answer)
+        return _end(_logs(log, platform, answer, as_json, bundle, yes, assistant), strict=strict)
     from fleet.cli import common, doctor_devices  # noqa: PLC0415 - most of a deploy
     from fleet.doctor.examine import Round  # noqa: PLC0415
 
@@ -147,8 +145,8 @@ def doctor(
     many, limit = parallel or common.DEFAULT_PARALLEL, [*(host or ()), *(limit or ())]
     how = Round(names, tuple(folder or ()), verify, session, accept_new, many, beside, bool(bundle))
     asked = doctor_devices.FixRequest(playbook, dry_run, yes, as_json) if fix else None
-    look = partial(doctor_devices.look, inventory or Path(), limit, how, asked)
-    return _end(look(bundle, as_json, verbose, yes, assistant=assistant), strict=strict)
+    shown = (bundle, as_json, verbose, yes, assistant)
+    return _end(doctor_devices.look(inventory or Path(), limit, how, asked, *shown), strict=strict)
 
 
 def _no_answers(answer: list[str] | None) -> None:
@@ -161,7 +159,11 @@ def _no_answers(answer: list[str] | None) -> None:
 
 
 def _one_of(
-    inventory: Path | None, log: list[str] | None, code: str | None, listed: bool
+    inventory: Path | None,
+    log: list[str] | None,
+    code: str | None,
+    listed: bool,
+    answer: list[str] | None,
 ) -> Path | None:
     """The inventory, that of the project where nothing is given. Raises InputError."""
     if not (log or code or listed):
@@ -178,24 +180,25 @@ def _one_of(
             hint="use one of: fleet doctor -i inventory.yaml, fleet doctor --log "
             "FILE, fleet doctor --explain 14001, fleet init",
         )
+    if inventory is not None or not log:
+        _no_answers(answer)
     return inventory
 
 
 def _logs(
     names: Sequence[str],
     platform: str,
-    answers: dict[str, str],
+    answer: list[str] | None,
     as_json: bool,
     bundle: Path | None,
     yes: bool,
-    *,
-    assistant: bool = False,
+    assistant: bool,
 ) -> list[Diagnosis]:
     if platform and platform not in _PLATFORMS:
         raise InputError(
             f"'{platform}' is not a platform", hint=f"use one of {', '.join(_PLATFORMS)}"
         )
-    found = []
+    found, answers = [], given(answer)
     for name in names:
         look = partial(_triage, _text(name), name, platform)
         found.append(asked(look, answers, quiet=as_json or assistant or name == "-"))

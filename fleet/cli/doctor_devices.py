@@ -47,7 +47,6 @@ def look(
     as_json: bool,
     whole: bool = False,
     yes: bool = False,
-    *,
     assistant: bool = False,
 ) -> list[Diagnosis]:
     """Examine, report and, where it is asked for, cure; the diagnoses as they are after it."""

@@ -103,7 +103,7 @@ def _by_worth(sentences: list[Witness], most: float) -> tuple[Ranked, ...]:
     ordered = sorted(best.values(), key=lambda pair: (-pair[0], _line(pair[1])))
     first_of = {_line(sentence): sentence for _, sentence in reversed(ordered)}
     left = 1.0
-    found = []
+    found: list[Ranked] = []
     for worth, sentence in ordered:
         if first_of[_line(sentence)] is not sentence or len(found) == _KINDS:
             continue  # the line is quoted already
