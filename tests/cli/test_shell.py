@@ -32,7 +32,7 @@ def test_what_is_piped_in_runs_there_and_the_exit_code_comes_back(desk: Desk) ->
 
 def test_env_is_that_of_the_live_release(desk: Desk) -> None:
     base = desk.folder / "base1"
-    nothing = typed(desk, "echo never\n", "--env")
+    nothing = desk.fleet("ann@desk", "shell", "evk-1", "--env")
     assert (nothing.returncode, nothing.stdout) == (2, "")
     assert "has no release" in nothing.stderr
     for name in ("app", "other"):
@@ -51,11 +51,11 @@ def test_env_is_that_of_the_live_release(desk: Desk) -> None:
     done = typed(desk, "its-tool; exit 7\n", "--release", "other")
     root = base.resolve() / "releases" / "other" / "01"
     assert (done.returncode, done.stdout) == (7, f"{root} {base}/releases/other/01/lib\n")
-    several = typed(desk, "echo never\n", "--env")
+    several = desk.fleet("ann@desk", "shell", "evk-1", "--env")
     assert (several.returncode, several.stdout) == (2, "")
     assert "several releases: app, other" in several.stderr
     assert "fleet shell evk-1 --env --release app" in several.stderr
-    wrong = typed(desk, "echo never\n", "--env", "--release", "none")
+    wrong = desk.fleet("ann@desk", "shell", "evk-1", "--release", "none")
     assert (wrong.returncode, "no release none" in wrong.stderr) == (2, True)
 
 
