@@ -175,7 +175,7 @@ def _one_of(
             if given
             else (
                 "the doctor does not know what to examine: the command has no -i, --log or "
-                "--explain, and this folder is not in a fleet project"
+                f"--explain, and {_why_not_supplied()}"
             ),
             hint="use one of: fleet doctor -i inventory.yaml, fleet doctor --log "
             "FILE, fleet doctor --explain 14001, fleet init",
@@ -183,6 +183,14 @@ def _one_of(
     if inventory is not None or not log:
         _no_answers(answer)
     return inventory
+
+
+def _why_not_supplied() -> str:
+    """Return why no project names the inventory."""
+    found = project.current()
+    if found is None:
+        return "this folder is not in a fleet project"
+    return f"{found.file} names no inventory"
 
 
 def _logs(

@@ -175,7 +175,7 @@ def cured(findings: tuple[Finding, ...], plan: SystemPlan) -> tuple[Finding, ...
         "libcdsprpc-missing": any(isinstance(step, LinkLibrary) for step in plan.steps),
     }
     return tuple(
-        replace(finding, severity="warn", cure="fleet plan (shows the steps that fix it)")
+        replace(finding, severity="warn", cure="the steps of this plan fix it")
         if finding.refuses and cures.get(finding.rule)
         else finding
         for finding in findings

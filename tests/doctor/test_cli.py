@@ -161,6 +161,18 @@ def test_bad_input_is_one_error(argv: tuple[str, ...], said: str) -> None:
     assert done.stderr.count("error:") == 1
 
 
+@pytest.mark.parametrize(
+    ("project", "said"),
+    [(None, "this folder is not in a fleet project"), ("parallel: 4\n", "names no inventory")],
+)
+def test_what_no_project_supplies_is_said(project: str | None, said: str, tmp_path: Path) -> None:
+    if project is not None:
+        (tmp_path / "fleet.yaml").write_text(project)
+    done = warm.fleet("doctor", cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.split())
+
+
 def test_a_device_that_is_not_reached_is_exit_code_3(tmp_path: Path) -> None:
     inventory = tmp_path / "i.yaml"
     inventory.write_text(
