@@ -13,7 +13,7 @@ from fleet.doctor.checks import every
 from fleet.doctor.link import link_check
 from fleet.doctor.parts import own_words, raw_parts
 from fleet.doctor.recent import RunFailure, builder_of, preflight, refusal
-from fleet.doctor.remedy import NO_REPAIR, with_remedy
+from fleet.doctor.remedy import NO_REPAIR, names_of, with_remedy
 from fleet.doctor.seen import Seen, seen
 from fleet.doctor.session import Opened, has_validator, open_session, run_validator
 from fleet.doctor.subject import subjects
@@ -257,6 +257,11 @@ def _unreached(result: DeviceResult[None]) -> Diagnosis:
     check = link_check(result.host, error)
     platform = "android" if result.host.phone else ""
     ranked = rank(_of_checks([check], failing=True), platform, known=knowledge().causes)
+    slots = names_of(result.host)
+    ranked = tuple(
+        replace(cause, slots={**cause.slots, **slots}, check=f"fleet doctor -l {slots['HOST']}")
+        for cause in ranked
+    )
     said = error.as_dict() if error else None
     return Diagnosis(result.host.name, UNCHECKED, ranked, (check,), error=said)
 

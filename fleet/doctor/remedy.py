@@ -13,6 +13,7 @@ from fleet.engine.session import Session
 from fleet.model.cause import Fix
 from fleet.model.diagnosis import Diagnosis, Remedy
 from fleet.model.errors import FleetError
+from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
 from fleet.model.system import SystemSpec
 
@@ -36,7 +37,7 @@ def with_remedy(
     remedy = _plan(session, seen, diagnosis, playbook)
     if diagnosis.causes:
         first, *rest = diagnosis.causes
-        slots = {**first.slots, **_places(seen)}
+        slots = {**first.slots, **_places(seen), **names_of(session.host)}
         name = shlex.quote(session.host.name)
         first = replace(first, slots=slots, check=f"fleet doctor -l {name}")
         if remedy.operation:
@@ -49,12 +50,25 @@ def with_remedy(
     return diagnosis
 
 
+def names_of(host: Host) -> dict[str, str]:
+    """Return how the inventory names a device, for commands that people paste."""
+    names = {"HOST": shlex.quote(host.name)}
+    if host.transport == "ssh" and host.address:
+        who = f"{host.user}@{host.address}" if host.user else host.address
+        port = f"-p {host.port} " if host.port not in {None, 22} else ""
+        key = f"[{host.address}]:{host.port}" if port else host.address
+        names |= {"SSH": port + shlex.quote(who), "KEY_NAME": shlex.quote(key)}
+    return names
+
+
 def _places(seen: Seen) -> dict[str, str]:
     """Return the folders on this device that the commands of fixes name."""
     for subject in subjects(seen):
         if _SAFE.fullmatch(subject.root):
             bundle = next((path for path in subject.files if path.endswith(".bin")), "")
-            return {"RELEASE": subject.root, "BUNDLE": bundle.rpartition("/")[0] or subject.root}
+            folders = {"RELEASE": subject.root, "BUNDLE": bundle.rpartition("/")[0] or subject.root}
+            release = subject.release
+            return folders | ({"NAME": shlex.quote(release.name)} if release else {})
     return {}
 
 

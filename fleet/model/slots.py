@@ -38,15 +38,30 @@ FOLDERS = {
     "BUNDLE": "set BUNDLE to the folder of the model",
     "QAIRT": "set QAIRT to the folder of the SDK",
 }
+# What commands call the release and the device, and the key under which `slots` may have it.
+PLACEHOLDERS = {
+    "fleet rollback NAME": "NAME",
+    "--limit DEVICE": "HOST",
+    "ssh-keygen -R DEVICE": "KEY_NAME",
+    "ssh-keygen -F DEVICE": "KEY_NAME",
+    "ssh-copy-id USER@DEVICE": "SSH",
+    "ssh -o BatchMode=yes DEVICE": "SSH",
+    "ssh -O exit DEVICE": "SSH",
+    "ssh -t DEVICE": "SSH",
+}
 _FOLDER = re.compile(r"(\"?)\$(" + "|".join(FOLDERS) + r")\b(\"?)")
 
 
 def filled(text: str, slots: Mapping[str, str]) -> str:
     """Return the text with what is known; else with the word behind the colon, or the slot's name.
 
-    A folder (`$RELEASE`) becomes its path where `slots` has it under `RELEASE`. Otherwise the
-    command ends with a message in a shell where the variable is not set: it never reads `/lib`.
+    Placeholders of commands become what `slots` has for this device. A folder (`$RELEASE`) becomes
+    its path where `slots` has it under `RELEASE`. Otherwise the command ends with a message in a
+    shell where the variable is not set: it never reads `/lib`.
     """
+    for placeholder, name in PLACEHOLDERS.items():
+        if word := slots.get(name):
+            text = text.replace(placeholder, placeholder.rpartition(" ")[0] + f" {word}")
     text = _FOLDER.sub(lambda folder: _folder(folder, slots), text)
     return _IN_TEXT.sub(lambda slot: slots.get(slot[1]) or slot[2] or f"<{slot[1]}>", text)
 

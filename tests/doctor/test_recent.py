@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from fleet.doctor.examine import Round, judge
 from fleet.doctor.recent import RunFailure, last_failures, refusal
+from fleet.doctor.remedy import names_of
 from fleet.engine.rollout.journal import Journal
 from fleet.model.diagnosis import BAD, UNCHECKED
 from fleet.model.finding import Finding
+from fleet.model.inventory import Host
+from fleet.model.slots import filled
 from fleet.profiles.runs import RunStore
 
 from .test_probe import BOARD, Fake
@@ -78,3 +82,26 @@ def test_a_refusal_is_a_cause_with_the_cure_of_its_rule(playbook_path: Path) -> 
 @pytest.fixture
 def playbook_path() -> Path:
     return Path(__file__).parents[2] / "playbooks" / "tiny-genie.yaml"
+
+
+def test_commands_name_the_device_its_release_and_its_folders() -> None:
+    host = Host(name="evk 7", address="192.168.7.21", user="ubuntu", port=2222)
+    slots = {**names_of(host), "NAME": "tiny", "RELEASE": "/home/ubuntu/fleet/releases/tiny/1"}
+    texts = {
+        "fleet rollback NAME -i INVENTORY": "fleet rollback tiny -i INVENTORY",
+        "ssh -o BatchMode=yes DEVICE true": "ssh -o BatchMode=yes -p 2222 ubuntu@192.168.7.21 true",
+        "ssh-copy-id USER@DEVICE": "ssh-copy-id -p 2222 ubuntu@192.168.7.21",
+        "ssh-keygen -R DEVICE": "ssh-keygen -R '[192.168.7.21]:2222'",
+        "fleet facts --limit DEVICE": "fleet facts --limit 'evk 7'",
+        'ls "$RELEASE"/lib': 'ls "/home/ubuntu/fleet/releases/tiny/1"/lib',
+    }
+    assert {text: filled(text, slots) for text in texts} == texts
+
+
+def test_a_folder_that_is_not_known_is_never_the_root() -> None:
+    done = subprocess.run(
+        ["sh", "-c", filled('echo "$RELEASE"/lib', {})], capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "/lib" not in done.stdout
+    assert "set RELEASE to the folder" in done.stderr
