@@ -158,7 +158,7 @@ def add_history(
     """Add to each release who deployed it and its last rate, as this workstation knows them."""
     every = [(r.host.name, item) for r in results if r.value for item in r.value.deployed]
     store = RunStore(runs)
-    if not every or not store.root.is_dir():
+    if not every:
         return
     needed: dict[Place, int] = {}
     for host, item in every:
@@ -167,7 +167,8 @@ def add_history(
     known = switches(store, needed)
     rates: dict[tuple[str, str, str], Rate] = {}
     try:
-        rates = _rates(runs, {(host, item.name, item.id) for host, item in every})
+        if store.root.is_dir():
+            rates = _rates(runs, {(host, item.name, item.id) for host, item in every})
     except FleetError as error:
         listener(Warned("", f"fleet cannot read the rates of the last runs: {error}"))
     for host, item in every:

@@ -7,6 +7,7 @@ hop, checks the host key before it names the user, and maps every error.
 from __future__ import annotations
 
 import getpass
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -60,7 +61,13 @@ class FleetConnection(fabric.Connection):  # type: ignore[misc] # fabric has no 
         self.link.close()
 
     def sudo(self, command: str, **options: Any) -> Any:  # noqa: ANN401 - as fabric has it
-        """Run a command as root, with `become_password` of the inventory unless one is given."""
+        """Run a command as root, with `become_password` of the inventory unless one is given.
+
+        Standard input goes to the command only if it is a terminal: the end of a file or of
+        /dev/null would close the channel before the password is sent.
+        """
+        if sys.stdin is None or not sys.stdin.isatty():
+            options.setdefault("in_stream", False)
         secret = self.inventory_host.become_password
         if secret is not None and "password" not in options:
             options["password"] = secret.get().reveal()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import getpass
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
@@ -123,3 +126,58 @@ def test_an_adbutils_script_runs_on_a_phone(desk: Make, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("text")
     device.sync.push(str(tmp_path / "file"), "/data/local/tmp/file")
     assert device.shell("cat /data/local/tmp/file") == "text"
+
+
+FABFILE = """from fabric import Connection, ThreadingGroup
+
+board = Connection("lab001")
+assert board.run("uname -s", hide=True).stdout.strip() == "Linux"
+board.put("notes.txt", "/tmp/notes.txt")
+assert board.run("cat /tmp/notes.txt", hide=True).stdout == "skel and stub\\n"
+board.get("/tmp/notes.txt", "back.txt")
+assert board.sudo("id -u", hide=True).stdout.strip() == "0"
+with ThreadingGroup("lab001", "lab002") as both:
+    found = both.run("hostname", hide=True)
+print(*sorted(result.stdout.strip() for result in found.values()))
+"""
+ADB_SCRIPT = """from adbutils import adb; phone = adb.device("PHONE")
+
+assert phone.shell("echo $((6 * 7))") == "42"
+phone.sync.push("notes.txt", "/data/local/tmp/notes.txt")
+phone.sync.pull("/data/local/tmp/notes.txt", "back.txt")
+print(phone.prop.get("ro.soc.model"))
+"""
+
+
+def run_script(folder: Path, first: str, script: str, inventory: Path) -> str:
+    """Run a script with another first line, as a person does; return what it prints."""
+    (folder / "notes.txt").write_text("skel and stub\n")
+    (folder / "script.py").write_text(first + "\n" + script.partition("\n")[2])
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=folder, capture_output=True, text=True, check=False,
+        stdin=subprocess.DEVNULL, timeout=120,
+        env={**os.environ, "FLEET_INVENTORY": str(inventory)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (folder / "back.txt").read_text() == "skel and stub\n"
+    return done.stdout
+
+
+def test_a_fabfile_works_on_lab_boards_but_for_its_first_line(desk: Make, tmp_path: Path) -> None:
+    lab = desk(None, count=2, phones=0).lab
+    inventory = lab.inventory.with_name("sudo.yaml")
+    inventory.write_text(
+        lab.inventory.read_text("utf-8").replace(
+            "      vars:\n", "      vars:\n        become_password: file:password\n", 1
+        )
+    )
+    first = "from fleet import connection as Connection, group as ThreadingGroup"
+    assert run_script(tmp_path, first, FABFILE, inventory) == "lab001 lab002\n"
+
+
+def test_an_adbutils_script_works_on_a_lab_phone_but_for_its_first_line(
+    desk: Make, tmp_path: Path
+) -> None:
+    lab = desk(None).lab
+    first = f'import fleet; phone = fleet.adb_device("{lab.phones[0].name}")'
+    assert run_script(tmp_path, first, ADB_SCRIPT, lab.inventory) == "SM8650\n"
