@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,6 +20,7 @@ from fleet.cli.live import listening
 from fleet.cli.lockfile import before, lock_for, write_planned
 from fleet.cli.measured import show_records
 from fleet.cli.results import show_admin, show_devices, show_errors, show_plans
+from fleet.cli.rollout_options import RolloutFlags
 from fleet.config.lockfile import lock_path
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
@@ -39,6 +40,7 @@ from fleet.engine.transfer.tuning import options_of
 from fleet.model.errors import InputError
 from fleet.model.events import RolloutDone
 from fleet.model.inventory import Host
+from fleet.model.lockfile import Lock
 from fleet.model.playbook import Playbook
 from fleet.profiles.runs import RunStore
 
@@ -205,33 +207,51 @@ def _show_planned(results: list[DeviceResult[Any]], as_json: bool, *, admin: boo
     end_devices(results)
 
 
+@dataclass(frozen=True)
+class DeployFlags:
+    """The options of `fleet deploy` as they are typed, in the order of its help."""
+
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Same as `fleet plan`.")] = False
+    run: RunOption = None
+    only: OnlyOption = None
+    parallel: opt.Parallel = None
+    offline: opt.Offline = False
+    accept_new: opt.AcceptNew = False
+    allow_reboot: opt.AllowReboot = False
+    resume: ResumeOption = None
+    runs: RunsOption = False
+    force_inputs: ForceOption = False
+    rollout: RolloutFlags = field(default_factory=RolloutFlags)
+    locked: LockedOption = False
+    frozen: FrozenOption = False
+    lock_file: opt.LockFile = None
+    verify: opt.Verify = False
+    tune: opt.Tune = None
+    executor: opt.Executor = None
+
+    def options(self, playbook: Playbook, lock: Lock | None = None) -> DeployOptions:
+        """Return how the deploy is done, with what the playbook says of sending."""
+        return DeployOptions(
+            run=WHEN[self.run],
+            verify=self.verify,
+            offline=self.offline,
+            accept_new=self.accept_new,
+            parallel=self.parallel,
+            allow_reboot=self.allow_reboot,
+            lock=lock,
+            frozen=self.frozen,
+            transfer=options_of([*playbook.tune, *(self.tune or ())]),
+        )
+
+
+@opt.spread
 def deploy(
     context: typer.Context,
     playbook: opt.Playbook,
     inventory: opt.Inventory,
     limit: opt.Limit = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Same as `fleet plan`.")] = False,
-    run: RunOption = None,
-    only: OnlyOption = None,
-    parallel: opt.Parallel = None,
-    offline: opt.Offline = False,
-    accept_new: opt.AcceptNew = False,
-    allow_reboot: opt.AllowReboot = False,
-    resume: ResumeOption = None,
-    runs: RunsOption = False,
-    force_inputs: ForceOption = False,
-    canary: rollout.Canary = None,
-    waves: rollout.Waves = None,
-    max_failed: rollout.MaxFailed = None,
-    max_unreachable: rollout.MaxUnreachable = None,
-    soak: rollout.Soak = None,
-    on_fail: rollout.OnFail = None,
-    locked: LockedOption = False,
-    frozen: FrozenOption = False,
-    lock_file: opt.LockFile = None,
-    verify: opt.Verify = False,
-    tune: opt.Tune = None,
-    executor: opt.Executor = None,
+    *,
+    flags: DeployFlags,
     as_json: opt.Json = False,
 ) -> None:
     """Bring the devices to the state of the playbook, run the model and collect the profiles.
@@ -239,20 +259,20 @@ def deploy(
     Example: fleet deploy -i inventories/lab.yaml playbooks/tiny-genie.yaml --limit lab001
     Example: fleet deploy --resume last
     """
-    if resume or runs or force_inputs:
-        return _earlier(context, resume, parallel, runs=runs, force=force_inputs, as_json=as_json)
+    if flags.resume or flags.runs or flags.force_inputs:
+        return _earlier(context, flags, as_json=as_json)
     loaded = load_playbook(playbook)
-    base = DeployOptions(verify=verify, offline=offline, accept_new=accept_new, parallel=parallel)
-    base = replace(base, run=WHEN[run], allow_reboot=allow_reboot)
-    if only:
-        return _deploy_system(context, loaded, inventory, limit, base, as_json=as_json)
-    lock = lock_for(playbook, lock_file, locked=locked, frozen=frozen)
-    how = options_of([*loaded.tune, *(tune or ())])
-    options = replace(base, lock=lock, frozen=frozen, transfer=how)
-    loaded = rollout.with_rollout(loaded, canary, waves, max_failed, max_unreachable, soak, on_fail)
-    if dry_run:
+    if flags.only:
+        return _deploy_system(
+            context, loaded, inventory, limit, flags.options(loaded), as_json=as_json
+        )
+    lock = lock_for(playbook, flags.lock_file, locked=flags.locked, frozen=flags.frozen)
+    options, executor = flags.options(loaded, lock), flags.executor
+    loaded = rollout.with_rollout(loaded, flags.rollout)
+    if flags.dry_run:
         return _plan(loaded, inventory, limit, options, as_json, executor)
-    inputs = inputs_of(playbook, inventory, limit, lock_path(playbook, lock_file) if lock else None)
+    file = lock_path(playbook, flags.lock_file) if lock else None
+    inputs = inputs_of(playbook, inventory, limit, file)
     return _deploy(loaded, hosts_of(inventory, limit), options, executor, as_json, inputs)
 
 
@@ -292,28 +312,20 @@ def _deploy_system(
     end_devices(results)
 
 
-def _earlier(
-    context: typer.Context,
-    run_id: str | None,
-    parallel: int | None,
-    *,
-    runs: bool,
-    force: bool,
-    as_json: bool,
-) -> None:
+def _earlier(context: typer.Context, flags: DeployFlags, *, as_json: bool) -> None:
     """List the runs, or continue one: its playbook, inventory and options are in its journal.
 
     Exit code 0 for a run that is finished, 1 for one that was rolled back. `last` is the run that
     was begun last; if its playbook or files have changed since, the exit code is 2.
     """
-    if runs:
+    if flags.runs:
         opt.refuse_others(context, "--runs", {"runs", "as_json"})
         _show_runs(RunStore(), as_json=as_json)
         return
-    if run_id is None:
+    if flags.resume is None:
         raise InputError("--force-inputs has no effect without --resume", hint="add --resume RUN")
     opt.refuse_others(context, "--resume", {"resume", "force_inputs", "parallel", "as_json"})
-    _resume(run_id, parallel, force=force, as_json=as_json)
+    _resume(flags.resume, flags.parallel, force=flags.force_inputs, as_json=as_json)
 
 
 def with_way_back(

@@ -69,7 +69,7 @@ def exec_(
     Example: fleet exec 'uname -a' -i inventories/lab.yaml --limit lab001
     """
     job = Executing(tuple(command), parse_duration(timeout), lease, sudo)
-    spec = rollout.spec_of(None, canary, waves, max_failed)
+    spec = rollout.spec_of(None, rollout.RolloutFlags(canary, waves, max_failed))
     results = execute_everywhere(
         job,
         _targets(inventory, limit, command),

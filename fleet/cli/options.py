@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 import typer.core
@@ -13,6 +15,58 @@ from fleet.cli import output, project
 from fleet.model.errors import InputError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command for typer, with the fields of dataclasses among its parameters as options.
+
+    So a command with many options takes them as one object, which may hold others.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    kinds = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    flat: list[Parameter] = []
+    for each in signature(command).parameters.values():
+        found = _spread(kinds[each.name]) if each.name in kinds else (each,)
+        hint = hints[each.name]
+        flat += [p if each.name in kinds else p.replace(annotation=hint) for p in found]
+
+    def run(**values: Any) -> None:  # noqa: ANN401 - what typer read
+        for name, kind in kinds.items():
+            values[name] = _gathered(kind, values)
+        command(**values)
+
+    run.__name__, run.__module__, run.__doc__ = (
+        command.__name__,
+        command.__module__,
+        command.__doc__,
+    )
+    parameters = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in flat]
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+def _spread(kind: Any) -> Iterator[Parameter]:  # noqa: ANN401 - a dataclass
+    hints = get_type_hints(kind, include_extras=True)
+    for each in fields(kind):
+        hint = hints[each.name]
+        if is_dataclass(hint):
+            yield from _spread(hint)
+        else:
+            yield Parameter(
+                each.name, Parameter.KEYWORD_ONLY, default=each.default, annotation=hint
+            )
+
+
+def _gathered(kind: Any, values: dict[str, Any]) -> Any:  # noqa: ANN401
+    """Return an object of a dataclass, with its values taken out of those that typer read."""
+    hints = get_type_hints(kind, include_extras=True)
+    return kind(**{
+        each.name: _gathered(hints[each.name], values)
+        if is_dataclass(hints[each.name])
+        else values.pop(each.name)
+        for each in fields(kind)
+    })  # fmt: skip
 
 
 def needed(name: str, given: Path | None = None) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -64,30 +64,35 @@ OnFail = Annotated[
 ]
 
 
-def with_rollout(playbook: Playbook, *options: str | None, **named: str | None) -> Playbook:
-    """The playbook with what the options of `spec_of` say instead. Raises InputError as it does."""
-    spec = spec_of(playbook.rollout, *options, **named)
+@dataclass(frozen=True)
+class RolloutFlags:
+    """The options of a rollout as they are typed; None: what the playbook says."""
+
+    canary: Canary = None
+    waves: Waves = None
+    max_failed: MaxFailed = None
+    max_unreachable: MaxUnreachable = None
+    soak: Soak = None
+    on_fail: OnFail = None
+
+
+def with_rollout(playbook: Playbook, flags: RolloutFlags) -> Playbook:
+    """Return the playbook with what the options say instead. Raises InputError as `spec_of`."""
+    spec = spec_of(playbook.rollout, flags)
     return playbook if spec is playbook.rollout else replace(playbook, rollout=spec)
 
 
-def spec_of(
-    spec: RolloutSpec | None,
-    canary: str | None = None,
-    waves: str | None = None,
-    max_failed: str | None = None,
-    max_unreachable: str | None = None,
-    soak: str | None = None,
-    on_fail: str | None = None,
-) -> RolloutSpec | None:
-    """`spec` with what the options say instead. Raises InputError naming the option."""
+def spec_of(spec: RolloutSpec | None, flags: RolloutFlags) -> RolloutSpec | None:
+    """Return `spec` with what the options say instead. Raises InputError naming the option."""
+    canary = flags.canary
     amount = canary is not None and is_amount(canary)
     changes = {
         "canary": _read("--canary", canary if amount else None, Amount.parse),
-        "waves": _read("--waves", waves, _shares),
-        "max_failed": _read("--max-failed", max_failed, Amount.parse),
-        "max_unreachable": _read("--max-unreachable", max_unreachable, Amount.parse),
-        "soak": _read("--soak", soak, _seconds),
-        "on_fail": _read("--on-fail", on_fail, parse_on_fail),
+        "waves": _read("--waves", flags.waves, _shares),
+        "max_failed": _read("--max-failed", flags.max_failed, Amount.parse),
+        "max_unreachable": _read("--max-unreachable", flags.max_unreachable, Amount.parse),
+        "soak": _read("--soak", flags.soak, _seconds),
+        "on_fail": _read("--on-fail", flags.on_fail, parse_on_fail),
     }
     changes = {name: value for name, value in changes.items() if value is not None}
     if canary is not None:

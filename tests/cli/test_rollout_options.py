@@ -17,7 +17,7 @@ import pytest
 import typer
 
 from fleet.cli.deploy import end_deploy
-from fleet.cli.rollout_options import with_rollout
+from fleet.cli.rollout_options import RolloutFlags, with_rollout
 from fleet.config.playbook import load_playbook
 from fleet.engine.pool import DeviceResult
 from fleet.engine.rollout.claim import claim, newest
@@ -74,7 +74,7 @@ BAD = [
 @pytest.mark.parametrize(("option", "value", "words"), BAD)
 def test_bad_options(option: str, value: str, words: str) -> None:
     with pytest.raises(InputError) as caught:
-        with_rollout(Playbook(Path("p"), "app", Path("b")), **{option: value})
+        with_rollout(Playbook(Path("p"), "app", Path("b")), RolloutFlags(**{option: value}))
     assert caught.value.message.startswith(words)
     assert caught.value.hint
 
@@ -82,17 +82,17 @@ def test_bad_options(option: str, value: str, words: str) -> None:
 def test_options_win_over_the_playbook() -> None:
     own = RolloutSpec(canary_hosts=("b1",), soak=60.0, max_failed=Amount.parse("10%"))
     playbook = Playbook(Path("p"), "app", Path("b"), rollout=own)
-    assert with_rollout(playbook) is playbook
-    changed = with_rollout(playbook, canary="2", soak="0", waves="5%, 50").rollout
+    assert with_rollout(playbook, RolloutFlags()) is playbook
+    changed = with_rollout(playbook, RolloutFlags(canary="2", soak="0", waves="5%, 50")).rollout
     assert changed == RolloutSpec(
         canary=Amount.parse(2),
         waves=(Amount.parse("5%"), Amount.parse(50)),
         max_failed=Amount.parse("10%"),
     )
-    named = with_rollout(playbook, canary="b1,b2").rollout
+    named = with_rollout(playbook, RolloutFlags(canary="b1,b2")).rollout
     assert named is not None
     assert named.canary_hosts == ("b1,b2",)
-    bare = with_rollout(Playbook(Path("p"), "app", Path("b")), max_failed="1").rollout
+    bare = with_rollout(Playbook(Path("p"), "app", Path("b")), RolloutFlags(max_failed="1")).rollout
     assert bare == RolloutSpec(max_failed=Amount.parse(1))
 
 
