@@ -92,6 +92,17 @@ class SentFiles:
         return posixpath.join(self.bundle, name)
 
 
+@dataclass(frozen=True)
+class Opened:
+    """What the starts on one kind of device open beyond the release: `findings` are refusals,
+    `libraries` (with those who name them) and `programs` may be on the device.
+    """
+
+    findings: tuple[Finding, ...]
+    libraries: Mapping[str, tuple[str, ...]]
+    programs: tuple[str, ...]
+
+
 def unsent(bundle: Bundle, release: SentFiles, launches: Sequence[Launch]) -> tuple[Finding, ...]:
     """Return a refusal for each file that a run opens and that does not go along."""
     names = {item.name for item in release.files}
@@ -159,7 +170,8 @@ def _word(
     bundle: Bundle, release: SentFiles, cwd: str, word: str, user: str
 ) -> Iterator[tuple[str, str]]:
     word = word.removeprefix("{release}/") if word.startswith("{release}/") else word
-    if not word or word.startswith(("/", "{", "-")) or len(word) > 1024:
+    odd = not word or word.startswith(("/", "{", "-")) or len(word) > 1024
+    if odd or bundle.kind == "runtime":  # which has no folder
         return
     for base in {cwd, release.bundle}:
         name = posixpath.normpath(posixpath.join(base, word))

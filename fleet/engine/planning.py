@@ -12,15 +12,11 @@ from typing import TYPE_CHECKING
 
 from fleet.bundles.closure import (
     absent,
-    device_programs,
     executorch_pair,
-    foreign,
     lacking,
     needs,
     newer_glibc,
-    unsent,
 )
-from fleet.bundles.ort import untaken
 from fleet.bundles.preflight import preflight
 from fleet.engine.become import Become
 from fleet.engine.provisioning import cured, system_snapshot
@@ -157,18 +153,14 @@ def _opened(
     """Return refusals of what a run opens and neither the release nor the device has. One round
     trip where the device has to be asked.
     """
-    launches, release = builder.launches(parts), builder.release(parts, manifest)
-    found = unsent(builder.bundle, release, launches)
-    others, asked = foreign(builder.bundle, release, launches)
-    others = (*others, *untaken(builder.bundle, launches))
-    run = builder.playbook.run
+    opened = builder.opened(parts, manifest)
+    found, programs, run = opened.findings, opened.programs, builder.playbook.run
     if run is None or facts.windows is not None:
-        return (*found, *others)
+        return found
     tool = parts.selection.tool if sends else None
     own = (*filter(None, [run.program, tool]), *run.libraries)
-    wanted = asked | needs(own, manifest.files)
-    programs = device_programs(launches) if builder.runner.name == "exec" else ()
-    found = (*found, *others, *newer_glibc(own, manifest.files, facts))
+    wanted = {**opened.libraries, **needs(own, manifest.files)}
+    found = (*found, *newer_glibc(own, manifest.files, facts))
     if not wanted and not programs:
         return found
     answer = session.run(libraries_command(wanted, programs), "libraries of the device")

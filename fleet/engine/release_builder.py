@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fleet.bundles.closure import Launch, SentFiles
+from fleet.bundles.closure import (
+    Launch,
+    Opened,
+    SentFiles,
+    device_programs,
+    foreign,
+    unsent,
+)
 from fleet.bundles.inspect import inspect_bundle
 from fleet.bundles.op_packages import op_package_files, with_op_packages
+from fleet.bundles.ort import untaken
 from fleet.bundles.system_library import system_library
 from fleet.config.runners import DEFAULT_RUNNERS
 from fleet.engine.resolver import Parts, Resolver
@@ -46,6 +55,8 @@ class ReleaseBuilder:
     ) -> None:
         """`frozen` names the builds and files to take, whatever is newer; nothing is fetched."""
         self._frozen = frozen
+        self._lock = threading.Lock()
+        self._opened: dict[tuple[str, str | None, str | None], Opened] = {}
         self.playbook = playbook
         self.runner: Runner = runner_of(playbook)
         bundle = inspect_bundle(
@@ -178,6 +189,22 @@ class ReleaseBuilder:
         return tuple(
             Launch(start.argv, start.env, start.cwd, start.config) for start in starts if start
         )
+
+    def opened(self, parts: Parts, manifest: Manifest) -> Opened:
+        """Return what the starts on such a device open and the release does not have; looked at
+        once for each kind of device.
+        """
+        key = (parts.target, parts.selection.hexagon_arch, parts.python)
+        with self._lock:
+            if key not in self._opened:
+                launches, release = self.launches(parts), self.release(parts, manifest)
+                others, asked = foreign(self.bundle, release, launches)
+                found = unsent(self.bundle, release, launches)
+                found = (*found, *others, *untaken(self.bundle, launches))
+                own = self.runner.name == "exec"
+                programs = device_programs(launches) if own else ()
+                self._opened[key] = Opened(found, asked, programs)
+            return self._opened[key]
 
     def release(self, parts: Parts, manifest: Manifest) -> SentFiles:
         """Return the release as the check of what a run opens sees it."""

@@ -15,6 +15,7 @@ from fleet.engine.pool import DeviceResult
 from fleet.runtimes.store import RuntimeStore
 from tests import needs
 from tests.bundles.conftest import DATA
+from tests.bundles.elves import shared_object
 from tests.runtimes.fakes import X86, elf, target_files, write_tree
 
 from .conftest import Bench
@@ -58,6 +59,39 @@ def test_a_library_that_is_nowhere_is_named(bench: Bench, tmp_path: Path) -> Non
     assert refused.bytes_sent == 0
     sent = deployed(bench, tmp_path, mine, [str(tmp_path / "libnowhere.so.7")])
     assert sent.error is None, sent.error
+
+
+def test_a_program_for_a_newer_glibc_is_refused(bench: Bench, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_bytes(
+        shared_object("x86_64", elf_type=2, needed=("libc.so.6",), versions=("GLIBC_9.41",))
+    )
+    refused = deployed(bench, tmp_path, mine, [])
+    assert "mine would not start: it needs GLIBC_9.41, but the device has glibc 2." in str(
+        refused.error
+    )
+    assert refused.bytes_sent == 0
+
+
+@pytest.mark.parametrize(("program", "there"), [("true", True), ("no-such-program", False)])
+def test_a_program_of_the_device_is_looked_for(
+    bench: Bench, tmp_path: Path, program: str, *, there: bool
+) -> None:
+    (tmp_path / "bundle").mkdir()
+    (tmp_path / "bundle" / "x").write_text("x")
+    text = {
+        "name": "own",
+        "bundle": {"path": "bundle", "kind": "files"},
+        "runtime": "none",
+        "run": {"runner": "exec", "options": {"argv": ["env", "A={release}/bundle", program]}},
+    }
+    (tmp_path / "playbook.yaml").write_text(json.dumps(text))
+    bench.playbook = load_playbook(tmp_path / "playbook.yaml")
+    (result,) = bench.operation(offline=True).deploy()
+    assert (result.error is None) == there, result.error
+    if not there:
+        assert "starts the program no-such-program, but the device does not" in str(result.error)
+        assert result.bytes_sent == 0
 
 
 @pytest.mark.parametrize("brought", [False, True], ids=["", "brought along"])
