@@ -35,7 +35,9 @@ SCRIPT = "run/fleet_ort.py"
 GENERATE, WORKER = "run/fleet_generate.py", "run/fleet/device/npu/fleet_ort.py"
 PROFILE = "profile.csv"
 PACKAGE_FOLDER = f"{SITE}/onnxruntime_qnn"  # the provider finds QAIRT beside itself
-_NODES_SHOWN = 5  # nodes that a message names
+# The chip that the HTP emulator compiles for: QCS9075, as lab boards are. Without one it ends with
+# 1002, QNN_COMMON_ERROR_MEM_ALLOC (onnxruntime-qnn 2.7.0, measured).
+EMULATED_SOC = "77"
 _STATUS = {
     10: "failed: the inputs in `run: options:` do not match the inputs of the model",
     11: "failed: the NPU session could not be opened",
@@ -64,14 +66,16 @@ class OrtOptions(Options, frozen=True):
     output. `dimensions`: numbers for free dimensions. `provider`, `session`: options of the
     QNN provider and of the session, as ONNX Runtime names them. `decoder`, `decoder_with_past`:
     `model` is the encoder before them, and a run is one greedy generation, of `run.max_tokens` at
-    most, from `start_token` to `end_token`; its output is `tokens`. `accelerator` cpu: all of it
-    on the CPU, to compare with; the runs are marked.
+    most, from `start_token` to `end_token`; its output is `tokens`. `tokens`: the same
+    with a decoder alone, `model`, whose prompt these token ids are. `accelerator` cpu: all of it on
+    the CPU, to compare with; the runs are marked.
     """
 
     accelerator: Literal["npu", "cpu"] = "npu"
     model: str | None = None
     decoder: str | None = None
     decoder_with_past: str | None = None
+    tokens: list[Annotated[int, Meta(ge=0)]] | None = None
     start_token: Annotated[int, Meta(ge=0)] = 0
     end_token: Annotated[int, Meta(ge=0)] = 1
     inputs: dict[str, str] = field(default_factory=dict)
@@ -117,6 +121,12 @@ class OrtRunner(Scripted):
                 "`decoder_with_past:`; to generate text, both models are needed",
                 hint="name the other model too, under `run: options:`",
             )
+        if options.tokens is not None and (options.decoder is not None or not options.tokens):
+            raise InputError(
+                "`tokens:` under `run: options:` of the playbook is the prompt of a decoder that "
+                "runs alone: it must not be empty, and `decoder:` must not be there",
+                hint="remove `tokens:` or `decoder:`",
+            )
         if "session.disable_cpu_ep_fallback" in options.session:
             raise InputError(
                 "the playbook sets session.disable_cpu_ep_fallback under `run: options: "
@@ -135,7 +145,7 @@ class OrtRunner(Scripted):
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
         """Our script, and the packages for the Python of the device."""
         scripts = {"fleet_ort.py": SCRIPT}
-        if parsed(OrtOptions, kit.options, self.name).decoder is not None:
+        if _generates(parsed(OrtOptions, kit.options, self.name)):
             scripts = {"fleet_generate.py": GENERATE, "fleet_ort.py": WORKER}
         ours = (file_ref(path_of(name), to, executable=True) for name, to in scripts.items())
         site = kit.site(requirements(kit.build_id)) if kit.site is not None else ()
@@ -144,21 +154,23 @@ class OrtRunner(Scripted):
     def _start(self, kit: Kit, timeout: float, *more: str) -> Start:
         options = parsed(OrtOptions, kit.options, self.name)
         cpu = options.accelerator == "cpu"
-        spec = {
+        spec: dict[str, Any] = {
             "model": _model(kit, options.model, "model"),
             **_generation(kit, options),
             **{name: getattr(options, name) for name in _PASSED_ON},
             "provider": {
                 "backend_path": "QnnHtp.dll" if kit.windows else "libQnnHtp.so",
                 **({"htp_performance_mode": options.perf_mode} if kit.dsp else {}),
-                **options.provider,
             },
         }
+        if not kit.dsp and not kit.windows and not _compiled(kit, spec):
+            spec["provider"]["soc_model"] = EMULATED_SOC
+        spec["provider"].update(options.provider)
         if cpu:
             _for_cpu(kit, spec)
         in_bundle(kit, options.inputs, options.reference)
         keep = ("--keep", "{work}/outputs") if options.keep_outputs and not more else ()
-        script = GENERATE if options.decoder else SCRIPT
+        script = GENERATE if _generates(options) else SCRIPT
         argv = script_argv(script, timeout, "--profile", "{work}/" + PROFILE, *keep, *more)
         collect = (OUTCOME, PROFILE, *(("outputs/*",) if keep else ()))
         marks = ("cpu",) if cpu else ()
@@ -190,9 +202,7 @@ def read_outcome(start: Start, ended: Ended, tolerance: float | None) -> Outcome
         problems.append(f"cut: the program did not end within {start.timeout:g} s")
     elif ended.status:
         word = _STATUS.get(ended.status, f"failed: exit status {ended.status}")
-        problems.append(
-            f"{word}: {_untaken(said) or str(said.get('error', 'no reason given'))[:500]}"
-        )
+        problems.append(f"{word}: {str(said.get('error', 'no reason given'))[:500]}")
     found = _times(said)
     if not problems and "run_ms" not in found:
         problems.append("unreadable: the result file of the run contains no times")
@@ -208,21 +218,6 @@ def read_outcome(start: Start, ended: Ended, tolerance: float | None) -> Outcome
             problems.append(f"unreadable: {error.message}")
     metrics = replace(Metrics.of(found | near), source=source)
     return Outcome(metrics, "", None, tuple(problems), raw, ops)
-
-
-def _untaken(said: Mapping[str, Any]) -> str:
-    """Return the nodes that stayed on the CPU, as the verbose log of ONNX Runtime names them."""
-    rows = said.get("untaken")
-    rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    nodes = [f"{row.get('name')} ({row.get('type')})"[:200] for row in rows]
-    more = f" and {len(nodes) - _NODES_SHOWN} more" if len(nodes) > _NODES_SHOWN else ""
-    reason = str(rows[0].get("reason", "")).strip()[:300] if rows else ""
-    return (
-        f"QNN does not take the nodes {', '.join(nodes[:_NODES_SHOWN])}{more}, so they would run "
-        f"on the CPU: {reason or 'no reason given'}"
-        if nodes
-        else ""
-    )
 
 
 def requirements(build_id: str) -> tuple[str, ...]:
@@ -259,29 +254,39 @@ def _model(kit: Kit, name: str | None, key: str) -> str:
     return name or names[0]
 
 
+def _compiled(kit: Kit, spec: Mapping[str, Any]) -> list[str]:
+    """Return the keys of the models of a run that are compiled for the NPU."""
+    models = models_of(kit.bundle)
+    keys = ("model", "decoder", "decoder_with_past")
+    return [key for key in keys if models.get(str(spec.get(key)), {}).get("nodes")]
+
+
 def _for_cpu(kit: Kit, spec: Mapping[str, Any]) -> None:
     """Raise InputError for a model that was compiled for the NPU."""
-    models = models_of(kit.bundle)
-    for key in ("model", "decoder", "decoder_with_past"):
-        if models.get(str(spec.get(key)), {}).get("nodes"):
-            raise InputError(
-                f"{spec[key]} is compiled for the NPU and cannot run on a CPU, but the playbook "
-                "says `accelerator: cpu`",
-                hint="copy the original ONNX model into the bundle, and name it in the playbook, "
-                f"under `run: options:`: `{key}: FILE.onnx`",
-            )
+    for key in _compiled(kit, spec):
+        raise InputError(
+            f"{spec[key]} is compiled for the NPU and cannot run on a CPU, but the playbook "
+            "says `accelerator: cpu`",
+            hint="copy the original ONNX model into the bundle, and name it in the playbook, "
+            f"under `run: options:`: `{key}: FILE.onnx`",
+        )
 
 
 def _generation(kit: Kit, options: OrtOptions) -> dict[str, Any]:
+    end = {"end_token": options.end_token, "max_tokens": kit.run.max_tokens}
     if options.decoder is None:
-        return {}
+        return {} if options.tokens is None else {"tokens": options.tokens, **end}
     parts = {"decoder": options.decoder, "decoder_with_past": options.decoder_with_past}
     return {
         **{key: _model(kit, name, key) for key, name in parts.items()},
         "start_token": options.start_token,
-        "end_token": options.end_token,
-        "max_tokens": kit.run.max_tokens,
+        **end,
     }
+
+
+def _generates(options: OrtOptions) -> bool:
+    """True if a run is a generation, which a script of its own does."""
+    return options.decoder is not None or options.tokens is not None
 
 
 def in_bundle(kit: Kit, inputs: Mapping[str, str], reference: Mapping[str, str]) -> None:

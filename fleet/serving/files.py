@@ -34,7 +34,7 @@ _SERVER = (
     "wire",
     "work",
 )
-_RUNNERS = ("fleet_genie", "fleet_ort")
+_RUNNERS = ("fleet_generate", "fleet_genie", "fleet_ort")
 _JINJA = ("jinja2", "markupsafe")
 _SCRIPTS = ("serve_launch", "serve_supervise")
 _KINDS = {"genie": ("genie",), "ort": ("ort",), "genai": ("ort",)}
@@ -132,7 +132,12 @@ def _model_config(
         context = (bundle.config.get("dialog") or {}).get("context") or {}
         return {"model": bundle.config_name, "vocabulary": _count(context.get("n-vocab"))}
     if backend == "ort":
-        return {"ort": json.loads(runner.start(kit).config)}
+        spec = json.loads(runner.start(kit).config)
+        model = bundle.config["models"][spec["model"]]
+        logits = model["outputs"].get("logits", ("", ()))[1]
+        if "input_ids" not in model["inputs"] or not logits or "decoder" in spec:
+            return {"ort": spec}
+        return {"ort": spec, "generates": True, "text": False, "vocabulary": _count(logits[-1])}
     model = (bundle.config.get("genai") or {}).get("model", {})
     return {
         "context": _context(bundle, manifest),

@@ -7,6 +7,7 @@ package's own evaluator. The provider runs Qualcomm's emulator: the records say 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from fleet.bundles.ep.graphs import read_graphs
@@ -24,11 +24,13 @@ from fleet.config.playbook import load_playbook
 from fleet.model.record import Record
 from fleet.runtimes.lock import file_lock
 from tests.bundles.conftest import DATA, V73
+from tests.bundles.onnx_models import RIGHT, WRONG, model
 from tests.support_runtime import X86, cache_root
 from tests.transport.sshd import Sshd
 
 from .conftest import Bench
 
+ROOT = Path(__file__).parents[2]
 QUANTUM = 0.05  # of the output: s_out of mkmodel.py
 pytestmark = pytest.mark.qairt
 
@@ -62,11 +64,13 @@ def bundle(tmp_path: Path, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Pat
     return folder
 
 
-def deploy(bench: Bench, folder: Path, **options: Any) -> tuple[Record, ...]:
+def deploy(
+    bench: Bench, folder: Path, *, run: dict[str, Any] | None = None, **options: Any
+) -> tuple[Record, ...]:
     text = {
         "name": folder.parent.name,
         "bundle": {"path": "bundle", "kind": "ort"},
-        "run": {"repeats": 1, "options": options},
+        "run": {"repeats": 1, "options": options, **(run or {})},
     }
     path = folder.parent / "playbook.yaml"
     path.write_text(json.dumps(text))
@@ -131,17 +135,70 @@ def test_what_does_not_fit_the_model_is_said(
     assert bench.current() is None, "the release was not switched"
 
 
-def test_a_node_that_the_npu_does_not_have_is_no_run_on_the_cpu(bench: Bench, bundle: Path) -> None:
-    """Without the switched-off fallback this model runs, on the CPU."""
-    (bundle / "tiny.onnx").unlink()
-    node = helper.make_node("Det", ["x"], ["out"])  # the QNN provider has no Det
-    values = [
-        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 4]),
-        helper.make_tensor_value_info("out", TensorProto.FLOAT, [1]),
-    ]
-    graph = helper.make_graph([node], "g", values[:1], values[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
-    onnx.save(model, str(bundle / "det.onnx"))
-    with pytest.raises(AssertionError, match="fallback to CPU EP has been explicitly disabled"):
-        deploy(bench, bundle)
+@pytest.mark.parametrize("name", RIGHT)
+def test_models_that_qnn_takes_run_on_the_emulator(bench: Bench, tmp_path: Path, name: str) -> None:
+    onnx.save(RIGHT[name](), str(_folder(tmp_path) / "model.onnx"))
+    (record,) = deploy(bench, tmp_path / "bundle", iterations=1, profiling="off")
+    assert record.problems == ()
+    assert record.emulated
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_models_that_qnn_does_not_take_send_no_byte(
+    bench: Bench, tmp_path: Path, name: str
+) -> None:
+    make, rule, word = WRONG[name]
+    onnx.save(make(), str(_folder(tmp_path) / "model.onnx"))
+    before = bench.current()
+    with pytest.raises(AssertionError, match=re.escape(word)) as caught:
+        deploy(bench, tmp_path / "bundle")
+    assert rule in str(caught.value) or "refuse" in str(caught.value)
+    assert bench.current() == before
+    assert not list(bench.base.rglob("bundle/model.onnx.part"))
+
+
+def _folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "bundle"
+    folder.mkdir()
+    return folder
+
+
+def test_a_node_that_stays_on_the_cpu_is_named_after_the_session(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """An Erf alone: nothing is claimed of it, because QNN takes it as a part of a Gelu."""
+    onnx.save(model([("Erf", "x", "y")]), str(_folder(tmp_path) / "model.onnx"))
+    with pytest.raises(AssertionError, match="the CPU: Operators of type `Erf` are not"):
+        deploy(bench, tmp_path / "bundle")
     assert bench.current() is None
+
+
+def test_the_same_model_on_the_cpu_is_marked(bench: Bench, tmp_path: Path) -> None:
+    folder = _folder(tmp_path)
+    onnx.save(RIGHT["matmul-float"](), str(folder / "model.onnx"))
+    (npu,) = deploy(bench, folder, iterations=1, profiling="off")
+    (cpu,) = deploy(bench, folder, iterations=1, profiling="off", accelerator="cpu")
+    assert cpu.problems == ()
+    assert "cpu" in cpu.marks
+    assert "cpu" not in npu.marks
+
+
+def test_a_decoder_alone_generates_with_its_cache(bench: Bench, tmp_path: Path) -> None:
+    """The tokens are those of the genai folder of the same model (tests/programs/test_genai.py)."""
+    folder = _folder(tmp_path)
+    for name in ("model.onnx", "model_qnn.bin"):
+        shutil.copy(ROOT / "assets" / "tiny-genai" / name, folder / name)
+    tokens = np.array([216, 129, 132, 479, 181, 23, 339, 253])
+    np.save(folder / "tokens.npy", tokens)
+    (record,) = deploy(
+        bench,
+        folder,
+        tokens=[281, 275, 301, 32],
+        reference={"tokens": "tokens.npy"},
+        tolerance=0,
+        iterations=2,
+        run={"max_tokens": 8, "token_limit_counts": True},
+    )
+    assert record.problems == ()
+    assert record.metrics.generated_tokens == 8
+    assert record.metrics.ttft_ms is not None

@@ -1,4 +1,5 @@
-"""Generates tokens with an encoder, a decoder and a decoder with past, all of them on the NPU.
+"""Generates tokens on the NPU: with an encoder, a decoder and a decoder with past, or with one
+decoder alone, with or without a cache.
 
 Options, files and exit status are those of fleet_ort.py, which does the work: a run is one greedy
 generation, its output is `tokens`. Names are those of optimum's export to ONNX: `present.X` of one
@@ -10,11 +11,11 @@ which one a step writes.
 import os
 import sys
 import time
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from fleet.device.npu.fleet_ort import TYPES, BadRequestError, Model, main
+from fleet.device.npu.fleet_ort import TYPES, BadRequestError, Model, run
 
 
 class _Tokens:
@@ -105,5 +106,157 @@ class Generation(Model):
         }
 
 
+class DecoderSession:
+    """A model of `input_ids` and `logits`, with the calls of one InferenceSession.
+
+    Without a cache all tokens go in at each step, at the left of its fixed width. With one the
+    tokens go in one by one; a cache of fixed size is written at `position_ids`, and one that grows
+    by a place loses its oldest place.
+    """
+
+    def __init__(self, np: Any, session: Any, spec: "Dict[str, Any]") -> None:
+        """Raises BadRequestError for a model that is none of these."""
+        self.np, self.session, self.spec = np, session, spec
+        self.wanted = {tensor.name: tensor for tensor in session.get_inputs()}
+        self.given = [tensor.name for tensor in session.get_outputs()]
+        if "input_ids" not in self.wanted or "logits" not in self.given:
+            raise BadRequestError("a model that generates has input_ids and logits")
+        self.width = int(self.wanted["input_ids"].shape[1])
+        self.caches = {name: _present(name, self.given) for name in self.wanted if "past" in name}
+        sizes = [int(self.wanted[name].shape[2]) for name in self.caches]
+        self.places = min(sizes) if sizes else self.width
+        if self.caches and self.width != 1:
+            raise BadRequestError("a model with a cache must take one token a step")
+        self.token_seconds, self.finish, self.cut = [], "", False  # type: List[float], str, bool
+
+    def get_providers(self) -> "List[str]":
+        """Of the session."""
+        found: "List[str]" = self.session.get_providers()
+        return found
+
+    def get_inputs(self) -> "List[Any]":
+        """None: the tokens stand in the request."""
+        return []
+
+    def get_outputs(self) -> "List[Any]":
+        """The answer."""
+        return [_Tokens]
+
+    def run(self, _: None, __: "Dict[str, Any]") -> "List[Any]":
+        """One greedy generation from the tokens of the request."""
+        began = time.perf_counter()
+        tokens = []  # type: List[int]
+        self.token_seconds = []
+        for token in self.tokens(self.spec["tokens"], self.spec["max_tokens"]):
+            self.token_seconds.append(time.perf_counter() - began)
+            tokens.append(token)
+        ended = bool(tokens) and tokens[-1] == self.spec["end_token"]
+        self.finish = "eos" if ended else "token-limit"
+        self.cut = not ended and len(tokens) < self.spec["max_tokens"]
+        return [self.np.array(tokens)]
+
+    def tokens(self, ids: "List[int]", limit: int) -> "Iterator[int]":
+        """Yield the likeliest tokens, up to `end_token`, the limit or the end of the cache."""
+        self._check(ids)
+        known, state = list(ids), self._empty()
+        row = self._prompted(known, state)
+        for _ in range(limit):
+            token = int(row.argmax())
+            yield token
+            if token == self.spec.get("end_token") or len(known) >= self.places:
+                return
+            known.append(token)
+            row = self._step(known, state) if self.caches else self._whole(known)
+
+    def logits(self, ids: "List[int]") -> Any:
+        """The row of logits behind the last token of a prompt."""
+        self._check(ids)
+        return self._prompted(list(ids), self._empty())
+
+    def _check(self, ids: "List[int]") -> None:
+        if len(ids) > self.places:
+            message = "the prompt has %d tokens; the model has room for %d"
+            raise BadRequestError(message % (len(ids), self.places))
+
+    def _empty(self) -> "Dict[str, Any]":
+        return {name: self._filled(name, 0) for name in self.caches}
+
+    def _prompted(self, ids: "List[int]", state: "Dict[str, Any]") -> Any:
+        if not self.caches:
+            return self._whole(ids)
+        rows = [self._step(ids[: count + 1], state) for count in range(len(ids))]
+        return rows[-1]
+
+    def _whole(self, ids: "List[int]") -> Any:
+        row = self.np.zeros((1, self.width), self._kind("input_ids"))
+        row[0, : len(ids)] = ids
+        return self._ran(row, len(ids) - 1, {})[len(ids) - 1]
+
+    def _step(self, ids: "List[int]", state: "Dict[str, Any]") -> Any:
+        row = self.np.array([ids[-1:]], self._kind("input_ids"))
+        return self._ran(row, len(ids) - 1, state)[-1]
+
+    def _ran(self, row: Any, place: int, state: "Dict[str, Any]") -> Any:
+        """Run one step at a place; the logits by token. Writes the cache back into `state`."""
+        feed = {"input_ids": row, **state}
+        for name in self.wanted:
+            if name not in feed:
+                feed[name] = self._beside(name, place)
+        outputs = dict(zip(self.given, self.session.run(None, feed)))
+        for name, present in self.caches.items():
+            value = outputs[present]
+            size = int(self.wanted[name].shape[2])
+            state[name] = value[:, :, value.shape[2] - size :]
+        return outputs["logits"].reshape(-1, outputs["logits"].shape[-1])
+
+    def _beside(self, name: str, place: int) -> Any:
+        """What goes in beside the tokens: positions and the mask."""
+        if "position" in name:
+            steps = self.np.arange(self.width) if not self.caches else self.np.array([place])
+            return steps.astype(self._kind(name)).reshape(self.wanted[name].shape)
+        if name != "attention_mask":
+            raise BadRequestError("nothing gives the model's input %s" % name)
+        mask = self._filled(name, 0)
+        if mask.shape[-1] > self.places:  # a cache that grows: the newest are at its right
+            mask[..., -(place + 1) :] = 1
+        else:
+            mask[..., : place + 1] = 1
+        return mask
+
+    def _filled(self, name: str, value: int) -> Any:
+        return self.np.full([int(n) for n in self.wanted[name].shape], value, self._kind(name))
+
+    def _kind(self, name: str) -> str:
+        kind = self.wanted[name].type
+        return TYPES.get(kind) or str(kind[len("tensor(") : -1])
+
+
+def _present(past: str, outputs: "List[str]") -> str:
+    """The output that an input of the cache comes from: as optimum or AI Hub name both."""
+    for name in (past.replace("past_key_values", "present"), past.replace("_in", "_out")):
+        if name in outputs and name != past:
+            return name
+    raise BadRequestError("no output of the model becomes its input %s" % past)
+
+
+class DecoderModel(Model):
+    """One decoder, the tokens of a prompt, and the tokens of its answer."""
+
+    def open(self, profile: "str | None") -> "Tuple[float, str]":
+        """Create the session."""
+        seconds, device = super().open(profile)
+        self.session = DecoderSession(self.np, self.session, self.spec)
+        return seconds, device
+
+    def told(self) -> "Dict[str, Any]":
+        """When each token of the last generation came."""
+        return {
+            "prompt_tokens": len(self.spec["tokens"]),
+            "token_seconds": self.session.token_seconds,
+            "finish": self.session.finish,
+            "cut_by_context": self.session.cut,
+        }
+
+
 if __name__ == "__main__":
-    main(Generation)
+    run(lambda spec: Generation if spec.get("decoder") else DecoderModel)

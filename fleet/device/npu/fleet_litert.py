@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Tuple
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
-from fleet.device.npu.fleet_ort import Model, main  # noqa: E402
+from fleet.device.npu.fleet_ort import Model, run  # noqa: E402
 
 
 class _Tensor:
@@ -112,4 +112,4 @@ class LitertModel(Model):
 
 
 if __name__ == "__main__":
-    main(LitertModel)
+    run(lambda _: LitertModel)

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Any, Dict, List, Tuple, Type
+from typing import Any, Callable, Dict, List, Tuple, Type
 
 TYPES = {
     "tensor(float)": "float32",
@@ -29,11 +29,12 @@ TYPES = {
     "tensor(bool)": "bool",
 }
 BAD, NO_SESSION, FAILED, LATE = 10, 11, 12, 124
+NODES_TOLD, NODES_KEPT = 5, 20
 CPU_NODES = "assigned to the default CPU EP"  # of the error of a session that needs the CPU
-# Lines of the verbose log of onnxruntime-qnn 2.7.0, which names each node that it does not take.
-_UNTAKEN = re.compile(r"Unsupported nodes in QNN EP: (\{.*\})")
-_NODE = re.compile(r"\{ name: (.*?), type: (\S+) \}")
-_REASON = re.compile(r"Node name: (.*?) Node index: \d+\s+REASON : ([^\n]+)")
+# The verbose log of onnxruntime-qnn 2.7.0 names each node that it does not take, with a reason, in
+# two passes; the last one counts.
+_LAST_ROUND = "GetCapability pass"
+_REFUSED = re.compile(r"Operator type: (\S+) Node name: (.*?) Node index: \d+\s+REASON : ([^\n]+)")
 
 
 class BadRequestError(Exception):
@@ -225,12 +226,23 @@ class Model:
 
 def nodes_of(log: str) -> "List[Dict[str, str]]":
     """Nodes that a verbose log says are not taken: name, type, reason."""
-    reasons = dict(_REASON.findall(log))
-    found = {}
-    for line in _UNTAKEN.findall(log):
-        for name, kind in _NODE.findall(line):
-            found[name] = {"name": name, "type": kind, "reason": reasons.get(name, "")[:300]}
-    return list(found.values())[:20]
+    rows = _REFUSED.findall(log.rpartition(_LAST_ROUND)[2])
+    found = {name: {"name": name, "type": kind, "reason": why[:300]} for kind, name, why in rows}
+    return list(found.values())[:NODES_KEPT]
+
+
+def told_of(nodes: "List[Dict[str, str]]") -> str:
+    """The nodes that would run on the CPU, in a sentence; "" for none."""
+    if not nodes:
+        return ""
+    names = ", ".join("%s (%s)" % (node["name"], node["type"]) for node in nodes[:NODES_TOLD])
+    more = " and %d more" % (len(nodes) - NODES_TOLD) if len(nodes) > NODES_TOLD else ""
+    reason = nodes[0]["reason"] or "the log has no reason"
+    return "QNN does not take the nodes %s%s, which would run on the CPU: %s" % (
+        names,
+        more,
+        reason,
+    )
 
 
 def work(arguments: argparse.Namespace, model: Model, said: "Dict[str, Any]") -> int:
@@ -241,11 +253,12 @@ def work(arguments: argparse.Namespace, model: Model, said: "Dict[str, Any]") ->
     try:
         seconds, said["device"] = model.open(None if arguments.check else arguments.profile)
     except Exception as error:  # onnxruntime raises by its own classes
-        sys.stderr.write("no session: %s\n" % error)
         said["error"] = str(error)
         # A second try takes as long as the first one.
         if CPU_NODES in str(error) and time.perf_counter() - began < arguments.timeout / 4:
             said["untaken"] = model.untaken()
+            said["error"] = told_of(said["untaken"]) or said["error"]
+        sys.stderr.write("no session: %s\n" % said["error"])
         return NO_SESSION
     said["session_ms"] = seconds * 1000
     said["providers"] = model.session.get_providers()
@@ -272,8 +285,8 @@ def work(arguments: argparse.Namespace, model: Model, said: "Dict[str, Any]") ->
     return 0
 
 
-def main(kind: "Type[Model]" = Model) -> None:
-    """Read the request, work, write what came of it."""
+def run(kind: "Callable[[Dict[str, Any]], Type[Model]]") -> None:
+    """Read the request, work with the kind of model that it needs, write what came of it."""
     parser = argparse.ArgumentParser()
     for name in ("--site", "--spec", "--outcome", "--profile", "--keep"):
         parser.add_argument(name)
@@ -287,7 +300,7 @@ def main(kind: "Type[Model]" = Model) -> None:
     late.start()
     said: "Dict[str, Any]" = {}
     try:
-        status = work(arguments, kind(arguments.site, spec), said)
+        status = work(arguments, kind(spec)(arguments.site, spec), said)
     except BadRequestError as error:
         sys.stderr.write("%s\n" % error)
         said["error"], status = str(error), BAD
@@ -303,4 +316,4 @@ def main(kind: "Type[Model]" = Model) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(lambda _: Model)

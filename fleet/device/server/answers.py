@@ -19,6 +19,7 @@ _POSTS = {
     "infer": ("/infer",),
 }
 _ALL_POSTS = tuple(path for paths in _POSTS.values() for path in paths)
+_POSTS["both"] = _ALL_POSTS
 _GETS = ("/health", "/openapi.json", "/v1/models")
 
 

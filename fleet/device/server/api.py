@@ -277,8 +277,8 @@ class Reader:
 
     def _text(self, param: str, value: object) -> str:
         if not isinstance(value, str) or not self._text_in:
-            ids = " or token ids" if self._vocabulary is not None else ""
-            raise bad(param, "must be %s" % ("text" + ids if self._text_in else ids[4:]))
+            ids = "" if self._vocabulary is None else " or token ids"
+            raise bad(param, "must be " + ("text" + ids if self._text_in else "token ids"))
         try:
             size = len(value.encode())
         except UnicodeEncodeError:

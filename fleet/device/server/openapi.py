@@ -227,11 +227,9 @@ def document(config: "Dict[str, Any]", kind: str) -> "Schema":
     models["get"]["security"] = [{"token": []}]
     tensors: "List[str]" = ["outputs", "run_ms"]
     ran = _object({name: {} for name in tensors}, *tensors, closed=False)
-    more = (
-        _text_paths(config)
-        if kind == "generate"
-        else {"/infer": _post("One run of the model.", _infer(), _json(ran))}
-    )
+    more = {} if kind == "infer" else _text_paths(config)
+    if kind != "generate":
+        more["/infer"] = _post("One run of the model.", _infer(), _json(ran))
     return {
         "openapi": "3.1.0",
         "info": {"title": "%s by fleet" % config["name"], "version": config["release"]},

@@ -1,4 +1,5 @@
-"""Backend ort: tensors in, tensors out, through ONNX Runtime's QNN provider.
+"""Backend ort: tensors in, tensors out, through ONNX Runtime's QNN provider; with a decoder alone
+tokens in, tokens out.
 
 Tensors come and go as JSON numbers, or exactly, as .npy in base64. Nothing runs on the CPU in
 silence: the session is the one of the runner.
@@ -13,29 +14,34 @@ import math
 import time
 from typing import Any, Dict, List
 
-from fleet.device.npu.fleet_ort import TYPES, Model
-from fleet.device.server.work import BackendError
+from fleet.device.npu.fleet_generate import DecoderSession
+from fleet.device.npu.fleet_ort import TYPES, BadRequestError, Model
+from fleet.device.server.work import BackendError, Job
 
 
 class OrtBackend:
-    """One model; `/infer`."""
+    """One model: `/infer`, and for a decoder alone also what makes tokens."""
 
-    kind = "infer"
     sampling = ()  # type: tuple[str, ...]
     greedy = True
 
     def __init__(self, config: "Dict[str, Any]") -> None:
         self._model = Model(config["site"], config["ort"])
         self.about: "Dict[str, Any]" = {}
+        self.kind = "both" if config.get("generates") else "infer"
+        self._decoder: Any = None
         self._most = int(config["max_infer_bytes"])
 
     def open(self) -> None:
         """Create the session."""
         self._model.open(None)
+        if self.kind == "both":
+            self._decoder = DecoderSession(self._model.np, self._model.session, self._model.spec)
         self.about = {
+            **({"text": False} if self._decoder else {}),
             "inputs": {
                 tensor.name: list(tensor.shape) for tensor in self._model.session.get_inputs()
-            }
+            },
         }
 
     def abort(self) -> None:
@@ -44,6 +50,33 @@ class OrtBackend:
     def close(self) -> None:
         """Drop the session."""
         self._model.close()
+
+    def generate(
+        self, prompt: "List[int]", limit: int, job: Job, _: "Dict[str, Any]"
+    ) -> "Dict[str, Any]":
+        """The likeliest tokens after a prompt of token ids."""
+        tokens = []  # type: List[int]
+        end = self._model.spec.get("end_token")
+        try:
+            for token in self._decoder.tokens(prompt, limit):
+                if job.cancelled:
+                    break
+                tokens.append(token)
+                job.take("", token)
+        except BadRequestError as error:
+            raise BackendError("context_exceeded", str(error), 400) from error
+        ended = bool(tokens) and tokens[-1] == end
+        finish = "cancelled" if job.cancelled else "stop" if ended else "length"
+        counts = {"prompt_tokens": len(prompt), "completion_tokens": len(tokens)}
+        return {"finish": finish, "tokens": tokens, **counts}
+
+    def logits(self, prompt: "List[int]") -> "Dict[str, Any]":
+        """The logits behind the last token of the prompt."""
+        try:
+            row = self._decoder.logits(prompt)
+        except BadRequestError as error:
+            raise BackendError("context_exceeded", str(error), 400) from error
+        return {"logits": row.tolist(), "prompt_tokens": len(prompt), "completion_tokens": 0}
 
     def infer(self, inputs: "Dict[str, Any]", npy: bool) -> "Dict[str, Any]":
         """One run. Raises BackendError 400 for what does not fit the model."""

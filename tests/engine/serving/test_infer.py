@@ -10,6 +10,7 @@ import io
 import shutil
 from collections.abc import Iterator
 from importlib.resources import files
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -23,7 +24,7 @@ from fleet.runtimes.store import RuntimeStore
 from tests.support_runtime import cache_root
 from tests.transport.sshd import Sshd, free_port
 
-from .conftest import Service, service_on
+from .conftest import ROOT, Service, service_on
 
 pytestmark = [pytest.mark.qairt, pytest.mark.slow]
 X = np.linspace(-1, 1, 512, dtype="float32").reshape(1, 8, 64)
@@ -110,3 +111,36 @@ def test_what_does_not_fit_the_model_is_400(inferring: Service, given: object) -
 def test_text_is_not_for_this_backend(inferring: Service) -> None:
     with inferring.client() as client:
         assert client.post("/generate", json={"prompt": "a"}).status_code == 404
+
+
+def test_a_decoder_alone_makes_tokens(
+    service_board: Sshd, tmp_path: Path, qairt_store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tokens of tests/engine/test_ort.py, through the service."""
+    monkeypatch.setenv("FLEET_HOME", str(cache_root()))
+    bundle = tmp_path / "bundle"
+    bundle.mkdir()
+    for name in ("model.onnx", "model_qnn.bin"):
+        shutil.copy(ROOT / "assets" / "tiny-genai" / name, bundle / name)
+    text = f"name: decoder\nbundle: {{path: {bundle}, kind: ort}}\nruntime: '2.51.0'\n"
+    (tmp_path / "p.yaml").write_text(f"{text}serve: {{port: {free_port()}}}\n")
+    one = service_on(service_board, tmp_path, qairt_store)
+    one.playbook = load_playbook(tmp_path / "p.yaml")
+    one.deploy()
+    try:
+        done = one.start()
+        assert done.error is None, done.error
+        prompt = {"prompt": [281, 275, 301, 32], "max_tokens": 8}
+        with one.client() as client:
+            whole = client.post("/generate", json=prompt).json()
+            stream = client.post("/generate/stream", json=prompt).text
+            logits = client.post("/generate", json={**prompt, "logits": True}).json()["logits"]
+            paths = client.get("/health").json()["paths"]
+            words = client.post("/generate", json={"prompt": "What"})
+    finally:
+        one.serving().stop()
+    assert whole["tokens"] == [216, 129, 132, 479, 181, 23, 339, 253]
+    assert 'data: {"token": 216, "text": ""}' in stream
+    assert int(np.argmax(logits)) == 216
+    assert {"/generate", "/infer"} <= set(paths)
+    assert words.json()["error"]["message"] == "prompt: must be token ids"
