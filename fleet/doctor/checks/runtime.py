@@ -23,11 +23,8 @@ def files(seen: Seen) -> Iterator[Check]:
     """Every file of a release is as it was installed."""
     for folder in seen.folders:
         if not folder.there:
-            text, command = (
-                f"{folder.root} does not exist",
-                f"ls -ld {folder.root}",
-            )
-            yield _FILES.bad(text, {"runtime.files": "none"}, command, "no such folder")
+            text = f"{folder.root}, which --folder names, does not exist on the device"
+            yield _FILES.bad(text, {"folder": "absent"}, f"ls -ld {folder.root}", "no such folder")
     if not seen.releases and not seen.folders:
         text = "nothing is deployed; to check files that you copied by hand: --folder FOLDER"
         yield _FILES.unknown(text, {"release": "none"})
