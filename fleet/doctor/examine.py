@@ -298,6 +298,9 @@ def _of_found(target: str, found: _Found) -> Diagnosis:
         for witness in found.witnesses
         if witness.fact or not witness.cause.is_refuted(known)
     ]
+    # What a line says in general counts only where no cause of its own is known for any line.
+    if any(not witness.cause.general for witness in possible):
+        possible = [witness for witness in possible if not witness.cause.general]
     ranked = tuple(
         replace(cause, facts=known, slots={**cause.slots, **_slots(facts), **_of_facts(known)})
         for cause in rank(possible, _platform(facts), known=knowledge().causes)
