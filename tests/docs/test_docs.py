@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 import rich.markup
 
+from fleet.cli.oldwords import renewed
 from fleet.lab.faults import FAULTS
 from fleet.lab.profiles import _table
 from fleet.model import errors
@@ -70,9 +72,10 @@ def test_every_fault_and_profile_is_on_the_page() -> None:
         assert f"`{name}`" in text, name
 
 
-@pytest.mark.parametrize(
-    "path", [*sorted(DOCS.rglob("*.md")), ROOT / "README.md", ROOT / "assets" / "README.md"]
-)
+PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md", ROOT / "assets" / "README.md"]
+
+
+@pytest.mark.parametrize("path", PAGES)
 def test_links_lead_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text("utf-8")):
         if "://" not in target:
@@ -98,3 +101,20 @@ def test_no_page_measures_with_the_chat_of_llama_cpp() -> None:
         *re.findall(r"^ *`(llama-.*)`$", page("troubleshooting.md"), re.MULTILINE),
     ):
         assert "llama-cli" not in text
+
+
+def test_no_page_types_an_old_command() -> None:
+    """The table of old words is on the page of commands; evidence keeps what was typed then."""
+    wrong = []
+    for path in PAGES:
+        if path.name in {"commands.md", "CHANGELOG.md"} or "evidence" in path.parts:
+            continue
+        text = path.read_text("utf-8")
+        for found in re.findall(r"`fleet ([^`\n]+)`|^(?:\$ )?fleet ([^\n#]+)", text, re.MULTILINE):
+            line = (found[0] or found[1]).strip()
+            try:
+                words = shlex.split(line)
+            except ValueError:
+                continue
+            wrong += [f"{path.name}: fleet {line}: {said}" for said in renewed(words)[1]]
+    assert wrong == []
