@@ -100,7 +100,8 @@ class Bench:
 
     def fleet(self) -> None:
         self.run(
-            sys.executable, "-m", "fleet", "provision", "playbook.yaml", "-i", "inventory.yaml"
+            *(sys.executable, "-m", "fleet", "deploy", "playbook.yaml", "-i", "inventory.yaml"),
+            *("--only", "system"),
         )
 
     def pyinfra(self) -> None:

@@ -110,6 +110,9 @@ def test_no_run_to_resume(two: Yard) -> None:
     ):
         code, said = two.fleet(*args)
         assert (code, words in said) == (2, True), said
+    code, said = two.fleet("resume", "last")
+    assert (code, "has no journal" in said) == (2, True), said
+    assert said.count("`fleet resume` is now `fleet deploy --resume`") == 1
     code, said = two.fleet("deploy", "--runs", "--json")
     assert (code, json.loads(said)) == (0, [])
 

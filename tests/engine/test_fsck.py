@@ -101,6 +101,12 @@ def flip(path: Path) -> None:
     path.write_bytes(data)
 
 
+def test_a_device_without_a_base_folder_stays_without_one(boards: Boards) -> None:
+    (result,) = boards.fsck("never")
+    assert (result.outcome, found(result)) == ("ok", []), result.error
+    assert not (boards.root / "never").exists()
+
+
 def test_nothing_wrong_and_status_says_when(boards: Boards) -> None:
     boards.deploy("one")
     before = boards.tree("one")

@@ -63,6 +63,14 @@ def varied() -> list[Record]:
     ]  # fmt: skip
 
 
+def test_last_is_by_time_and_not_by_the_name_of_the_run(store: ProfileStore) -> None:
+    named = replace(record(), run_id="zz-imported", started="2026-10-01T10:00:00Z", host="old")
+    fill(store, named, *varied())
+    assert hosts(store, "last") == ["phone"]
+    assert hosts(store, "prev") == []
+    assert [row.run for row in store.list_runs(parse("all"), None)][-1] == "zz-imported"
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [
