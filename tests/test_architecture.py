@@ -35,7 +35,7 @@ ROOMS = (
 )
 # lab stands beside the engine, not on it: it knows boards, not deploys.
 LAB_MAY = {"lab", "model", "data"}
-OWNERS = {
+OWNERS = {  # msgspec is for all: what is read or written is a Struct
     "fabric": {"transport"},
     "paramiko": {"transport"},
     "cryptography": {"lab"},
@@ -48,8 +48,6 @@ OWNERS = {
     "xxhash": {"content"},
     "rich": {"cli"},
     "yaml": {"config", "data", "bundles", "lab", "runtimes"},
-    "msgspec": {"config", "model", "runners", "triage"},
-    "pydantic": {"config"},
     "pysequoia": set(),  # an extra, loaded by name
     "distributed": {"engine"},
     "numpy": {"profiles", "verify"},

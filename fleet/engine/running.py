@@ -8,8 +8,10 @@ import errno
 import hashlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from fleet.engine.measuring.gate import cool_down
 from fleet.engine.measuring.series import Series, warm

@@ -7,6 +7,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from fleet.engine.running import RunJob, Tee, Turn, keep_files, kit_of, record_of
 from fleet.engine.starting import Placed, execute, place
 from fleet.model.errors import AnswerError, InputError
@@ -43,7 +45,7 @@ def ask_suite(job: RunJob, suite: Suite) -> Record:
     problems = _problems(ended, result)
     lost = keep_files(folder, {})
     marks = () if asking.greedy or not suite.greedy else (SAMPLED,)
-    record = replace(
+    record = structs.replace(
         record_of(job, placed, Turn(0, False, ""), Outcome(marks=marks)),
         started=time.strftime("%Y-%m-%dT%H:%M:%SZ", began),
         seconds=round(time.monotonic() - clock, 3),

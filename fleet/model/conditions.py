@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Self
 
-from fleet.model.plain import Plain
+from msgspec import Struct, field
+
+from fleet.model.plain import Number
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(Struct, frozen=True):
     """One look at the device. `at`: seconds since the run began, below 0 before it.
 
     `zones`: name of the thermal zone → °C. `clocks`: `cpu:policy0`, `devfreq:<name>` → Hz as it
@@ -18,17 +17,12 @@ class Sample:
     `limits`: only clocks whose limit is another one than before the run, in Hz.
     """
 
-    at: float
-    zones: Mapping[str, float] = field(default_factory=dict)
-    clocks: Mapping[str, float] = field(default_factory=dict)
-    load: float | None = None
-    uptime: float | None = None
-    limits: Mapping[str, float] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, data: Plain) -> Self:
-        """A look from plain data. Raises InputError."""
-        return cls(at=data.number("at") or 0.0, **data.fields_of(cls))
+    at: Number = 0.0
+    zones: Mapping[str, Number] = field(default_factory=dict)
+    clocks: Mapping[str, Number] = field(default_factory=dict)
+    load: Number | None = None
+    uptime: Number | None = None
+    limits: Mapping[str, Number] = field(default_factory=dict)
 
     @property
     def hottest(self) -> float | None:
@@ -36,8 +30,7 @@ class Sample:
         return max(self.zones.values(), default=None)
 
 
-@dataclass(frozen=True)
-class Conditions:
+class Conditions(Struct, frozen=True):
     """What was so before, during and after one run. Empty where nothing was asked.
 
     `governors`: clock → governor; `limits`: clock → Hz at most (scaling_max_freq, max_freq)
@@ -51,24 +44,13 @@ class Conditions:
     during: tuple[Sample, ...] = ()
     after: Sample | None = None
     governors: Mapping[str, str] = field(default_factory=dict)
-    limits: Mapping[str, float] = field(default_factory=dict)
+    limits: Mapping[str, Number] = field(default_factory=dict)
     power: Mapping[str, str] = field(default_factory=dict)
     boot_id: str = ""
     boot_id_after: str = ""
-    interval: float | None = None
-    cost: float | None = None
-    maxima: Mapping[str, float] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, data: Plain) -> Self:
-        """Conditions from plain data. Raises InputError."""
-        before, after = data.inner("before"), data.inner("after")
-        return cls(
-            before=Sample.of(before) if before else None,
-            during=tuple(Sample.of(sample) for sample in data.each("during")),
-            after=Sample.of(after) if after else None,
-            **data.fields_of(cls),
-        )
+    interval: Number | None = None
+    cost: Number | None = None
+    maxima: Mapping[str, Number] = field(default_factory=dict)
 
     @property
     def rebooted(self) -> bool:

@@ -18,6 +18,8 @@ from dataclasses import fields, is_dataclass, replace
 from typing import TypeVar, cast
 from urllib.parse import quote, quote_plus
 
+from msgspec import Struct, structs
+
 from fleet.model.facts import Facts
 
 MASK = "***"
@@ -140,8 +142,8 @@ def masked(text: str) -> str:
 
 
 def masked_data(value: _Data) -> _Data:
-    """Plain data, or a dataclass of such, with every text masked but the names, hashes and
-    commands of `OURS`, and of facts those that say which system it is.
+    """Return plain data, a dataclass or a Struct with every text masked, except the names, hashes
+    and commands of `OURS`, and of facts those that say which system it is.
     """
     return cast("_Data", _masked(value)) if revealed() else value
 
@@ -154,6 +156,8 @@ def _masked(value: object, spared: frozenset[str] = frozenset()) -> object:
     if isinstance(value, list | tuple):
         found = map(_masked, value)
         return tuple(found) if isinstance(value, tuple) else list(found)
+    if isinstance(value, Struct):
+        return structs.replace(value, **_members(structs.asdict(value), spared))
     if is_dataclass(value) and not isinstance(value, type):
         members = {field.name: getattr(value, field.name) for field in fields(value)}
         spared = FACTS if isinstance(value, Facts) else spared

@@ -1,149 +1,116 @@
-"""Plain data (JSON) read key by key; what is wrong is said with the path of its key."""
+"""The one reader of data that machines write: JSON → Structs; an error names its key."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
-from typing import Any
+import types
+from collections.abc import Mapping
+from functools import cache
+from inspect import isclass
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from fleet.model.errors import InputError
 
-_CURE = "fleet config schema record (prints the format)"
+_S = TypeVar("_S", bound=msgspec.Struct)
+# A whole number stays one, and neither is NaN or infinite.
+Number = (
+    Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+    | Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
+)
+_WORDS = {str: "text", bool: "true or false", int: "a whole number"}
 
 
-class Plain:
-    """A JSON object. Each method raises InputError naming the key for a value of another kind.
+def read_plain(kind: type[_S], data: object, what: str, cure: str) -> _S:
+    """Return plain data as a Struct. null is the same as a key that is not there.
 
-    null is the same as a key that is not there. Keys that nobody asks for are passed over.
+    Unknown keys are ignored at every level: a later version may add some. Raises InputError that
+    names the first wrong key; `what` is the name of the whole (`record`), `cure` the hint.
     """
+    try:
+        return msgspec.convert(data, kind)
+    except (msgspec.ValidationError, UnicodeEncodeError):  # the latter of a lone surrogate
+        made: _S = _SlowReader(what, cure).value(kind, data, "")
+        return made
 
-    def __init__(self, data: object, where: str = "") -> None:
-        if not isinstance(data, dict):
-            what = f"`{where}` of the record" if where else "the record"
-            raise InputError(f"{what} must be a JSON object, not {data!r:.60}", hint=_CURE)
-        self.data: Mapping[str, Any] = data
-        self._where = where
 
-    def path(self, key: str) -> str:
-        """`metrics.source.x`: the key with all that holds it."""
-        return f"{self._where}.{key}" if self._where else key
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[msgspec.structs.FieldInfo, Any], ...]:
+    hints = get_type_hints(kind, include_extras=True)
+    return tuple((field, hints[field.name]) for field in msgspec.structs.fields(kind))
 
-    def wrong(self, key: str, needs: str) -> InputError:
-        """The error for a value of another kind."""
-        return InputError(
-            f"`{self.path(key)}` of the record must be {needs}, not {self.data.get(key)!r:.60}",
-            hint=_CURE,
-        )
 
-    def text(self, key: str) -> str:
-        """A text; "" where there is none."""
-        value = self.data.get(key)
-        if value is None:
-            return ""
-        if not isinstance(value, str):
-            raise self.wrong(key, "text")
-        return value
+class _SlowReader:
+    """Reads key by key: skips null, accepts 3.0 as a whole number, and names what is wrong."""
 
-    def flag(self, key: str) -> bool | None:
-        """True, False, or None where there is none."""
-        value = self.data.get(key)
-        if value is not None and not isinstance(value, bool):
-            raise self.wrong(key, "true or false")
-        return value
+    def __init__(self, what: str, cure: str) -> None:
+        self._what, self._cure = what, cure
 
-    def number(self, key: str) -> float | None:
-        """A finite number as it is written (an int stays one), None where there is none."""
-        value = self.data.get(key)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.wrong(key, "a number")
-        if not -1e300 < value < 1e300:  # false for NaN too
-            raise self.wrong(key, "a finite number below 1e300")
-        return value
+    def _wrong(self, where: str, wanted: str, value: object) -> InputError:
+        name = f"`{where}` of the {self._what}" if where else f"the {self._what}"
+        return InputError(f"{name} must be {wanted}, not {value!r:.60}", hint=self._cure)
 
-    def count(self, key: str) -> int | None:
-        """A whole number."""
-        value = self.number(key)
-        if value is not None and value != int(value):
-            raise self.wrong(key, "a whole number")
-        return None if value is None else int(value)
+    def value(self, kind: Any, value: Any, where: str) -> Any:  # noqa: ANN401
+        """Return the converted value. Raises InputError."""
+        plain, limits = kind, kind
+        if get_origin(plain) is Annotated:
+            plain = get_args(plain)[0]
+        if get_origin(plain) in {Union, types.UnionType}:
+            first, *others = (member for member in get_args(plain) if member is not type(None))
+            return self._number(value, where) if others else self.value(first, value, where)
+        if isclass(plain) and issubclass(plain, msgspec.Struct):
+            return self._struct(plain, value, where)
+        origin = get_origin(plain)
+        if origin in {Mapping, dict}:
+            return self._mapping(get_args(plain)[1], value, where)
+        if origin is tuple:
+            if not isinstance(value, list | tuple):
+                raise self._wrong(where, "a list", value)
+            inner = get_args(plain)[0]
+            return tuple(self.value(inner, item, f"{where}[{at}]") for at, item in enumerate(value))
+        return self._leaf(plain, limits, value, where)
 
-    def mapping(self, key: str) -> dict[str, Any]:
-        """An object, as it is."""
-        value = self.data.get(key)
-        if value is None:
-            return {}
+    def _struct(self, kind: type[msgspec.Struct], value: Any, where: str) -> Any:  # noqa: ANN401
         if not isinstance(value, dict):
-            raise self.wrong(key, "an object")
+            raise self._wrong(where, "a JSON object", value)
+        made = {}
+        for field, hint in _fields(kind):
+            name = field.encode_name
+            path = f"{where}.{name}" if where else name
+            if value.get(name) is not None:
+                made[field.name] = self.value(hint, value[name], path)
+            elif field.required and where:
+                raise self._wrong(path, _wanted(hint), None)
+            elif field.required:
+                raise InputError(f"the {self._what} has no `{name}`", hint=self._cure)
+        return kind(**made)
+
+    def _mapping(self, inner: Any, value: Any, where: str) -> dict[str, Any]:  # noqa: ANN401
+        if not isinstance(value, dict):
+            raise self._wrong(where, "an object", value)
+        if inner is Any:
+            return value
+        known = {name: item for name, item in value.items() if item is not None}
+        return {name: self.value(inner, item, f"{where}.{name}") for name, item in known.items()}
+
+    def _number(self, value: Any, where: str) -> int | float:  # noqa: ANN401
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self._wrong(where, "a number", value)
+        if not -1e300 < value < 1e300:
+            raise self._wrong(where, "a finite number below 1e300", value)
         return value
 
-    def texts(self, key: str) -> tuple[str, ...]:
-        """A list of texts."""
-        found = self._list(key)
-        if not all(isinstance(text, str) for text in found):
-            raise self.wrong(key, "a list of strings")
-        return tuple(found)
-
-    def words(self, key: str) -> dict[str, str]:
-        """An object of texts."""
-        found = self.mapping(key)
-        if not all(isinstance(text, str) for text in found.values()):
-            raise self.wrong(key, "an object with strings")
-        return dict(found)
-
-    def numbers(self, key: str) -> dict[str, float]:
-        """An object of finite numbers."""
-        found = self.mapping(key)
-        if not found:
-            return {}
-        inner = Plain(found, self.path(key))
-        made = {name: inner.number(name) for name in found}
-        return {name: value for name, value in made.items() if value is not None}
-
-    def inner(self, key: str) -> Plain | None:
-        """An object to read on in, None where there is none."""
-        value = self.data.get(key)
-        return None if value is None else Plain(value, self.path(key))
-
-    def each(self, key: str) -> Iterator[Plain]:
-        """A list of objects to read on in."""
-        for number, item in enumerate(self._list(key)):
-            yield Plain(item, f"{self.path(key)}[{number}]")
-
-    def members(self, key: str) -> Iterator[tuple[str, Plain]]:
-        """An object of objects to read on in."""
-        for name, member in self.mapping(key).items():
-            yield name, Plain(member, f"{self.path(key)}.{name}")
-
-    def fields_of(self, kind: type[Any]) -> dict[str, Any]:
-        """What a dataclass takes as it is: its texts, numbers, flags, and mappings of those."""
-        if kind not in _KNOWN:
-            _KNOWN[kind] = {
-                field.name: _READERS[str(field.type)]
-                for field in fields(kind)
-                if str(field.type) in _READERS
-            }
-        return {name: read(self, name) for name, read in _KNOWN[kind].items()}
-
-    def _list(self, key: str) -> list[Any]:
-        value = self.data.get(key)
-        if value is None:
-            return []
-        if not isinstance(value, list | tuple):
-            raise self.wrong(key, "a list")
-        return list(value)
+    def _leaf(self, plain: Any, limits: Any, value: Any, where: str) -> Any:  # noqa: ANN401
+        if plain is Any or (plain is str and isinstance(value, str)):
+            return value
+        if plain is int and isinstance(value, float) and value.is_integer():
+            value = int(value)
+        try:
+            return msgspec.convert(value, limits)
+        except msgspec.ValidationError as error:
+            raise self._wrong(where, _wanted(plain), value) from error
 
 
-# By the annotation as the dataclass writes it; modules of fleet keep annotations as text.
-_READERS: dict[str, Callable[[Plain, str], Any]] = {
-    "str": Plain.text,
-    "bool | None": Plain.flag,
-    "float | None": Plain.number,
-    "int | None": Plain.count,
-    "tuple[str, ...]": Plain.texts,
-    "Mapping[str, str]": Plain.words,
-    "Mapping[str, float]": Plain.numbers,
-    "Mapping[str, Any]": Plain.mapping,
-}
-_KNOWN: dict[type[Any], dict[str, Callable[[Plain, str], Any]]] = {}  # readers of each class
+def _wanted(kind: Any) -> str:  # noqa: ANN401
+    plain = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    return _WORDS.get(plain, "a number")

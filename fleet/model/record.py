@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Annotated, Any, Self
+
+from msgspec import Meta, Struct, field, to_builtins
 
 from fleet.model.conditions import Conditions
 from fleet.model.errors import InputError
-from fleet.model.plain import Plain
+from fleet.model.plain import Number, read_plain
 from fleet.model.suite import SuiteResult
 
 SCHEMA = 2
+_CURE = "fleet config schema record (prints the format)"
 
 
-@dataclass(frozen=True)
-class Measure:
+class Measure(Struct, frozen=True):
     """A number with the unit that its source gave it; "" for a count."""
 
-    value: float
+    value: Number
     unit: str = ""
 
-    @classmethod
-    def of(cls, data: Plain) -> Self:
-        """A measure from plain data. Raises InputError."""
-        value = data.number("value")
-        if value is None:
-            raise data.wrong("value", "a number")
-        return cls(value, data.text("unit"))
 
-
-@dataclass(frozen=True)
-class Op:
+class Op(Struct, frozen=True):
     """What one operation of a graph took. `unit`: cycles, us, or what the source says.
 
     `kind` is its type (Conv2d), `shape` that of its output (1x16x64), `ran_on` where it ran:
@@ -39,44 +31,41 @@ class Op:
     """
 
     name: str
-    value: float
-    unit: str
+    value: Number
+    unit: str = ""
     kind: str = ""
     shape: str = ""
     ran_on: str = ""
     graph: str = ""
 
-    @classmethod
-    def of(cls, data: Plain) -> Self:
-        """An operation from plain data. Raises InputError."""
-        value = data.number("value")
-        if value is None:
-            raise data.wrong("value", "a number")
-        return cls(value=value, **data.fields_of(cls))
 
-
-@dataclass(frozen=True)
-class Metrics:
+class Metrics(Struct, frozen=True):
     """Times in milliseconds, rates in tokens per second; None where the source has none.
 
     `others` are numbers that only some runners have, by name. `source` are the numbers as the
     source wrote them, under its own names and in its own units.
     """
 
-    init_ms: float | None = None
+    init_ms: Number | None = None
     prompt_tokens: int | None = None
-    prompt_tps: float | None = None
-    ttft_ms: float | None = None
+    prompt_tps: Number | None = None
+    ttft_ms: Number | None = None
     generated_tokens: int | None = None
-    decode_tps: float | None = None
-    decode_ms: float | None = None
-    others: Mapping[str, Measure] = field(default_factory=dict)
-    source: Mapping[str, Measure] = field(default_factory=dict)
+    decode_tps: Number | None = None
+    decode_ms: Number | None = None
+    others: Annotated[
+        Mapping[str, Measure],
+        Meta(description="Numbers that only some runners have, normalised, by name."),
+    ] = field(default_factory=dict)
+    source: Annotated[
+        Mapping[str, Measure],
+        Meta(description="The numbers as the source wrote them, under its names, in its units."),
+    ] = field(default_factory=dict)
 
     @classmethod
     def of(cls, found: Mapping[str, Measure]) -> Self:
         """Metrics by name; a name that is a field goes there, all others into `others`."""
-        own = set(cls.__dataclass_fields__) - {"others", "source"}
+        own = set(cls.__struct_fields__) - {"others", "source"}
         known: dict[str, Any] = {
             name: int(measure.value) if name.endswith("_tokens") else measure.value
             for name, measure in found.items()
@@ -86,26 +75,8 @@ class Metrics:
             **known, others={name: measure for name, measure in found.items() if name not in own}
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            **vars(self),
-            "others": {name: dict(vars(measure)) for name, measure in self.others.items()},
-            "source": {name: dict(vars(measure)) for name, measure in self.source.items()},
-        }
 
-    @classmethod
-    def read(cls, data: Plain) -> Self:
-        """Metrics from plain data. Raises InputError."""
-        return cls(
-            **data.fields_of(cls),
-            others={name: Measure.of(measure) for name, measure in data.members("others")},
-            source={name: Measure.of(measure) for name, measure in data.members("source")},
-        )
-
-
-@dataclass(frozen=True)
-class Record:
+class Record(Struct, frozen=True, kw_only=True):
     """One run on one device.
 
     `problems` says why a run does not count: cut (timeout, no-query-event, context-full; the token
@@ -117,36 +88,87 @@ class Record:
     run but the questions of a suite, with their answers.
     """
 
-    run_id: str
-    host: str
-    name: str = ""
-    release: str = ""
-    runner: str = ""
-    repeat: int = 0
-    warmup: bool = False
-    started: str = ""
-    seconds: float | None = None
-    status: int | None = None
-    metrics: Metrics = Metrics()
-    finish: str | None = None
-    problems: tuple[str, ...] = ()
-    emulated: bool | None = None
-    argv: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-    prompt_sha256: str = ""
-    files: Mapping[str, str] = field(default_factory=dict)
-    origin: Mapping[str, Any] = field(default_factory=dict)
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    identity: str = ""
-    text: str = ""
-    fleet: str = ""
-    schema: int = SCHEMA
-    artifacts: Mapping[str, str] = field(default_factory=dict)
-    ops: tuple[Op, ...] = ()
-    conditions: Conditions = field(default_factory=Conditions)
-    marks: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    suite: SuiteResult | None = None
+    run_id: Annotated[str, Meta(description="Id of the run; records of one run have the same.")]
+    host: Annotated[
+        str, Meta(description="Device, by its name in the inventory; empty where it is not known.")
+    ]
+    name: Annotated[
+        str, Meta(description="Name of the playbook, which is that of the release.")
+    ] = ""
+    release: Annotated[
+        str, Meta(description="Id of the release: a hash over its files and settings.")
+    ] = ""
+    runner: Annotated[
+        str,
+        Meta(description="genie, qnn-net-run, mllm, executorch, llama.cpp, exec, or another one."),
+    ] = ""
+    repeat: Annotated[int, Meta(description="Number of the repeat, from 0.")] = 0
+    warmup: Annotated[bool, Meta(description="True for a warm-up, which never counts.")] = False
+    started: Annotated[
+        str, Meta(description="UTC, as 2026-11-20T22:45:01Z; empty where it is not known.")
+    ] = ""
+    seconds: Annotated[
+        Number | None,
+        Meta(description="Time of the whole run in seconds by the clock of the workstation."),
+    ] = None
+    status: Annotated[int | None, Meta(description="Exit status of the runner.")] = None
+    metrics: Annotated[Metrics, Meta(description="What was measured.")]
+    finish: Annotated[
+        str | None, Meta(description="eos, token-limit, or null where it is not known.")
+    ] = None
+    problems: Annotated[
+        tuple[str, ...], Meta(description="Why the run does not count; empty where it does.")
+    ] = ()
+    emulated: Annotated[
+        bool | None,
+        Meta(description="True for no NPU: its numbers are no speed. Null where nobody said it."),
+    ] = None
+    argv: Annotated[tuple[str, ...], Meta(description="What was started on the device.")] = ()
+    env: Annotated[
+        Mapping[str, str], Meta(description="Environment of the runner on the device.")
+    ] = field(default_factory=dict)
+    prompt_sha256: Annotated[str, Meta(description="sha256 of the prompt.")] = ""
+    files: Annotated[
+        Mapping[str, str], Meta(description="Files of the release: name to sha256.")
+    ] = field(default_factory=dict)
+    origin: Annotated[
+        Mapping[str, Any],
+        Meta(
+            description="Where it comes from: runtime, build_id, target, bundle; imported, format."
+        ),
+    ] = field(default_factory=dict)
+    facts: Annotated[
+        Mapping[str, Any], Meta(description="Facts of the device as of fleet facts --json.")
+    ] = field(default_factory=dict)
+    identity: Annotated[
+        str, Meta(description="Host key or serial number that the device was known by.")
+    ] = ""
+    text: Annotated[str, Meta(description="What the model said.")] = ""
+    fleet: Annotated[str, Meta(description="Version of fleet that measured.")] = ""
+    schema: Annotated[
+        int, Meta(description="Version of this schema; without it, 1.", ge=1, le=SCHEMA)
+    ] = SCHEMA
+    artifacts: Annotated[
+        Mapping[str, str],
+        Meta(description="Files that were kept: name to path on the workstation."),
+    ] = field(default_factory=dict)
+    ops: Annotated[
+        tuple[Op, ...], Meta(description="What single operations took (since schema 2).")
+    ] = ()
+    conditions: Annotated[
+        Conditions, Meta(description="Heat, clocks, power, load around the run (since schema 2).")
+    ] = field(default_factory=Conditions)
+    marks: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Remarks on a run that counts: cut, throttled, profiled (since schema 2)."
+        ),
+    ] = ()
+    tags: Annotated[tuple[str, ...], Meta(description="Words of the user (since schema 2).")] = ()
+    suite: Annotated[
+        SuiteResult | None,
+        Meta(description="Answers to a suite of prompts, instead of times; null for a timed run."),
+    ] = None
 
     @property
     def counts(self) -> bool:
@@ -154,58 +176,30 @@ class Record:
         return not self.problems and not self.warmup
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for record.json; what it holds is shared, not copied."""
-        around = self.conditions
-        return {
-            **vars(self),
-            "metrics": self.metrics.as_dict(),
-            "ops": tuple(dict(vars(op)) for op in self.ops),
-            "conditions": dict(_EMPTY) if around == _NOTHING else asdict(around),
-            "suite": self.suite.as_dict() if self.suite else None,
-            "counts": self.counts,
-        }
+        """Return plain data for record.json, with `counts` for those who do not compute it."""
+        suite = self.suite.as_dict() if self.suite else None
+        return {**to_builtins(self), "suite": suite, "counts": self.counts}
 
     @classmethod
     def from_dict(cls, data: object) -> Self:
-        """A record from plain data of schema 1 or 2; it comes out as one of ours.
+        """Return a record from plain data of schema 1 or 2; it comes out as one of ours.
 
-        Keys that are not known are left out, at every level: a later version of this schema
-        may add some. Raises InputError that names the key, and for a newer schema, where a
-        known key may mean something else.
+        Raises InputError that names the key, and for a newer schema, where a known key may mean
+        something else.
         """
-        found = Plain(data)
-        _check_schema(found)
-        for key in ("run_id", "host", "metrics"):
-            if key not in found.data:
-                raise InputError(
-                    f"the record has no `{key}`",
-                    hint="fleet config schema record (prints the format)",
-                )
-        inner, around = found.inner("metrics"), found.inner("conditions")
-        return cls(
-            **found.fields_of(cls),
-            repeat=found.count("repeat") or 0,
-            warmup=found.flag("warmup") or False,
-            metrics=Metrics.read(inner) if inner else Metrics(),
-            finish=found.text("finish") or None,
-            ops=tuple(Op.of(op) for op in found.each("ops")),
-            conditions=Conditions.of(around) if around else Conditions(),
-            suite=SuiteResult.of(answers) if (answers := found.inner("suite")) else None,
-        )
+        schema = read_plain(_Head, data, "record", _CURE).schema
+        if schema > SCHEMA:
+            raise InputError(
+                f"the record has schema version {schema}, but this version of fleet reads only "
+                f"versions 1 to {SCHEMA}",
+                hint="pip install --upgrade npu-fleet",
+            )
+        known = data if isinstance(data, dict) else {}
+        finish = known.get("finish") or None
+        return read_plain(cls, {**known, "finish": finish, "schema": SCHEMA}, "record", _CURE)
 
 
-_NOTHING = Conditions()
-_EMPTY = asdict(_NOTHING)
+class _Head(Struct, frozen=True):
+    """The first records named no schema: those are of schema 1."""
 
-
-def _check_schema(data: Plain) -> None:
-    """The first records said no schema: those are of schema 1."""
-    schema = data.count("schema")
-    if schema is not None and schema < 1:
-        raise data.wrong("schema", "a version from 1 on")
-    if schema is not None and schema > SCHEMA:
-        raise InputError(
-            f"the record has schema version {schema}, but this version of fleet reads only "
-            f"versions 1 to {SCHEMA}",
-            hint="pip install --upgrade npu-fleet",
-        )
+    schema: Annotated[int, Meta(ge=1)] = 1

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any
 
-from fleet.model.plain import Plain
+from msgspec import Meta, Struct, to_builtins
+
+from fleet.model.plain import Number
 
 EMPTY, NOT_UTF8, REPETITION, NO_STOP = "empty", "not-utf8", "repetition", "no-stop"
 DETECTORS = (EMPTY, NOT_UTF8, REPETITION, NO_STOP)
@@ -75,40 +77,39 @@ class Suite:
     greedy: bool = True
 
 
-@dataclass(frozen=True)
-class SuiteAnswer:
+class SuiteAnswer(Struct, frozen=True):
     """The answer to one question. `faults` says why it does not pass; `thought` is the text
     between <think> and </think>, without which `text` was checked.
     """
 
-    name: str
-    text: str = ""
-    thought: str = ""
-    faults: tuple[str, ...] = ()
-    finish: str | None = None
-    generated_tokens: int | None = None
-    seconds: float | None = None
+    name: Annotated[str, Meta(description="Name of the prompt.")]
+    text: Annotated[str, Meta(description="The answer without its thought.")] = ""
+    thought: Annotated[str, Meta(description="Text between <think> and </think>.")] = ""
+    faults: Annotated[
+        tuple[str, ...], Meta(description="Why the answer does not pass; empty where it does.")
+    ] = ()
+    finish: Annotated[
+        str | None, Meta(description="eos, token-limit, or null where it is not known.")
+    ] = None
+    generated_tokens: Annotated[int | None, Meta(description="Tokens of the answer.")] = None
+    seconds: Annotated[Number | None, Meta(description="Time of the answer.")] = None
 
     @property
     def passed(self) -> bool:
         """True if every check and detector is content."""
         return not self.faults
 
-    @classmethod
-    def of(cls, data: Plain) -> Self:
-        """An answer from plain data. Raises InputError."""
-        return cls(**data.fields_of(cls), finish=data.text("finish") or None)
 
-
-@dataclass(frozen=True)
-class SuiteResult:
+class SuiteResult(Struct, frozen=True):
     """What one device answered to a suite. `asked` counts the questions of the suite."""
 
-    name: str
-    sha256: str
-    asked: int
-    at_least: int
-    answers: tuple[SuiteAnswer, ...] = ()
+    name: Annotated[str, Meta(description="Name of the suite.")]
+    sha256: Annotated[str, Meta(description="Identity of its prompts and checks.")]
+    asked: Annotated[int, Meta(description="Number of prompts.")]
+    at_least: Annotated[int, Meta(description="Prompts that have to pass.")]
+    answers: Annotated[
+        tuple[SuiteAnswer, ...], Meta(description="The answers, in the order of the prompts.")
+    ] = ()
 
     @property
     def passed(self) -> int:
@@ -138,24 +139,13 @@ class SuiteResult:
         """Return plain data, with the figures that follow from it."""
         low, high = self.interval()
         return {
-            **vars(self),
-            "answers": [asdict(answer) for answer in self.answers],
+            **to_builtins(self),
             "passed": self.passed,
             "holds": self.holds,
             "pass_rate": round(self.passed / self.asked, 6) if self.asked else None,
             "pass_rate_low": round(low, 6),
             "pass_rate_high": round(high, 6),
         }
-
-    @classmethod
-    def of(cls, data: Plain) -> Self:
-        """A result from plain data. Raises InputError."""
-        return cls(
-            **data.fields_of(cls),
-            asked=data.count("asked") or 0,
-            at_least=data.count("at_least") or 0,
-            answers=tuple(SuiteAnswer.of(each) for each in data.each("answers")),
-        )
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from array import array
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, field
+from msgspec.structs import replace
 
 from fleet.config.values import Pattern
 from fleet.model.errors import InputError

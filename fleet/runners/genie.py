@@ -295,7 +295,7 @@ def _pipeline_outcome(ended: Ended, problems: tuple[str, ...], marks: tuple[str,
     pieces = [piece.decode("utf-8", "replace").strip() for piece in _BETWEEN.findall(ended.stdout)]
     wall = Measure(round(ended.seconds * 1000, 1), "ms, of this workstation's clock")
     metrics = printed(said)
-    metrics = replace(metrics, others={**metrics.others, "wall_ms": wall})
+    metrics = structs.replace(metrics, others={**metrics.others, "wall_ms": wall})
     return Outcome(metrics, "\n".join(pieces) or said.strip(), None, problems, marks=marks)
 
 

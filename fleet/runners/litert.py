@@ -116,7 +116,7 @@ class LitertRunner(Scripted):
         off = found.compiled + found.others if options.accelerator == "cpu" else found.others
         more = {"ops_off_npu": Measure(off), "off_npu_share": Measure(off / whole)}
         outcome = read_outcome(start, ended, options.tolerance)
-        metrics = replace(outcome.metrics, others={**outcome.metrics.others, **more})
+        metrics = structs.replace(outcome.metrics, others={**outcome.metrics.others, **more})
         return replace(outcome, metrics=metrics)
 
 

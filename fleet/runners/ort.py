@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, field
+from msgspec import Meta, field, structs
 
 from fleet.bundles.ort import models_of
 from fleet.config.shape import Before
@@ -216,7 +216,7 @@ def read_outcome(start: Start, ended: Ended, tolerance: float | None) -> Outcome
             ops, source = seen.ops, dict(seen.metrics.source)
         except RunnerError as error:
             problems.append(f"unreadable: {error.message}")
-    metrics = replace(Metrics.of(found | near), source=source)
+    metrics = structs.replace(Metrics.of(found | near), source=source)
     return Outcome(metrics, "", None, tuple(problems), raw, ops)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from fleet.cli import ab as cli
 from fleet.cli import ab_table
@@ -92,7 +93,7 @@ def test_what_it_cannot_do_is_said_before_a_board_is_asked(
     earlier = record(
         metrics=metrics(10.0, others={"wall_ms": Measure(3.0, "ms"), "wall": Measure(3.0, "ms")})
     )
-    put(tmp_path / "home" / "runs", replace(earlier, name="a"))
+    put(tmp_path / "home" / "runs", structs.replace(earlier, name="a"))
     (tmp_path / "a").write_text("name: a\nbundle: .\nrun: {prompt: a}\n")
     assert fleet(monkeypatch, *words, "--output", str(tmp_path / "runs")) == 2
     assert said in capsys.readouterr().err

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import pytest
+from msgspec import to_builtins
 
 from fleet.cli.measured import _conditions, conditions_line
 from fleet.model.conditions import Conditions, Sample
@@ -20,7 +19,7 @@ def test_a_line_of_several_runs() -> None:
         power={"usb": "online", "battery": "Charging"}, cost=0.0014,
     )  # fmt: skip
     second = Conditions(look(0, 52.0), (), look(2, 52.0), cost=0.0021)
-    records = [{"conditions": asdict(one)} for one in (first, second)]
+    records = [{"conditions": to_builtins(one)} for one in (first, second)]
     assert conditions_line(records) == (
         "temperature at the start 41.3 to 52.0 °C (nspss-0), 61.0 °C peak; governor performance; "
         "power battery Charging, usb online; "
@@ -29,20 +28,20 @@ def test_a_line_of_several_runs() -> None:
 
 
 def test_what_is_not_known_is_not_said() -> None:
-    assert conditions_line([{"conditions": asdict(Conditions())}]) == ""
+    assert conditions_line([{"conditions": to_builtins(Conditions())}]) == ""
     assert conditions_line([{}]) == ""
     cold = Conditions(before=Sample(0.0), after=look(1, 40.0))
-    assert conditions_line([{"conditions": asdict(cold)}]) == ""
+    assert conditions_line([{"conditions": to_builtins(cold)}]) == ""
     alone = Conditions(before=look(0, 40.0))
     assert (
-        conditions_line([{"conditions": asdict(alone)}])
+        conditions_line([{"conditions": to_builtins(alone)}])
         == "temperature at the start 40.0 °C (nspss-0)"
     )
 
 
 def test_what_is_the_same_on_devices_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     def of(heat: float, cost: float) -> list[dict[str, object]]:
-        return [{"conditions": asdict(Conditions(before=look(0, heat), cost=cost))}]
+        return [{"conditions": to_builtins(Conditions(before=look(0, heat), cost=cost))}]
 
     _conditions({"evk-1": of(40, 0.0009), "evk-2": of(40, 0.001), "evk-3": of(52, 0.0001)})
     first, second = capsys.readouterr().err.replace("\n", " ").split("evk-3: ")

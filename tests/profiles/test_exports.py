@@ -7,11 +7,11 @@ import importlib
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fleet.model.conditions import Conditions, Sample
 from fleet.model.errors import InputError, ProfileStoreError

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
+from msgspec.structs import replace
 
 from fleet.config.playbook import load_playbook
 from fleet.config.schema import schema

@@ -11,6 +11,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from fleet.engine.running import RunJob, run_device
 from fleet.model.record import Measure, Metrics, Record
 
@@ -29,14 +31,14 @@ def run_sustained(job: RunJob, seconds: float) -> Record:
     run_device(replace(job, run=spec, run_id=f"{job.run_id}-sustained", tags=tags), records)
     whole = settled_record(records)
     folder = job.store.folder(job.run_id, whole.host, 0, warmup=False)
-    return job.store.save(folder, replace(whole, run_id=job.run_id, tags=job.tags))
+    return job.store.save(folder, structs.replace(whole, run_id=job.run_id, tags=job.tags))
 
 
 def settled_record(records: Sequence[Record]) -> Record:
     """Return one record: medians of the last third of the runs, problems of all of them."""
     last = records[-math.ceil(len(records) / SETTLED) :]
     problems = dict.fromkeys(problem for record in records for problem in record.problems)
-    return replace(
+    return structs.replace(
         records[-1],
         repeat=0,
         started=records[0].started,
@@ -49,7 +51,7 @@ def settled_record(records: Sequence[Record]) -> Record:
 
 
 def _medians(found: Sequence[Metrics]) -> Metrics:
-    own = [name for name in vars(found[0]) if name not in {"others", "source"}]
+    own = [name for name in Metrics.__struct_fields__ if name not in {"others", "source"}]
     values = {name: [getattr(metrics, name) for metrics in found] for name in own}
     named = {name: Measure(statistics.median(of))
              for name, of in values.items() if None not in of}  # fmt: skip

@@ -25,7 +25,7 @@ def metric_of(metrics: Metrics, name: str) -> float | None:
 
 def metric_names(metrics: Metrics) -> list[str]:
     """Names of all numbers that are there."""
-    own = [name for name in Metrics.__dataclass_fields__ if metric_of(metrics, name) is not None]
+    own = [name for name in Metrics.__struct_fields__ if metric_of(metrics, name) is not None]
     return own + sorted(metrics.others)
 
 

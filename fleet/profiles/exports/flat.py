@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from fleet.profiles.store.rows import chip_of, runtime_of
 
 Read = str | Callable[[Record], Any]
 # In the order that the first version wrote them.
-_FIELDS = sorted(FIELDS, key=[field.name for field in fields(Metrics)].index)
+_FIELDS = sorted(FIELDS, key=Metrics.__struct_fields__.index)
 _METRICS = {
     name.replace("_tps", "_tokens_per_second"): (
         "int64" if name.endswith("_tokens") else "double",

@@ -12,9 +12,10 @@ import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from fleet.model.errors import ProfileError, reason
 from fleet.model.metrics import ANSWER, PROMPT

@@ -12,8 +12,9 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from fleet.model.errors import ProfileError
 from fleet.model.metrics import ANSWER, PROMPT

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from fleet.model.errors import ProfileError
 from fleet.model.metrics import ANSWER, PROMPT
 from fleet.model.record import Measure, Metrics
@@ -181,7 +183,7 @@ def _profile(found: Mapping[str, Measure], kind: str, runner: str = "llama.cpp")
     sources = Sources()
     for name, measure in found.items():
         sources.add(name, measure.value, measure.unit)
-    metrics = replace(Metrics.of(found), source=sources.found)
+    metrics = structs.replace(Metrics.of(found), source=sources.found)
     return Profile(kind, metrics, runner=runner)
 
 

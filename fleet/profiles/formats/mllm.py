@@ -7,7 +7,8 @@ parentheses; qwen3's prints none.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from fleet.model.errors import ProfileError
 from fleet.model.metrics import ANSWER, PROMPT

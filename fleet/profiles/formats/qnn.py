@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from msgspec import structs
+
 from fleet.model.errors import ProfileError
 from fleet.profiles.formats import qnn_json
 from fleet.profiles.formats.base import RATE, Profile, number
@@ -68,7 +70,7 @@ def merged(json_text: str | None, csv_text: str | None) -> Profile:
         name: measure for name, measure in ours.others.items() if "netrun_" in name or name == RATE
     }
     written = {name: measure for name, measure in ours.source.items() if name.startswith("NETRUN ")}
-    metrics = replace(
+    metrics = structs.replace(
         made.metrics,
         others=timed | dict(made.metrics.others),
         source=written | dict(made.metrics.source),

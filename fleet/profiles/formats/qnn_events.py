@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from fleet.model.record import Measure, Metrics, Op
 from fleet.profiles.formats.base import RATE, RATE_UNIT, Profile, Sources, apart, mean, slug, spread

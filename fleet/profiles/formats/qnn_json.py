@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from fleet.model.errors import ProfileError
 from fleet.model.record import Measure, Metrics
 from fleet.profiles.formats.base import RATE, RATE_UNIT, Profile, finite, json_fault
@@ -62,7 +64,7 @@ def _with_rate(metrics: Metrics) -> Metrics:
     count, took = others.pop("numinferences", None), others.pop("duration_us", None)
     if count is not None and took is not None and took.value > 0:
         others[RATE] = Measure(count.value / took.value * 1e6, RATE_UNIT)
-    return replace(metrics, others=others)
+    return structs.replace(metrics, others=others)
 
 
 def _message(message: object) -> Iterator[ProfileEvent]:

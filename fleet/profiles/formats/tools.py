@@ -14,8 +14,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from fleet.model.errors import ProfileError, UnknownProfileError
 from fleet.model.metrics import ANSWER, PROMPT

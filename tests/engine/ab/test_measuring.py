@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from fleet.config.playbook import load_playbook
 from fleet.engine.ab.checks import check, not_valid
@@ -284,7 +285,9 @@ def test_a_side_that_can_never_be_valid_ends_it_at_its_first_run(
     said = caught.value
     assert "no run of B can be valid: B (b/playbook.yaml): the output reached" in said.message
     assert "under `run:` in b/playbook.yaml" in said.hint
-    check("B", sides["b"], replace(bad, problems=("failed: status 1",)), {"decode_tps": -0.05})
+    check(
+        "B", sides["b"], structs.replace(bad, problems=("failed: status 1",)), {"decode_tps": -0.05}
+    )
     error = not_valid("three pairs were not valid", [("A", sides["a"], record(0, "evk-01")),
                                                      ("B", sides["b"], bad)])  # fmt: skip
     assert "not valid: B (b/playbook.yaml): the output" in error.message

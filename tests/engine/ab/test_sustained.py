@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
+
 from fleet.engine.ab.journal import AbJournal
 from fleet.engine.ab.sustained import settled_record
 from fleet.model.record import Measure
@@ -28,7 +30,7 @@ def test_the_last_third_counts_and_any_problem_is_one_of_the_whole() -> None:
     assert whole.metrics.generated_tokens == 31
     assert (whole.repeat, whole.seconds, whole.started) == (0, 45.0, runs[0].started)
     assert whole.counts
-    bad = [replace(runs[0], problems=("failed: status 1",)), *runs[1:]]
+    bad = [structs.replace(runs[0], problems=("failed: status 1",)), *runs[1:]]
     assert settled_record(bad).problems == ("failed: status 1",)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from fleet.engine.measuring.series import Series, metric_of, warm
 from fleet.engine.measuring.validity import marks_of
@@ -196,7 +197,7 @@ def test_a_time_gets_longer() -> None:
     def timed(one: Record) -> Record:
         value = one.metrics.others["words"]
         metrics = Metrics(others={"step_ms": value})
-        return Record(**{**vars(one), "metrics": metrics})
+        return structs.replace(one, metrics=metrics)
 
     found = marks_of(timed(slow), [timed(one) for one in first], "step_ms")
     assert found == (f"throttled: step_ms rose by 20% {AGAINST}",)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from fleet.cli.run import changes_text
 from fleet.model.metrics import direction
@@ -111,11 +112,13 @@ def test_what_all_boards_say_stands_once() -> None:
     assert [line.count(f"evk-{n} ") for n in range(3)] == [1, 1, 1]
     text = "the same remark"
     rows = [
-        replace(row, difference=replace(row.difference, how="", remarks=(text,)))
+        dataclasses.replace(
+            row, difference=dataclasses.replace(row.difference, how="", remarks=(text,))
+        )
         for row in found.rows
     ]
     names = ", ".join(f"evk-{n}" for n in range(3))
-    other = [replace(row, metric=metric("ttft_ms", [])) for row in rows]
+    other = [dataclasses.replace(row, metric=metric("ttft_ms", [])) for row in rows]
     assert _remarks([*rows, *other]) == [f"{names} gen tok/s; {names} TTFT ms: {text}"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from fleet.model.errors import InputError
 from fleet.model.record import Record
@@ -109,9 +110,9 @@ def test_too_few_or_too_noisy_is_not_judged() -> None:
 
 def test_nothing_passes_unmeasured() -> None:
     a = separate(noisy(10, 12, 1))
-    bad = [replace(one, problems=("cpu-fallback: x",)) for one in newer(a)]
-    lab = [replace(one, emulated=True) for one in newer(a)]
-    gone = [replace(one, metrics=metrics(None)) for one in newer(a)]
+    bad = [structs.replace(one, problems=("cpu-fallback: x",)) for one in newer(a)]
+    lab = [structs.replace(one, emulated=True) for one in newer(a)]
+    gone = [structs.replace(one, metrics=metrics(None)) for one in newer(a)]
     for b in (bad, lab, gone, []):
         for text in ("decode_tps<-5%", "slower", "faster"):
             found = judged(text, a, b)
@@ -135,9 +136,9 @@ def test_where_strict_refuses_nothing_is_judged() -> None:
 
 
 def test_seconds_fit_a_metric_in_milliseconds() -> None:
-    a = [replace(r, metrics=metrics(10, init_ms=v)) for r, v in zip(
+    a = [structs.replace(r, metrics=metrics(10, init_ms=v)) for r, v in zip(
         separate([10.0] * 12), noisy(4060, 12, 1), strict=True)]  # fmt: skip
-    b = [replace(r, metrics=metrics(10, init_ms=v)) for r, v in zip(
+    b = [structs.replace(r, metrics=metrics(10, init_ms=v)) for r, v in zip(
         newer(a), noisy(5200, 12, 2), strict=True)]  # fmt: skip
     assert judged("init_ms>4.5s", a, b)[0][0] is GateOutcome.TRIPPED
     assert judged("init_ms>+1s", a, b)[0][0] is GateOutcome.TRIPPED

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from fleet.model.record import Metrics, Record
 from fleet.profiles.compare.groups import by_run, group

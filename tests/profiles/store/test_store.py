@@ -11,10 +11,10 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from fleet.model.errors import InputError, ProfileStoreError
 from fleet.model.record import Measure, Metrics, Record
