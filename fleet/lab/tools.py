@@ -7,12 +7,15 @@ neither an installation nor a fitting glibc is needed.
 from __future__ import annotations
 
 import hashlib
+import re
+import subprocess
 from pathlib import Path
 
 from fleet.lab.archive import Archive, run, unpack
 from fleet.lab.host import ATOMIC, find, has_board_programs, has_library
 from fleet.lab.rootfs import APT, SUITE, building, built_once, cache_dir, downloads
 
+VERSION_SECONDS = 10.0
 SSHD_MB, SSHD_TREE_MB = 17, 29  # to download with the list of packages, and on disk
 _PACKAGES = (
     *("openssh-server", "libatomic1", "libaudit1", "libc6", "libcap-ng0", "libcom-err2"),
@@ -38,6 +41,21 @@ def sshd() -> str:
     Raises LabError when it cannot be made.
     """
     return find("sshd") or str(_folder() / "sshd")
+
+
+def without_penalties(program: str) -> dict[str, str]:
+    """Return the sshd setting with which failed logins never shut this computer out.
+
+    OpenSSH 9.8 and newer refuse an address for a while after them (sshd_config(5),
+    PerSourcePenalties), and all logins to a lab come from one address. Older ones do not know the
+    setting.
+    """
+    done = subprocess.run(
+        [program, "-V"], capture_output=True, text=True, check=False, timeout=VERSION_SECONDS
+    )
+    version = re.search(r"OpenSSH_(\d+)\.(\d+)", done.stdout + done.stderr)
+    known = version is not None and (int(version[1]), int(version[2])) >= (9, 8)
+    return {"PerSourcePenalties": "no"} if known else {}
 
 
 def board_programs() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from fleet.lab.loopback import LoopbackBoard
 from fleet.lab.process import start_logged
 from fleet.lab.profiles import profile
-from fleet.lab.tools import sshd
+from fleet.lab.tools import sshd, without_penalties
 
 
 class UserBoard(LoopbackBoard):
@@ -41,6 +41,7 @@ class UserBoard(LoopbackBoard):
             "MaxSessions": "100",
             "MaxStartups": "100",
             "Subsystem": "sftp internal-sftp",
+            **without_penalties(sshd()),
             "SetEnv": f'"FLEET_SYSROOT={self.sysroot}" "FLEET_BOARD_HOME={self.board.home}" '
             f'"FLEET_LEASE_DIR={self._dir / "leases"}"',
         }

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.lab.tools import without_penalties
 from fleet.model.inventory import Host
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin:" + os.environ.get("PATH", ""))
@@ -69,6 +70,7 @@ class Sshd:
             "PermitRootLogin=yes",
             f'SetEnv="FLEET_LEASE_DIR={self.leases}"',
             "MaxStartups=100",
+            *(f"{key}={value}" for key, value in without_penalties(str(SSHD)).items()),
         )
         argv = [str(SSHD), "-D", "-e", "-f", "/dev/null"]
         for setting in settings:

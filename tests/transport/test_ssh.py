@@ -51,7 +51,7 @@ ANCESTORS = """
 p=$$
 while read -r pid name state up rest < /proc/$p/stat; do
   read -r name < /proc/$up/comm
-  [ "$name" = sshd ] && break
+  case $name in sshd | sshd-session) break ;; esac
   p=$up
 done
 """
