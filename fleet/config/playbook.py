@@ -16,6 +16,7 @@ from fleet.config.shape import read_body
 from fleet.config.suite_file import suite_use
 from fleet.config.system_load import system_spec
 from fleet.config.trusted import require
+from fleet.config.verify_file import tensor_use
 from fleet.config.yaml_words import near_hint
 from fleet.config.yamlpos import Document, Keys, read
 from fleet.device.server.chat import MAX_PROMPT_BYTES
@@ -109,6 +110,7 @@ class _Loader:
             rollout=body.rollout.spec() if body.rollout else None,
             serve=body.serve.spec(self._served(body.serve, bundle)) if body.serve else None,
             suite=self._suite(body, bundle),
+            verify=tensor_use(body.verify, self._document, self._problems) if body.verify else None,
         )
 
     def _suite(self, body: PlaybookFile, bundle: Path) -> SuiteUse | None:

@@ -18,6 +18,7 @@ from fleet.config.suite_file import OnOff, SuiteUseBody
 from fleet.config.system_file import Fastrpc, SystemBody
 from fleet.config.tune import PATTERN
 from fleet.config.values import TARGET, Pattern, no_template
+from fleet.config.verify_file import VerifyBody
 from fleet.model.bundle import KINDS
 from fleet.model.errors import InputError
 from fleet.model.gates import DEFAULT_SAMPLE_SECONDS
@@ -302,4 +303,7 @@ class PlaybookFile(Body, frozen=True, kw_only=True):
     suite: Annotated[
         FilePath | SuiteUseBody | None,
         Doc("Prompts whose answers are checked: a name like instruct, a file, or a mapping."),
+    ] = None
+    verify: Annotated[
+        VerifyBody | None, Doc("Samples for a network, whose outputs are checked.")
     ] = None

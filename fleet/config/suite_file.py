@@ -55,6 +55,12 @@ def _on_off(value: object) -> object:
     return {"on": True, "off": False}.get(value, value) if isinstance(value, str) else value
 
 
+def _gate(value: object) -> object:
+    """YAML 1.1 reads a bare `off` as false."""
+    return "off" if value is False else value
+
+
+Gate = Annotated[Literal["health", "run", "off"], Before(_gate)]
 OnOff = Annotated[
     bool,
     Before(_on_off),
@@ -218,7 +224,7 @@ class SuiteUseBody(SuiteBody, frozen=True, kw_only=True):
         FilePath | None, Doc("instruct, tiny, or a .yaml or .jsonl file of the playbook's folder.")
     ] = None
     gate: Annotated[
-        Literal["health", "run", "off"],
+        Gate,
         Doc(
             "`health`: ask the suite before a new release is switched on; `run`: after the first "
             "run; `off`: only in `fleet verify`."

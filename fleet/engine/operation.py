@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from fleet.engine.applying import apply_and_look
 from fleet.engine.drift import locked_plan, require_locked
@@ -28,7 +29,7 @@ from fleet.engine.transfer.context import TransferContext, TransferOptions
 from fleet.engine.transfer.tuning import options_of
 from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo_root
-from fleet.engine.verifying import ask_suite, require_right
+from fleet.engine.verifying import ask_samples, ask_suite, prepare_samples, require_right
 from fleet.model.errors import InputError, WorkstationError
 from fleet.model.events import DevicePlanned, Listener
 from fleet.model.inventory import Host
@@ -38,6 +39,9 @@ from fleet.model.playbook import Playbook, RunSpec
 from fleet.model.record import Record
 from fleet.profiles.runs import RunStore, new_run_id
 from fleet.runtimes.store import RuntimeStore
+
+if TYPE_CHECKING:
+    from fleet.verify.tensors import Prepared
 
 
 class Operation:
@@ -99,6 +103,7 @@ class Operation:
                 "--executor does not support `soak` and `on_fail: rollback` of the playbook",
                 hint="add --soak 0 --on-fail stop; or deploy without --executor",
             )
+        self._check_samples()
         return self.go_on(begin(self, self._listener))
 
     @property
@@ -146,13 +151,30 @@ class Operation:
 
     def verify(self) -> list[DeviceResult[None]]:
         """Ask the suite of the playbook on what is deployed; nothing is deployed."""
-        if self.playbook.suite is None:
+        if self.playbook.suite is None and self.playbook.verify is None:
             raise InputError(
-                f"{self.playbook.path} has no `suite:`, so `fleet verify` has nothing to ask",
+                f"{self.playbook.path} has neither `suite:` nor `verify:`, so `fleet verify` has "
+                "nothing to check",
                 hint="add --suite instruct (20 prompts for instruction models), or write `suite:`; "
                 "see docs/verify.md",
             )
+        self._check_samples()
         return self._everywhere(self._verify)
+
+    def _check_samples(self) -> None:
+        """Read the samples of `verify:`, so that a wrong one is an error before anything is sent.
+
+        Raises InputError, also for workers of a cluster, which do not have the files.
+        """
+        if self._samples is not None and self.afar:
+            raise InputError(
+                "--executor does not support `verify:` of the playbook",
+                hint="remove `verify:`, or work without --executor",
+            )
+
+    @cached_property
+    def _samples(self) -> Prepared | None:
+        return prepare_samples(self.builder)
 
     def _everywhere(self, work: Work[None]) -> list[DeviceResult[None]]:
         return self.everywhere(work, self.hosts, self._listener)
@@ -223,7 +245,7 @@ class Operation:
                 plan.facts.boot_id or "",
             )
         )
-        gate = partial(self._ask, session, result, plan) if self._gate == "health" else None
+        gate = partial(self._ask, session, result, plan, "health")
         apply_plan(session, plan, self.run_id, gate=gate)
         plan = result.plan = replace(plan, actions=first.actions, system=first.system)
         result.outcome = "unchanged" if plan.unchanged else "changed"
@@ -237,14 +259,8 @@ class Operation:
                     f"; release {plan.manifest.id} is deployed, but fleet could not save its run"
                 )
                 raise
-        if self._gate == "run" and not plan.unchanged:
-            self._ask(session, result, plan)
-
-    @property
-    def _gate(self) -> str:
-        """When a deploy asks the suite: `health`, `run`, or "" for never."""
-        use = self.playbook.suite
-        return use.gate if use is not None else ""
+        if not plan.unchanged:
+            self._ask(session, result, plan, "run")
 
     def _provision_alone(self, session: Session, result: DeviceResult[None]) -> None:
         spec = self.playbook.system
@@ -292,16 +308,24 @@ class Operation:
         with Lease(session, f"verify {self.playbook.name}", self.run_id):
             self._ask(session, result, plan)
 
-    def _ask(self, session: Session, result: DeviceResult[None], plan: DevicePlan) -> None:
-        """Ask the suite; the record goes to the result. Raises AnswerError if it does not hold."""
-        if self.playbook.suite is None:
-            return
+    def _ask(
+        self, session: Session, result: DeviceResult[None], plan: DevicePlan, gate: str = ""
+    ) -> None:
+        """Ask the suite and run the samples, of those for `gate` or "" for all; the records go to
+        the result. Raises AnswerError if one of the two does not hold.
+        """
         job = self._job(session, plan, self.playbook.run or RunSpec(self.builder.runner.name))
-        record = ask_suite(job, self.playbook.suite.suite)
-        result.records.append(record)
-        if record.suite is not None:
-            require_right(record.suite, session.host.name)
-            result.text = record.suite.shown
+        suite, samples = self.playbook.suite, self.playbook.verify
+        found: list[Record] = []
+        if suite is not None and gate in {"", suite.gate}:
+            found.append(ask_suite(job, suite.suite))
+        if samples is not None and self._samples is not None and gate in {"", samples.gate}:
+            found.append(ask_samples(job, self._samples))
+        result.records += found
+        answers = [record.suite for record in found if record.suite is not None]
+        for each in answers:
+            require_right(each, session.host.name)
+        result.text = ", ".join(each.shown for each in answers) or result.text
 
     def _job(self, session: Session, plan: DevicePlan, run: RunSpec) -> RunJob:
         return RunJob(

@@ -6,9 +6,11 @@ import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from fleet.engine.release_builder import ReleaseBuilder
 from fleet.engine.running import RunJob, Tee, Turn, keep_files, kit_of, record_of
 from fleet.engine.starting import Placed, execute, place
 from fleet.model.errors import AnswerError, InputError
@@ -16,8 +18,11 @@ from fleet.model.events import RunDone, StepStarted
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Record
 from fleet.model.suite import Suite, SuiteAnswer, SuiteQuestion, SuiteResult
-from fleet.runners.base import AsksSuites, Ended, Kit, Outcome, Start
+from fleet.runners.base import AsksSuites, Ended, Kit, Outcome, RunsSamples, Start
 from fleet.verify.answers import judge_suite
+
+if TYPE_CHECKING:
+    from fleet.verify.tensors import Prepared
 
 SAMPLED = "sampling: this runner cannot be told to take the most likely token"
 _GREEDY_ALONE = ("llama.cpp",)  # its own default temperature is 0 in fleet
@@ -60,6 +65,61 @@ def ask_suite(job: RunJob, suite: Suite) -> Record:
     return record
 
 
+def prepare_samples(builder: ReleaseBuilder) -> Prepared | None:
+    """Read the samples of the playbook, before a device is asked for anything.
+
+    None if it has none. Raises SuiteError; InputError for a runner that runs no samples.
+    """
+    use, runner = builder.playbook.verify, builder.runner
+    if use is None:
+        return None
+    if not isinstance(runner, RunsSamples):
+        raise InputError(
+            f"the runner {runner.name} does not run the samples of `verify:`",
+            hint="use the runner ort, or remove `verify:` from the playbook",
+        )
+    run = builder.playbook.run or RunSpec(runner.name)
+    from fleet.verify.tensors import prepare  # noqa: PLC0415 - numpy, with `verify:` alone
+
+    ends = runner.ends(Kit(builder.bundle, run))
+    return prepare(use, *(ends or (None, None)))
+
+
+def ask_samples(job: RunJob, prepared: Prepared) -> Record:
+    """Run the samples on a device in one session, and save a record with what differs."""
+    session, host, runner = job.session, job.session.host.name, job.builder.runner
+    if not isinstance(runner, RunsSamples):
+        raise TypeError(f"{runner.name} runs no samples")
+    from fleet.verify.tensors import judge_samples  # noqa: PLC0415 - numpy, for this alone
+
+    count = len(prepared.names)
+    session.emit(StepStarted(host, "verify", job.word or f"{count} samples"))
+    folder = job.store.folder(job.run_id, host, 0, name="samples")
+    began, clock = time.gmtime(), time.monotonic()
+    start = runner.run_samples(kit_of(job), prepared.archive)
+    placed = place(start, job.plan.manifest, job.plan.facts.base_dir, f"{job.run_id}-samples")
+    with (
+        contextlib.closing(Tee(folder / "stdout.log", session, "stdout")) as out,
+        contextlib.closing(Tee(folder / "stderr.log", session, "stderr")) as err,
+    ):
+        ended = execute(session, placed, out.take, err.take)
+    archive, problem = runner.sample_outputs(start, ended)
+    result = judge_samples(prepared, archive, problem)
+    lost = keep_files(folder, {"outputs.npz": archive} if archive else {})
+    record = structs.replace(
+        record_of(job, placed, Turn(0, False, ""), Outcome()),
+        started=time.strftime("%Y-%m-%dT%H:%M:%SZ", began),
+        seconds=round(time.monotonic() - clock, 3),
+        status=ended.status,
+        artifacts={path.name: str(path) for path in sorted(folder.iterdir())},
+        problems=(*((problem,) if problem else ()), *lost),
+        suite=result,
+    )
+    record = job.store.save(folder, record)
+    session.emit(RunDone(host, record.as_dict()))
+    return record
+
+
 def _problems(ended: Ended, result: SuiteResult) -> tuple[str, ...]:
     missing = sum("no answer" in fault for answer in result.answers for fault in answer.faults)
     if ended.status and missing:
@@ -76,9 +136,9 @@ def require_right(result: SuiteResult, host: str) -> None:
     low, high = result.interval()
     first = result.failing[0]
     raise AnswerError(
-        f"only {result.shown} of the suite {result.name} passed; it needs {result.at_least} "
+        f"only {result.shown} of {result.title} passed; {result.at_least} have to pass "
         f"(pass rate {result.passed / result.asked:.0%}, 95% interval {low:.0%} to {high:.0%}). "
-        f"Prompt {first.name}: {first.faults[0]}",
+        f"{first.name}: {first.faults[0]}",
         step="verify",
         hint=f"fleet verify --limit {host} (shows each answer)",
     )

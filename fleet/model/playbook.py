@@ -11,7 +11,7 @@ from fleet.model.gates import DEFAULT_SAMPLE_SECONDS, CoolSpec, UntilSpec
 from fleet.model.op_package import OpPackageSpec
 from fleet.model.rollout import RolloutSpec
 from fleet.model.serve import ServeSpec
-from fleet.model.suite import SuiteUse
+from fleet.model.suite import SuiteUse, TensorUse
 from fleet.model.system import SystemSpec
 
 DEFAULT_MAX_TOKENS = 128  # a query without a limit writes no profile when the context is full
@@ -73,8 +73,8 @@ class Playbook:
     `bundle_config` the configuration of it that is chosen.
 
     `warnings` are remarks on the file, each with its place, for a person to read. `rollout`
-    None: all devices at once. `serve` None: the model is no service. `suite` None: nothing checks
-    its answers.
+    None: all devices at once. `serve` None: the model is no service. `suite` and `verify`
+    None: nothing checks its answers and outputs.
     """
 
     path: Path
@@ -94,3 +94,4 @@ class Playbook:
     rollout: RolloutSpec | None = None
     serve: ServeSpec | None = None
     suite: SuiteUse | None = None
+    verify: TensorUse | None = None

@@ -11,11 +11,13 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, to_builtins
 
+from fleet.model.errors import Position
 from fleet.model.plain import Number
 
 EMPTY, NOT_UTF8, REPETITION, NO_STOP = "empty", "not-utf8", "repetition", "no-stop"
 DETECTORS = (EMPTY, NOT_UTF8, REPETITION, NO_STOP)
 DEFAULT_ANSWER_TOKENS = 256
+SAMPLES = "(samples)"  # the name of a result of tensors, which no suite can have
 SCHEMA_WORDS: Mapping[str, Any] = {  # of JSON Schema that the check of answers knows → its type
     "type": str | list,
     "properties": dict,
@@ -129,7 +131,13 @@ class SuiteResult(Struct, frozen=True):
     @property
     def shown(self) -> str:
         """`18 of 20 prompts`."""
-        return f"{self.passed} of {self.asked} prompts"
+        what = "samples" if self.name == SAMPLES else "prompts"
+        return f"{self.passed} of {self.asked} {what}"
+
+    @property
+    def title(self) -> str:
+        """`the suite tiny`, or `verify` for tensors."""
+        return "`verify:`" if self.name == SAMPLES else f"the suite {self.name}"
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the bounds of the pass rate; see `rate_interval`."""
@@ -157,6 +165,59 @@ class SuiteUse:
     suite: Suite
     gate: str = "health"
     options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TensorFile:
+    """A tensor on this workstation: .npy, one of an .npz (`member`), or raw with type and shape."""
+
+    path: Path
+    member: str = ""
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class TensorSample:
+    """Inputs of a network and the outputs that they should give, by tensor name."""
+
+    name: str
+    inputs: Mapping[str, TensorFile]
+    expected: Mapping[str, TensorFile]
+    position: Position
+
+
+@dataclass(frozen=True)
+class TensorUse:
+    """A playbook's `verify:`. `limits` by output, "" for all others; `reference`: a model that
+    ONNX Runtime runs on this workstation where a sample has no expected outputs. `gate` as in
+    SuiteUse.
+    """
+
+    samples: tuple[TensorSample, ...]
+    limits: Mapping[str, TensorLimits] = field(default_factory=dict)
+    reference: Path | None = None
+    gate: str = "health"
+
+
+@dataclass(frozen=True)
+class TensorLimits:
+    """What a tensor may differ by. `max_abs` and `mean_abs` in the unit of the output, `range` as
+    a share of the range of the reference, `top_k` with the least share `top_share` that agrees.
+    """
+
+    max_abs: float | None = None
+    mean_abs: float | None = None
+    range: float | None = None
+    sqnr_db: float | None = None
+    cosine: float | None = None
+    top_k: int | None = None
+    top_share: float = 1.0
+
+    @property
+    def empty(self) -> bool:
+        """True if the user gave none: then the defaults hold."""
+        return self == TensorLimits()
 
 
 def rate_interval(passed: int, asked: int, level: float = 0.95) -> tuple[float, float]:

@@ -201,3 +201,23 @@ class AsksSuites(Protocol):
     def answers(self, start: Start, suite: Suite, ended: Ended) -> Sequence[SuiteAnswer]:
         """Return the answers in any order, unchecked; some may be missing. Never raises."""
         ...
+
+
+Ends = Mapping[str, tuple[str, tuple[int | str, ...]]]  # tensor → type and shape
+
+
+@runtime_checkable
+class RunsSamples(Protocol):
+    """A runner that runs all samples of `verify:` in one session."""
+
+    def ends(self, kit: Kit) -> tuple[Ends, Ends] | None:
+        """Return the inputs and outputs of the model; None if they are not known here."""
+        ...
+
+    def run_samples(self, kit: Kit, archive: bytes) -> Start:
+        """Return the start that runs an .npz of `NUMBER/input` arrays."""
+        ...
+
+    def sample_outputs(self, start: Start, ended: Ended) -> tuple[bytes, str]:
+        """Return the .npz of `NUMBER/output` arrays, and the problem of the run. Never raises."""
+        ...

@@ -25,7 +25,7 @@ from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics, Op
 from fleet.profiles.formats import qnn
 from fleet.profiles.formats.base import RATE, RATE_UNIT, percentile
-from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
+from fleet.runners.base import Ended, Ends, Kit, Layout, Outcome, Start
 from fleet.runners.options import TIMED_OUT, Options, has_program, parsed
 from fleet.runners.scripted import OUTCOME, Scripted, finished, script_argv, token_times
 from fleet.runtimes.packages import SITE
@@ -33,7 +33,7 @@ from fleet.runtimes.releases import release
 
 SCRIPT = "run/fleet_ort.py"
 GENERATE, WORKER = "run/fleet_generate.py", "run/fleet/device/npu/fleet_ort.py"
-PROFILE = "profile.csv"
+PROFILE, OUTPUTS = "profile.csv", "outputs.npz"
 PACKAGE_FOLDER = f"{SITE}/onnxruntime_qnn"  # the provider finds QAIRT beside itself
 # The chip that the HTP emulator compiles for: QCS9075, as lab boards are. Without one it ends with
 # 1002, QNN_COMMON_ERROR_MEM_ALLOC (onnxruntime-qnn 2.7.0, measured).
@@ -175,6 +175,32 @@ class OrtRunner(Scripted):
         collect = (OUTCOME, PROFILE, *(("outputs/*",) if keep else ()))
         marks = ("cpu",) if cpu else ()
         return Start(argv, "bundle", collect, timeout, config=json.dumps(spec), marks=marks)
+
+    def ends(self, kit: Kit) -> tuple[Ends, Ends] | None:
+        """Return the inputs and outputs that the model names."""
+        options = parsed(OrtOptions, kit.options, self.name)
+        model = kit.bundle.config["models"][_model(kit, options.model, "model")]
+        return model["inputs"], model["outputs"]
+
+    def run_samples(self, kit: Kit, archive: bytes) -> Start:
+        """Run each sample once in one session."""
+        options = parsed(OrtOptions, kit.options, self.name)
+        if options.decoder:
+            raise InputError(
+                "`verify:` does not run the samples of a model with a decoder",
+                hint="remove `verify:` from the playbook, and use `reference:` of the runner",
+            )
+        files = ("--samples", "{work}/prompt.txt", "--outputs", "{work}/" + OUTPUTS)
+        start = self._start(kit, kit.run.timeout, *files)
+        return replace(start, prompt=archive, collect=(OUTCOME, OUTPUTS))
+
+    def sample_outputs(self, start: Start, ended: Ended) -> tuple[bytes, str]:
+        """Return the outputs, and the problem of the run."""
+        found = ended.files.get(OUTPUTS, b"")
+        problem = ""
+        if ended.status:
+            problem = next(iter(read_outcome(start, ended, None).problems), "failed")
+        return found, problem
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
         """Times of session and runs, the provider's profile, distance from the reference."""

@@ -145,6 +145,9 @@ def test_in_a_playbook(tmp_path: Path) -> None:
     use = load_playbook(book(tmp_path, "suite: tiny")).suite
     assert use is not None
     assert (use.gate, use.suite.name, use.suite.at_least) == ("health", "tiny", 12)
+    use = load_playbook(book(tmp_path, "suite: {file: tiny, gate: off}")).suite
+    assert use is not None
+    assert use.gate == "off", "YAML reads a bare off as false"
     use = load_playbook(book(tmp_path, "suite: {file: tiny, gate: run, at_least: 90%}")).suite
     assert use is not None
     assert (use.gate, use.suite.at_least, use.suite.differ) == ("run", 11, True)

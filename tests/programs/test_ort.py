@@ -14,12 +14,13 @@ from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fleet.bundles.ep.graphs import read_graphs
 from fleet.bundles.ep.wrapping import write_wrappers
 from fleet.config.playbook import load_playbook
-from fleet.model.errors import PreflightError
+from fleet.model.errors import PreflightError, SuiteError
 from fleet.runners.ort import requirements
 from fleet.runtimes.lock import file_lock
 from fleet.runtimes.packages import packages_for
@@ -138,3 +139,34 @@ def really_runs(site: Path, bundle: Path) -> bool:
     said = json.loads((bundle / "outcome.json").read_text())
     assert ("run_ms" in said) == (done.returncode == 0)
     return done.returncode == 0
+
+
+def test_the_samples_of_verify_in_one_session(own: Bench, tmp_path: Path) -> None:
+    """Right outputs pass, a wrong one fails, and a wrong shape is refused before a byte."""
+    assets = Path(__file__).parents[2] / "assets" / "tiny-ort"
+    shutil.copytree(assets, tmp_path / "b")
+    wrong = np.load(assets / "out.npy")
+    np.save(tmp_path / "wrong.npy", np.roll(wrong, 1))
+    np.save(tmp_path / "short.npy", wrong[..., :3])
+    text = """
+name: samples
+bundle: {{path: b, kind: ort}}
+verify:
+  gate: off
+  samples:
+    - {{name: good, inputs: {{x: b/x.npy}}, expected: {{out: b/out.npy}}}}
+    - {{name: other, inputs: {{x: b/x.npy}}, expected: {{out: {file}}}}}
+"""
+    for file, words in (("b/out.npy", ""), ("wrong.npy", "only 1 of 2 samples")):
+        (tmp_path / "p.yaml").write_text(text.format(file=file))
+        book = replace(own, playbook=load_playbook(tmp_path / "p.yaml"))
+        (deployed,) = book.operation().deploy()
+        assert deployed.error is None, deployed.error
+        (result,) = book.operation().verify()
+        assert words in (result.error.message if result.error else "")
+        assert bool(result.error) == bool(words)
+        assert result.records[0].suite is not None
+        assert result.records[0].suite.answers[0].passed
+    (tmp_path / "p.yaml").write_text(text.format(file="short.npy"))
+    with pytest.raises(SuiteError, match="the output out is"):
+        replace(own, playbook=load_playbook(tmp_path / "p.yaml")).operation().verify()

@@ -245,6 +245,32 @@ def told_of(nodes: "List[Dict[str, str]]") -> str:
     )
 
 
+def run_samples(arguments: argparse.Namespace, model: Model, said: "Dict[str, Any]") -> int:
+    """Run each sample of an .npz (`0/input`) once; the outputs go to another (`0/output`)."""
+    np = model.np
+    found: "Dict[str, Any]" = {}
+    names = [tensor.name for tensor in model.session.get_outputs()]
+    samples: "Dict[str, Dict[str, Any]]" = {}
+    with np.load(arguments.samples, allow_pickle=False) as archive:
+        for key in archive.files:
+            number, _, name = key.partition("/")
+            samples.setdefault(number, {})[name] = archive[key]
+    times = []
+    for number, feed in samples.items():
+        began = time.perf_counter()
+        try:
+            values = model.session.run(None, feed)
+        except Exception as error:
+            sys.stderr.write("sample %s failed: %s\n" % (number, error))
+            said["error"] = "sample %d: %s" % (int(number) + 1, error)
+            return FAILED
+        times.append((time.perf_counter() - began) * 1000)
+        found.update(("%s/%s" % (number, name), value) for name, value in zip(names, values))
+    np.savez(arguments.outputs, **found)
+    said["runs_ms"], said["run_ms"] = times, statistics.median(times)
+    return 0
+
+
 def work(arguments: argparse.Namespace, model: Model, said: "Dict[str, Any]") -> int:
     """Fill in `said`; the exit status."""
     spec = model.spec
@@ -262,6 +288,10 @@ def work(arguments: argparse.Namespace, model: Model, said: "Dict[str, Any]") ->
         return NO_SESSION
     said["session_ms"] = seconds * 1000
     said["providers"] = model.session.get_providers()
+    if arguments.samples:
+        status = run_samples(arguments, model, said)
+        model.close()
+        return status
     feed = model.feed()
     try:
         times = []
@@ -288,7 +318,7 @@ def work(arguments: argparse.Namespace, model: Model, said: "Dict[str, Any]") ->
 def run(kind: "Callable[[Dict[str, Any]], Type[Model]]") -> None:
     """Read the request, work with the kind of model that it needs, write what came of it."""
     parser = argparse.ArgumentParser()
-    for name in ("--site", "--spec", "--outcome", "--profile", "--keep"):
+    for name in ("--site", "--spec", "--outcome", "--profile", "--keep", "--samples", "--outputs"):
         parser.add_argument(name)
     parser.add_argument("--timeout", type=float, default=300.0)
     parser.add_argument("--check", action="store_true")

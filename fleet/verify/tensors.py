@@ -1,0 +1,377 @@
+"""Tensors compared with what they should be: files, measures of difference, limits.
+
+The limits without a word from the user follow from the scale of the output. A step of b bits over
+the range of a tensor gives a signal-to-noise ratio of 6.02 b + 1.76 dB (Bennett, Bell System
+Technical Journal 27, 1948): 50 dB for 8 bits. The noise of n quantised layers adds up to
+50 - 10 log10(n) dB, which is 30 dB for 100 layers; 10 dB are left for layers that amplify. Hence
+20 dB, and a largest difference of a quarter of the range: a saturated or swapped channel exceeds
+it, the tail of the noise at 20 dB (RMS 1/35 of the range of a uniform signal) does not.
+Integer tensors (token ids, classes) have to be equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import io
+import math
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fleet.model.errors import InputError, Position, SuiteError, reason
+from fleet.model.extras import loaded
+from fleet.model.suite import (
+    SAMPLES,
+    SuiteAnswer,
+    SuiteResult,
+    TensorFile,
+    TensorLimits,
+    TensorUse,
+)
+
+DEFAULT_SQNR_DB = 20.0
+DEFAULT_RANGE_SHARE = 0.25
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class TensorDifference:
+    """How far a tensor is from its reference. `sqnr_db` is inf for equal tensors; `span` is the
+    range of the reference, the unit of `max_abs` for a person.
+    """
+
+    name: str
+    max_abs: float
+    mean_abs: float
+    sqnr_db: float
+    cosine: float
+    span: float
+    not_finite: int = 0
+    at: tuple[int, ...] = ()
+    faults: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """`y: max 0.012 of a range of 3.1, SQNR 34.2 dB, cosine 0.9998`."""
+        if math.isinf(self.sqnr_db):
+            return f"{self.name}: equal"
+        return (
+            f"{self.name}: max {self.max_abs:.3g} of a range of {self.span:.3g}, "
+            f"SQNR {self.sqnr_db:.1f} dB, cosine {self.cosine:.4f}"
+        )
+
+
+def difference(name: str, wanted: Array, found: Array, limits: TensorLimits) -> TensorDifference:
+    """Compare a tensor with its reference. Raises SuiteError for another shape.
+
+    Values that are not finite are a fault, and are left out of the measures.
+    """
+    if wanted.shape != found.shape:
+        raise SuiteError(
+            f"the output {name} has the shape {list(found.shape)}, its reference "
+            f"{list(wanted.shape)}",
+            hint="make the reference with the same model and inputs",
+        )
+    a, b = wanted.astype(np.float64).ravel(), found.astype(np.float64).ravel()
+    finite = np.isfinite(a) & np.isfinite(b)
+    lost = int(a.size - np.count_nonzero(finite))
+    if lost:
+        a, b = np.where(finite, a, 0.0), np.where(finite, b, 0.0)
+    gap = np.abs(a - b)
+    signal, noise = float(np.dot(a, a)), float(np.dot(a - b, a - b))
+    norms = math.sqrt(signal) * float(np.linalg.norm(b))
+    place = int(gap.argmax()) if gap.size else 0
+    made = TensorDifference(
+        name,
+        max_abs=float(gap.max()) if gap.size else 0.0,
+        mean_abs=float(gap.mean()) if gap.size else 0.0,
+        sqnr_db=_decibel(signal, noise),
+        cosine=float(np.dot(a, b)) / norms if norms else float(not np.any(gap)),
+        span=float(np.ptp(a)) if a.size else 0.0,
+        not_finite=lost,
+        at=tuple(int(i) for i in np.unravel_index(place, wanted.shape)) if gap.size else (),
+    )
+    faults = tuple(_faults(made, wanted, found, limits))
+    return TensorDifference(**{**vars(made), "faults": faults})
+
+
+def _decibel(signal: float, noise: float) -> float:
+    if not noise:
+        return math.inf
+    return 10 * math.log10(signal / noise) if signal else -math.inf
+
+
+def _faults(made: TensorDifference, wanted: Array, found: Array, limits: TensorLimits) -> list[str]:
+    if made.not_finite:
+        return [f"{made.name} has {made.not_finite} values that are NaN or infinite"]
+    if limits.empty:
+        if np.issubdtype(wanted.dtype, np.integer) or wanted.dtype == np.bool_:
+            limits = TensorLimits(max_abs=0.0)
+        else:
+            limits = TensorLimits(sqnr_db=DEFAULT_SQNR_DB, range=DEFAULT_RANGE_SHARE)
+    share = made.max_abs / made.span if made.span else math.inf if made.max_abs else 0.0
+    upper = (
+        ("the largest difference", made.max_abs, limits.max_abs),
+        ("the mean difference", made.mean_abs, limits.mean_abs),
+        ("the largest difference, as a share of the range,", share, limits.range),
+    )
+    lower = (
+        ("the SQNR in dB", made.sqnr_db, limits.sqnr_db),
+        ("the cosine", made.cosine, limits.cosine),
+    )
+    faults = [f"{what} of {made.name} is {value:.4g}, the limit is {limit:g}"
+              for what, value, limit in upper if limit is not None and value > limit]  # fmt: skip
+    faults += [f"{what} of {made.name} is {value:.4g}, at least {limit:g} is needed"
+               for what, value, limit in lower if limit is not None and value < limit]  # fmt: skip
+    if limits.top_k is not None:
+        share = top_agreement(wanted, found, limits.top_k)
+        if share < limits.top_share:
+            faults.append(
+                f"the top {limits.top_k} of {made.name} agree in {share:.0%}, "
+                f"{limits.top_share:.0%} are needed"
+            )
+    return faults
+
+
+def top_agreement(wanted: Array, found: Array, k: int) -> float:
+    """Return the mean share of the k largest entries of the last axis that both have."""
+    both = [np.atleast_1d(each.astype(np.float64)) for each in (wanted, found)]
+    rows = [each.reshape(-1, each.shape[-1]) for each in both]
+    k = min(k, rows[0].shape[-1])
+    tops = [np.argsort(-each, axis=-1, kind="stable")[:, :k] for each in rows]
+    shared = [len(set(left) & set(right)) for left, right in zip(*tops, strict=True)]
+    return sum(shared) / (k * len(shared)) if shared else 1.0
+
+
+# Samples: read and checked before anything is sent
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Samples ready to send. `archive` is an .npz with `NUMBER/tensor` for each input."""
+
+    names: tuple[str, ...]
+    archive: bytes
+    expected: tuple[Mapping[str, Array], ...]
+    limits: Mapping[str, TensorLimits]
+    sha256: str
+
+
+Ends = Mapping[str, tuple[str, tuple[int | str, ...]]]  # tensor → type and shape
+
+
+def prepare(use: TensorUse, inputs: Ends | None, outputs: Ends | None) -> Prepared:
+    """Read all samples and compare them with the inputs and outputs of the model.
+
+    None for a model whose tensors are not known. Raises SuiteError with the place of the sample.
+    """
+    buffer, fed, expected = io.BytesIO(), dict[str, Array](), list[Mapping[str, Array]]()
+    for number, sample in enumerate(use.samples):
+        given = {name: _tensor(file, sample.position) for name, file in sample.inputs.items()}
+        wanted = {name: _tensor(file, sample.position) for name, file in sample.expected.items()}
+        _fit(given, inputs, "input", sample.position, whole=True)
+        _fit(wanted, outputs, "output", sample.position, whole=False)
+        fed |= {f"{number}/{name}": value for name, value in given.items()}
+        if not wanted and use.reference is None:
+            raise SuiteError(
+                f"sample {sample.name} has no expected outputs, and `verify:` has no reference",
+                position=sample.position,
+                hint="add `expected:` to the sample, or `reference: model.onnx` to `verify:`",
+            )
+        expected.append(wanted)
+    if use.reference is not None:
+        run = Reference(use.reference)
+        for number, sample in enumerate(use.samples):
+            if not expected[number]:
+                named = {name: fed[f"{number}/{name}"] for name in sample.inputs}
+                expected[number] = run.outputs(named, sample.position)
+    write: Callable[..., None] = np.savez
+    write(buffer, **fed)
+    digest = hashlib.sha256()
+    for part in (*fed.items(), *((name, v) for row in expected for name, v in row.items())):
+        digest.update(part[0].encode() + part[1].tobytes())
+    names = tuple(sample.name for sample in use.samples)
+    return Prepared(names, buffer.getvalue(), tuple(expected), use.limits, digest.hexdigest())
+
+
+class Reference:
+    """A model on the CPU of this workstation: by ONNX Runtime if it is installed, else by the
+    evaluator of the ONNX package, which is slower.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._run, self.names = self._onnxruntime()
+        except ImportError:
+            self._run, self.names = self._evaluator()
+
+    def _onnxruntime(self) -> tuple[Callable[[dict[str, Array]], list[Array]], list[str]]:
+        ort: Any = importlib.import_module("onnxruntime")
+        options = ort.SessionOptions()
+        options.log_severity_level = 3
+        # Fused nodes round otherwise than the device does, which runs each by itself.
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        with self._guarded():
+            session = ort.InferenceSession(str(self._path), options, ["CPUExecutionProvider"])
+        names = [end.name for end in session.get_outputs()]
+        return partial(session.run, None), names
+
+    def _evaluator(self) -> tuple[Callable[[dict[str, Array]], list[Array]], list[str]]:
+        loaded("onnx", "onnx", "a reference on this workstation")
+        evaluator: Any = importlib.import_module("onnx.reference").ReferenceEvaluator
+        with self._guarded():
+            session = evaluator(str(self._path))
+        return partial(session.run, None), list(session.output_names)
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # both raise by classes of their own
+            raise SuiteError(
+                f"the reference {self._path} cannot be run here: {reason(error)}",
+                hint="name the model before it was compiled, in ONNX",
+            ) from error
+
+    def outputs(self, inputs: Mapping[str, Array], position: Position) -> dict[str, Array]:
+        """Return all outputs by name. Raises SuiteError at the place of the sample."""
+        try:
+            values = self._run(dict(inputs))
+        except Exception as error:  # both raise by classes of their own
+            raise SuiteError(
+                f"the reference {self._path.name} does not take this sample: {reason(error)}",
+                position=position,
+                hint="correct the inputs of the sample, or name another model",
+            ) from error
+        return dict(zip(self.names, values, strict=True))
+
+
+def _tensor(file: TensorFile, position: Position) -> Array:
+    try:
+        found = load(file.path, file.dtype, file.shape)
+        if file.member not in found:
+            raise SuiteError(
+                f"{file.path} has no tensor '{file.member}', only {', '.join(found)}",
+                hint="write FILE.npz:NAME with one of these names",
+            )
+        value = found[file.member]
+        require_finite(file.member, value, file.path)
+    except SuiteError as error:
+        error.position = error.position or position
+        raise
+    return value
+
+
+def _fit(
+    given: Mapping[str, Array], ends: Ends | None, kind: str, position: Position, *, whole: bool
+) -> None:
+    """Raise SuiteError for a tensor that the model does not have in this type and shape."""
+    if ends is None:
+        return
+    lost = sorted(ends.keys() - given.keys()) if whole else []
+    more = sorted(given.keys() - ends.keys())
+    if lost or more:
+        message = f"the model has no {kind} {more[0]}" if more else f"{kind} {lost[0]} is missing"
+        hint = f"the {kind}s of the model are: {', '.join(ends)}"
+        raise SuiteError(message, position=position, hint=hint)
+    for name, value in given.items():
+        dtype, shape = ends[name]
+        fits = len(shape) == value.ndim and all(
+            isinstance(want, str) or want == have
+            for want, have in zip(shape, value.shape, strict=False)
+        )
+        known = dtype.removeprefix("tensor(").removesuffix(")")
+        known = {"float": "float32", "double": "float64"}.get(known, known)
+        if not fits or (known and str(value.dtype) != known):
+            raise SuiteError(
+                f"the {kind} {name} is {value.dtype} {list(value.shape)}; the model has {known} "
+                f"{list(shape)}",
+                position=position,
+                hint=f"write the file as {known} {list(shape)}",
+            )
+
+
+def _arrays(archive: bytes) -> dict[str, Array]:
+    made = np.load(io.BytesIO(archive), allow_pickle=False)
+    return {name: made[name] for name in made.files}
+
+
+def judge_samples(prepared: Prepared, archive: bytes, fault: str = "") -> SuiteResult:
+    """Return one answer for each sample from the .npz that the device made.
+
+    `fault` says why the run failed, for samples without outputs. Never raises for what a device
+    wrote.
+    """
+    try:
+        found = _arrays(archive) if archive else {}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, KeyError) as error:
+        found, fault = {}, fault or f"the outputs are damaged: {reason(error)}"
+    answers = []
+    for number, (name, wanted) in enumerate(zip(prepared.names, prepared.expected, strict=True)):
+        texts, faults = [], []
+        for tensor, value in wanted.items():
+            got = found.get(f"{number}/{tensor}")
+            if got is None:
+                faults.append(fault or f"no answer: the device gave no output {tensor}")
+                continue
+            limits = prepared.limits.get(tensor, prepared.limits.get("", TensorLimits()))
+            try:
+                one = difference(tensor, value, got, limits)
+            except InputError as error:
+                faults.append(error.message)
+                continue
+            texts.append(one.text)
+            faults += one.faults
+        answers.append(SuiteAnswer(name, "; ".join(texts), faults=tuple(dict.fromkeys(faults))))
+    count = len(prepared.names)
+    return SuiteResult(SAMPLES, prepared.sha256, count, count, tuple(answers))
+
+
+def load(path: Path, dtype: str = "", shape: tuple[int, ...] = ()) -> Mapping[str, Array]:
+    """Return the tensors of a .npy (name ""), .npz or raw file; raw needs dtype and shape.
+
+    Raises SuiteError for a file that cannot be read, holds other types, or is of another size.
+    """
+    try:
+        if path.suffix in {".npy", ".npz"}:
+            found = np.load(path, allow_pickle=False)
+            if isinstance(found, np.ndarray):
+                return {"": found}
+            return {name: found[name] for name in found.files}
+        data = path.read_bytes()
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise SuiteError(
+            f"cannot read the tensor file {path}: {reason(error)}",
+            hint="write it with numpy.save, numpy.savez, or tofile with dtype and shape",
+        ) from error
+    if not dtype:
+        raise SuiteError(
+            f"{path} is a raw file, so fleet needs its type and shape",
+            hint="write {file: x.raw, dtype: float32, shape: [1, 64]}",
+        )
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    if len(data) != size:
+        raise SuiteError(
+            f"{path} has {len(data)} bytes, but {dtype} {list(shape)} needs {size}",
+            hint="correct dtype or shape, or write the file again",
+        )
+    return {"": np.frombuffer(data, dtype).reshape(shape)}
+
+
+def require_finite(name: str, value: Array, path: Path) -> None:
+    """Raise SuiteError for NaN or infinity in a file that a sample or reference comes from."""
+    bad = 0 if np.issubdtype(value.dtype, np.integer) else int(np.sum(~np.isfinite(value)))
+    if bad:
+        raise SuiteError(
+            f"{path}: {name or 'the tensor'} has {bad} values that are NaN or infinite",
+            hint="write the file again without such values",
+        )

@@ -1,0 +1,250 @@
+"""Tensors: measures against values worked out by hand, limits, and what is wrong with samples."""
+
+from __future__ import annotations
+
+import io
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fleet.config.playbook import load_playbook, playbook_errors
+from fleet.model.errors import InputError, Position, SuiteError
+from fleet.model.suite import TensorFile, TensorLimits, TensorSample, TensorUse
+from fleet.verify.tensors import (
+    Prepared,
+    difference,
+    judge_samples,
+    load,
+    prepare,
+    top_agreement,
+)
+
+ROOT = Path(__file__).parents[2]
+HERE = Position(Path("p.yaml"), 5, 7)
+LINE = np.linspace(-1.0, 1.0, 1000, dtype=np.float32)
+
+
+def test_measures() -> None:
+    wanted, found = np.array([[3.0, 4.0]]), np.array([[3.0, 3.0]])
+    one = difference("y", wanted, found, TensorLimits())
+    assert (one.max_abs, one.mean_abs, one.span, one.at) == (1.0, 0.5, 1.0, (0, 1))
+    assert one.sqnr_db == pytest.approx(10 * math.log10(25 / 1))
+    assert one.cosine == pytest.approx(21 / (5 * math.sqrt(18)))
+    assert difference("y", wanted, wanted, TensorLimits()).text == "y: equal"
+
+
+def quantised(bits: int) -> Any:
+    step = 2.0 / (2**bits - 1)
+    return (np.round(LINE / step) * step).astype(np.float32)
+
+
+@pytest.mark.parametrize("bits", [8, 6, 16])
+def test_quantisation_noise_passes_by_default(bits: int) -> None:
+    one = difference("y", LINE, quantised(bits), TensorLimits())
+    assert one.faults == ()
+    assert one.sqnr_db == pytest.approx(6.02 * bits, abs=1.5), "Bennett: a uniform signal"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [LINE * 1.2, LINE + 0.2, LINE[::-1], np.zeros_like(LINE), np.clip(LINE, -0.4, 0.4)],
+    ids=["scale", "zero point", "reversed", "zeros", "saturated"],
+)
+def test_faults_do_not_pass_by_default(wrong: Any) -> None:
+    assert difference("y", LINE, wrong, TensorLimits()).faults
+
+
+def test_one_wrong_channel_among_many_exceeds_the_range() -> None:
+    wrong = LINE.copy()
+    wrong[500] = 0.9
+    (fault,) = difference("y", LINE, wrong, TensorLimits()).faults
+    assert "as a share of the range, of y is" in fault
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        (TensorLimits(max_abs=0.01), "the largest difference of y is 0.2, the limit is 0.01"),
+        (TensorLimits(mean_abs=0.01), "the mean difference of y is"),
+        (TensorLimits(sqnr_db=40), "the SQNR in dB of y is"),
+        (TensorLimits(cosine=0.99999), "the cosine of y is"),
+    ],
+)
+def test_each_limit(limits: TensorLimits, words: str) -> None:
+    wrong = LINE * np.float32(1.2)
+    wrong[0] = 1.0 - 1.0 if limits.cosine else wrong[0]
+    (fault,) = difference("y", LINE, wrong, limits).faults
+    assert words in fault
+    loose = TensorLimits(max_abs=9, mean_abs=9, sqnr_db=-9, cosine=-1)
+    assert difference("y", LINE, wrong, loose).faults == ()
+
+
+def test_integers_have_to_be_equal() -> None:
+    ids = np.arange(5)
+    assert difference("ids", ids, ids, TensorLimits()).faults == ()
+    assert difference("ids", ids, ids + 1, TensorLimits()).faults
+
+
+def test_what_is_no_number_is_a_fault() -> None:
+    wrong = LINE.copy()
+    wrong[3] = np.nan
+    (fault,) = difference("y", LINE, wrong, TensorLimits(max_abs=9)).faults
+    assert fault == "y has 1 values that are NaN or infinite"
+
+
+def test_top_k() -> None:
+    wanted = np.array([[0.1, 0.9, 0.5, 0.4]])
+    found = np.array([[0.1, 0.9, 0.4, 0.5]])
+    assert (top_agreement(wanted, found, 1), top_agreement(wanted, found, 2)) == (1.0, 0.5)
+    assert difference("y", wanted, found, TensorLimits(top_k=1)).faults == ()
+    assert top_agreement(np.array([0, 9], np.uint8), np.array([0, 9], np.uint8) + 1, 1) == 1.0
+    assert top_agreement(np.array([0, 9], np.uint8), np.array([9, 0], np.uint8), 1) == 0.0
+    (fault,) = difference("y", wanted, found, TensorLimits(top_k=2)).faults
+    assert fault == "the top 2 of y agree in 50%, 100% are needed"
+
+
+def test_files(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", LINE)
+    np.savez(tmp_path / "a.npz", x=LINE, y=LINE)
+    LINE.tofile(tmp_path / "a.raw")
+    assert load(tmp_path / "a.npy").keys() == {""}
+    assert load(tmp_path / "a.npz").keys() == {"x", "y"}
+    assert (load(tmp_path / "a.raw", "float32", (10, 100))[""].ravel() == LINE).all()
+    (tmp_path / "bad.npy").write_bytes(b"\x93NUMPY\x01")
+    for name, dtype, words in (
+        ("a.raw", "", "raw file"),
+        ("a.raw", "float64", "has 4000 bytes, but float64"),
+        ("bad.npy", "", "cannot read"),
+        ("no.npz", "", "cannot read"),
+    ):
+        with pytest.raises(SuiteError, match=words):
+            load(tmp_path / name, dtype, (10, 100))
+
+
+def sample(tmp_path: Path, x: Any, y: Any = None, member: str = "") -> TensorUse:
+    np.save(tmp_path / "x.npy", x)
+    expected = {}
+    if y is not None:
+        np.save(tmp_path / "y.npy", y)
+        expected = {"y": TensorFile(tmp_path / "y.npy")}
+    inputs = {"x": TensorFile(tmp_path / "x.npy", member)}
+    return TensorUse((TensorSample("1", inputs, expected, HERE),))
+
+
+IN, OUT = {"x": ("float", (1, "n"))}, {"y": ("float", (1, 4))}
+ONE = np.ones((1, 4), np.float32)
+
+
+def test_samples_become_one_archive(tmp_path: Path) -> None:
+    made = prepare(sample(tmp_path, ONE, ONE), IN, OUT)
+    assert np.load(io.BytesIO(made.archive)).files == ["0/x"]
+    assert made.names == ("1",)
+    other = prepare(sample(tmp_path, ONE, ONE * 2), IN, OUT)
+    assert other.sha256 != made.sha256
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "member", "words"),
+    [
+        (ONE[0], ONE, "", r"the input x is float32 \[4\]; the model has float32"),
+        (ONE.astype(np.int8), ONE, "", "the input x is int8"),
+        (ONE, ONE[:, :3], "", r"the output y is float32 \[1, 3\]"),
+        (ONE * np.nan, ONE, "", "has 4 values that are NaN"),
+        (ONE, ONE * np.inf, "", "has 4 values that are NaN or infinite"),
+        (ONE, None, "", "has no expected outputs, and `verify:` has no reference"),
+        (ONE, ONE, "z", "has no tensor 'z'"),
+    ],
+)
+def test_a_wrong_sample_is_one_error(
+    tmp_path: Path, x: Any, y: Any, member: str, words: str
+) -> None:
+    with pytest.raises(SuiteError, match=words) as caught:
+        prepare(sample(tmp_path, x, y, member), IN, OUT)
+    assert caught.value.position == HERE
+    assert caught.value.hint
+
+
+def test_an_unknown_or_missing_input(tmp_path: Path) -> None:
+    use = sample(tmp_path, ONE, ONE)
+    with pytest.raises(SuiteError, match="the model has no input x"):
+        prepare(use, {"z": IN["x"]}, OUT)
+    with pytest.raises(SuiteError, match="input z is missing"):
+        prepare(use, {**IN, "z": IN["x"]}, OUT)
+
+
+def archive(**arrays: Any) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def test_outputs_are_judged_and_nothing_that_a_device_writes_raises() -> None:
+    prepared = Prepared(("a", "b"), b"", ({"y": ONE * LINE[5]},) * 2, {}, "0" * 64)
+    good = ONE * LINE[5]
+    assert judge_samples(prepared, archive(**{"0/y": good, "1/y": good})).holds
+    half = judge_samples(prepared, archive(**{"0/y": good}), "failed: exit status 1")
+    assert (half.shown, half.failing[0].faults) == ("1 of 2 samples", ("failed: exit status 1",))
+    for bad in (b"", b"PK\x03\x04", b"\x93NUMPY", archive(**{"0/y": good[0], "1/y": good})):
+        assert not judge_samples(prepared, bad).holds
+
+
+BOOK = f"name: t\nbundle: {{path: {ROOT / 'assets' / 'tiny-ort'}, kind: ort}}\nverify:\n"
+
+
+def book(tmp_path: Path, text: str) -> Path:
+    np.save(tmp_path / "x.npy", ONE)
+    (tmp_path / "p.yaml").write_text(BOOK + text)
+    return tmp_path / "p.yaml"
+
+
+def test_in_a_playbook(tmp_path: Path) -> None:
+    text = (
+        "  samples: [{inputs: {x: x.npy}, expected: {y: {file: x.npy, dtype: int8, shape: [4]}}}]\n"
+    )
+    text += "  limits: {sqnr: 30dB}\n  outputs: {y: {max_abs: 0.05, top_k: 5}}\n"
+    use = load_playbook(book(tmp_path, text)).verify
+    assert use is not None
+    assert use.limits == {
+        "": TensorLimits(sqnr_db=30.0), "y": TensorLimits(max_abs=0.05, top_k=5)
+    }  # fmt: skip
+    assert use.samples[0].expected["y"].shape == (4,)
+    assert (use.samples[0].position.line, use.gate) == (4, "health")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("  samples: []\n", 4, "has no samples"),
+        ("  samples: [{inputs: {x: no.npy}}]\n", 4, "no.npy does not exist"),
+        ("  samples: [{inputs: {}}]\n", 4, "the sample has no inputs"),
+        ("  samples: [{inputs: {x: x.npy}}]\n  limits: {sqnr: loud}\n", 5, "number of decibels"),
+        ("  samples: [{inputs: {x: x.npy}}]\n  limits: {max_abs: -1}\n", 5, "no number from 0 on"),
+        ("  samples: [{inputs: {x: x.npy}}]\n  limits: {cosin: 1}\n", 5, "unknown key 'cosin'"),
+        ("  samples: [{inputs: {x: {file: x.npy, dtype: f32, shape: [4]}}}]\n", 4, "'f32'"),
+        ("  samples: [{inputs: {x: x.npy}}]\n  reference: no.onnx\n", 5, "does not exist"),
+    ],
+)
+def test_wrong_in_a_playbook(tmp_path: Path, text: str, line: int, words: str) -> None:
+    (error,) = playbook_errors(book(tmp_path, text))
+    assert isinstance(error, InputError)
+    assert words in error.message
+    assert error.position is not None
+    assert error.position.line == line
+
+
+def test_a_reference_is_run_on_this_workstation(tmp_path: Path) -> None:
+    model = ROOT / "tests" / "bundles" / "data" / "tiny_u8.onnx"
+    x = np.load(ROOT / "assets" / "tiny-ort" / "x.npy")
+    use = TensorUse(
+        (TensorSample("1", sample(tmp_path, x).samples[0].inputs, {}, HERE),), {}, model
+    )
+    (wanted,) = prepare(use, None, None).expected
+    given = np.load(ROOT / "assets" / "tiny-ort" / "out.npy")
+    assert np.abs(next(iter(wanted.values())) - given).max() <= 0.051
+    other = TensorSample("1", {"z": use.samples[0].inputs["x"]}, {}, HERE)
+    wrong = TensorUse((other,), {}, model)
+    with pytest.raises(SuiteError, match="does not take this sample"):
+        prepare(wrong, None, None)
