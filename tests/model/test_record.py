@@ -24,7 +24,9 @@ LOOK = Sample(
 )
 WHOLE = record(
     metrics=Metrics(
-        1.5, 5, 2.5, 3.5, 7, 4.5, 5.5, {"load_us": Measure(3, "us")}, {"x": Measure(1.5, "US")}
+        init_ms=1.5, prompt_tokens=5, prompt_tps=2.5, ttft_ms=3.5, generated_tokens=7,
+        decode_tps=4.5, decode_ms=5.5,
+        others={"load_us": Measure(3, "us")}, source={"x": Measure(1.5, "US")},
     ),
     ops=(Op("conv", 5, "cycles", "Conv2d", "1x2", "npu", "g"),),
     conditions=Conditions(
