@@ -15,7 +15,7 @@ from fleet.doctor.parts import own_words, raw_parts
 from fleet.doctor.recent import RunFailure, builder_of, preflight, refusal
 from fleet.doctor.remedy import NO_REPAIR, names_of, with_remedy
 from fleet.doctor.seen import Seen, seen
-from fleet.doctor.session import Opened, has_validator, open_session, run_validator
+from fleet.doctor.session import SessionTrial, has_validator, open_session, run_validator
 from fleet.doctor.subject import subjects
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.release_builder import ReleaseBuilder
@@ -178,19 +178,19 @@ def _weaker(one: Witness) -> Witness:
     return Witness(one.cause, one.weight * _OLD, one.evidence, one.order + 1, one.summary)
 
 
-def _session(session: Session, now: Seen, bad: list[Check]) -> list[Opened]:
+def _session(session: Session, now: Seen, bad: list[Check]) -> list[SessionTrial]:
     """Nothing is asked below the first thing that is broken."""
     if bad:
         text = f"not checked: fix the problem of {bad[0].id} first"
         check = Check("session", "session", UNKNOWN, text, {"session": "unknown"})
-        return [Opened(check)]
+        return [SessionTrial(check)]
     every_subject = subjects(now)
     if not every_subject:
         text = (
             "not checked: nothing is deployed; to check files that you copied by hand: "
             "--folder FOLDER"
         )
-        return [Opened(Check("session", "session", UNKNOWN, text, {"session": "unknown"}))]
+        return [SessionTrial(Check("session", "session", UNKNOWN, text, {"session": "unknown"}))]
     opened = []
     for subject in every_subject:
         opened.append(open_session(session, now, subject))

@@ -31,14 +31,14 @@ TINY_QAIRT = (2, 47)  # that made the tiny contexts; every later one loads them
 
 
 @dataclass(frozen=True)
-class Opened:
+class SessionTrial:
     """How a session went: a check for the report, and the library's own words."""
 
     check: Check
     log: str = ""
 
 
-def open_session(session: Session, seen: Seen, subject: Subject) -> Opened:
+def open_session(session: Session, seen: Seen, subject: Subject) -> SessionTrial:
     """Open a session with the set-up `subject`; it says by itself what cannot be tried."""
     tools = seen.facts.tools
     libraries = {library.name for library in subject.libraries}
@@ -60,7 +60,7 @@ def open_session(session: Session, seen: Seen, subject: Subject) -> Opened:
     try:
         result = session.run(command, "session", stdin=[program, sent], seconds=SECONDS + GRACE)
     except DeadlineError:
-        return Opened(
+        return SessionTrial(
             Check(
                 "session",
                 "session",
@@ -72,7 +72,7 @@ def open_session(session: Session, seen: Seen, subject: Subject) -> Opened:
             )
         )
     said = result.text + "\n" + result.error_text
-    return Opened(_judge(said, result.status, subject), said)
+    return SessionTrial(_judge(said, result.status, subject), said)
 
 
 VALIDATOR = "bin/qnn-platform-validator"
@@ -100,7 +100,7 @@ def has_validator(subject: Subject) -> bool:
     return place in names and not subject.emulator and bool(subject.lib)
 
 
-def run_validator(session: Session, seen: Seen, subject: Subject) -> Opened:
+def run_validator(session: Session, seen: Seen, subject: Subject) -> SessionTrial:
     """Run qnn-platform-validator of the set-up, and read its words and its exit status.
 
     It says what only it tries (its own small program on the DSP), so a failure beside an NPU
@@ -115,22 +115,22 @@ def run_validator(session: Session, seen: Seen, subject: Subject) -> Opened:
         result = session.run(command, "validator", seconds=VALIDATOR_SECONDS)
     except DeadlineError:
         text = f"qnn-platform-validator did not end within {VALIDATOR_SECONDS:g} s"
-        return Opened(_validated(UNKNOWN, text, "unknown", shown))
+        return SessionTrial(_validated(UNKNOWN, text, "unknown", shown))
     said = result.text + "\n" + result.error_text
     verdict = _ITS_TEST.search(said)
     findings = [re.sub(r" +", " ", line) for line in _ITS_FINDINGS.findall(said)]
     output = "\n".join(findings[:8]) or _tail(said)
     if verdict is None:
         text = f"qnn-platform-validator gave no verdict (exit status {result.status})"
-        return Opened(_validated(UNKNOWN, text, "unknown", shown, output))
+        return SessionTrial(_validated(UNKNOWN, text, "unknown", shown, output))
     if verdict[1].lower() == "passed" and result.status == 0:
         text = f"{subject.label}: qnn-platform-validator passed its test on the DSP"
-        return Opened(_validated(OK, text, "passed", shown, output))
+        return SessionTrial(_validated(OK, text, "passed", shown, output))
     text = (
         f"{subject.label}: the test of qnn-platform-validator {verdict[1].lower()} "
         f"(exit status {result.status})"
     )
-    return Opened(_validated(WARN, text, "failed", shown, output), said)
+    return SessionTrial(_validated(WARN, text, "failed", shown, output), said)
 
 
 def _validated(status: str, text: str, word: str, command: str, output: str = "") -> Check:
@@ -218,7 +218,7 @@ def _tail(said: str) -> str:
     return "\n".join((lines or said.splitlines()[-5:])[:8])
 
 
-def _by_health(session: Session, seen: Seen, subject: Subject) -> Opened:
+def _by_health(session: Session, seen: Seen, subject: Subject) -> SessionTrial:
     """Without python3: the health probe that the release carries."""
     manifest = subject.release.manifest if subject.release is not None else None
     if manifest is None or not manifest.origin.get("health"):
@@ -235,8 +235,8 @@ def _by_health(session: Session, seen: Seen, subject: Subject) -> Opened:
             "the NPU test of the release",
             error.message,
         )
-        return Opened(check, error.message.replace(" | ", "\n"))
-    return Opened(
+        return SessionTrial(check, error.message.replace(" | ", "\n"))
+    return SessionTrial(
         Check(
             "session",
             "session",
@@ -247,7 +247,7 @@ def _by_health(session: Session, seen: Seen, subject: Subject) -> Opened:
     )
 
 
-def _unknown(why: str) -> Opened:
-    return Opened(
+def _unknown(why: str) -> SessionTrial:
+    return SessionTrial(
         Check("session", "session", UNKNOWN, f"not opened: {why}", {"session": "unknown"})
     )
