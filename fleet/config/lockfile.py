@@ -6,15 +6,15 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal
 
-from msgspec import Meta, field
+from msgspec import Meta, convert, field
 
 from fleet.config.problems import Problems
-from fleet.config.shape import Body, Doc, read_body
+from fleet.config.shape import read_body
 from fleet.config.values import Pattern
 from fleet.config.yamlpos import read
-from fleet.model.errors import InputError, LockFileError, Position
-from fleet.model.files import check_name, sha256_file, told
-from fleet.model.lockfile import NAME, Lock, LockedFile, LockedRelease
+from fleet.model.errors import LockFileError, Position
+from fleet.model.files import sha256_file, told
+from fleet.model.lockfile import CURE, NAME, Lock, LockedFile, LockedRelease
 
 MAX_BYTES = 1 << 44  # 16 TiB: more is no file of a release
 
@@ -23,35 +23,34 @@ _Id = Annotated[str, Pattern(r"[0-9a-f]{16}", "release id", "write 16 hex digits
 _Word = Annotated[str, Pattern(r"[A-Za-z0-9._-]*", "word", "letters, digits, . _ -")]
 
 
-class FileLine(Body, frozen=True, kw_only=True):
-    """One file of a release."""
-
-    name: Annotated[str, Doc("Name in the release.")]
-    sha256: Annotated[_Sha, Doc("SHA-256 of the content.")]
-    size: Annotated[Annotated[int, Meta(ge=0, le=MAX_BYTES)], Doc("Bytes.")]
-    executable: Annotated[bool, Doc("True for a program.")] = False
-    arch: Annotated[_Word, Doc("CPU architecture of the file.")] = ""
+class _File(LockedFile, frozen=True, kw_only=True):
+    sha256: _Sha
+    size: Annotated[int, Meta(ge=0, le=MAX_BYTES)]
+    arch: _Word = ""
 
 
-class ReleaseBody(Body, frozen=True, kw_only=True):
-    """What one kind of device gets."""
+class _Release(LockedRelease, frozen=True, kw_only=True):
+    target: _Word
+    arch: _Word
+    id: _Id
+    build_id: _Word
+    env: dict[str, str]
+    count: Annotated[int, Meta(ge=0)]
+    files: tuple[_File, ...]
 
-    target: Annotated[_Word, Doc("QAIRT target.")]
-    arch: Annotated[_Word, Doc("Hexagon arch.")]
-    id: Annotated[_Id, Doc("Release id.")]
-    build_id: Annotated[_Word, Doc("Build id of the QAIRT runtime.")]
-    env: Annotated[dict[str, str], Doc("Environment of the release.")]
-    count: Annotated[int, Meta(ge=0), Doc("Number of files, to detect a truncated file.")]
-    files: Annotated[list[FileLine], Doc("Files.")]
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.count != len(self.files):
+            raise LockFileError(
+                f"`count` is {self.count}, but the list has {len(self.files)} files", hint=CURE
+            )
 
 
-class LockBody(Body, frozen=True, kw_only=True):
-    """fleet.lock."""
-
-    schema_: Annotated[Literal[1], Doc("Version of this format.")] = field(name="schema")
-    name: Annotated[_Word, Doc("Release name.")]
-    playbook: Annotated[_Sha, Doc("sha256 of the playbook file.")]
-    releases: Annotated[list[ReleaseBody], Doc("One for each kind of device.")]
+class _Lock(Lock, frozen=True, kw_only=True):
+    schema_: Literal[1] = field(name="schema")
+    name: _Word
+    playbook: _Sha
+    releases: tuple[_Release, ...]
 
 
 def lock_path(playbook: Path, given: Path | None) -> Path:
@@ -76,35 +75,13 @@ def load_lock(path: Path) -> Lock:
                 position=Position(path, number, 1),
                 hint="remove the lines of one side, then write the file again: fleet config lock",
             )
-    document = read(path, LockFileError)
-    problems = Problems(LockFileError)
-    body = read_body(LockBody, document, problems)
-    for number, release in enumerate(body.releases):
-        if release.count != len(release.files):
-            at = document.value(("releases", number, "count"))
-            said = f"`count` is {release.count}, but the list has {len(release.files)} files"
-            problems.add(said, at, "fleet config lock (writes the file again)")
-        for index, file in enumerate(release.files):
-            try:
-                check_name(file.name)
-            except InputError as error:
-                at = document.value(("releases", number, "files", index))
-                problems.add(error.message, at, "fleet config lock (writes the file again)")
-    problems.raise_first()
-    return Lock(body.name, body.playbook, tuple(_release(release) for release in body.releases))
+    lock = read_body(_Lock, read(path, LockFileError), Problems(LockFileError))
+    return convert(lock, Lock, from_attributes=True)
 
 
 def _text(path: Path) -> str:
     with told(path, kind=LockFileError):
         return path.read_text("utf-8", "replace")
-
-
-def _release(body: ReleaseBody) -> LockedRelease:
-    files = tuple(
-        LockedFile(file.name, file.sha256, file.size, file.executable, file.arch)
-        for file in body.files
-    )
-    return LockedRelease(body.target, body.arch, body.id, body.build_id, body.env, files)
 
 
 def save_lock(path: Path, lock: Lock) -> bool:

@@ -43,23 +43,28 @@ def load_playbook(path: Path) -> Playbook:
     wrong, with file, line and column.
     """
     require(path, PlaybookError)
-    playbook, problems = _read(read(path, PlaybookError))
+    problems = Problems(PlaybookError)
+    playbook = _read(read(path, PlaybookError), problems)
     problems.raise_first()
     return playbook
 
 
 def playbook_errors(path: Path) -> tuple[InputError, ...]:
-    """What is wrong with a playbook. Files that it names are looked for once its keys are right."""
-    try:
-        return _read(read(path, PlaybookError))[1].errors
-    except PlaybookError as error:
-        return (error,)
+    """Return all that is wrong with a playbook.
 
-
-def _read(document: Document) -> tuple[Playbook, Problems]:
+    Files that it names are looked for once its keys are right.
+    """
     problems = Problems(PlaybookError)
+    try:
+        _read(read(path, PlaybookError), problems)
+    except PlaybookError as error:
+        return problems.errors or (error,)
+    return problems.errors
+
+
+def _read(document: Document, problems: Problems) -> Playbook:
     body = read_body(PlaybookFile, document, problems)
-    return _Loader(document, problems).playbook(body), problems
+    return _Loader(document, problems).playbook(body)
 
 
 class _Loader:

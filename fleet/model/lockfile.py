@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+from msgspec import Struct
 
 from fleet.model.errors import InputError, LockFileError
 from fleet.model.files import FileRef, check_name
@@ -20,8 +21,7 @@ _SHOWN = 5
 CURE = "fleet config lock (writes the lock file again; review what changed before you commit it)"
 
 
-@dataclass(frozen=True)
-class LockedFile:
+class LockedFile(Struct, frozen=True):
     """A file of a release. `size` in bytes; `arch` is aarch64, hexagon-v73, ... or "".
 
     Raises LockFileError for a name that is no file in a folder of a release, or that a
@@ -49,8 +49,7 @@ class LockedFile:
             )
 
 
-@dataclass(frozen=True)
-class LockedRelease:
+class LockedRelease(Struct, frozen=True):
     """What devices of one target and Hexagon arch get. `id` is that of the manifest.
 
     Raises LockFileError when a name is there twice: which of the two counts, nobody knows.
@@ -85,8 +84,7 @@ class LockedRelease:
         return Manifest(name, files, env=self.env, stored_id=self.id)
 
 
-@dataclass(frozen=True)
-class Lock:
+class Lock(Struct, frozen=True):
     """The file as a value. `playbook` is the sha256 of the playbook file."""
 
     name: str

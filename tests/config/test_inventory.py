@@ -396,3 +396,46 @@ def test_an_error_in_shared_vars_counts_once(tmp_path: Path) -> None:
 
 def test_a_file_without_hosts(tmp_path: Path) -> None:
     assert load(tmp_path, "all:\n").hosts == ()
+
+
+MISTAKES = """\
+boards:
+  hosts:
+    evk-01: {host: "a b", port: 99999, user: me@here}
+    evk-02: {transprot: ssh, connect_timeout: soon}
+    evk-03: {password: hunter2, host_key: abc}
+    evk-04: {soc: qcs9075, labels: [a]}
+    evk-05: {base_dir: tmp, port: "22"}
+  vars:
+    os: beos
+"""
+MISTAKEN = [  # line, column, message
+    (3, 20, "'a b' is not a valid address"),
+    (3, 33, "'port' must be at most 65535, not 99999"),
+    (3, 46, "'me@here' is not a valid user name"),
+    (4, 14, "unknown key 'transprot'"),
+    (4, 47, "'soon' is not a duration"),
+    (
+        5,
+        24,
+        (
+            "the value is not a valid reference to a secret "
+            "(the file must not contain the secret itself)"
+        ),
+    ),
+    (5, 43, "'abc' is not a valid fingerprint of a host key"),
+    (6, 19, "'qcs9075' is not a valid chip name"),
+    (6, 36, "'labels' must be a mapping, not a list"),
+    (7, 24, "'tmp' is not a valid path for base_dir"),
+    (7, 35, "'port' must be a whole number, not text"),
+    (9, 9, "'beos' is not a value of 'os'"),
+]
+
+
+def test_all_mistakes_are_named_at_once_each_with_its_place_and_cure(tmp_path: Path) -> None:
+    path = tmp_path / "lab.yaml"
+    path.write_text(MISTAKES, "utf-8")
+    errors = read_inventory(path).errors
+    found = [(at.line, at.column, error.message) for error in errors if (at := error.position)]
+    assert found == MISTAKEN
+    assert all(error.hint for error in errors)

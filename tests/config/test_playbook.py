@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fleet.config.chat import shipped, template_of_parts
-from fleet.config.playbook import load_playbook
+from fleet.config.playbook import load_playbook, playbook_errors
 from fleet.model.errors import PlaybookError
 from fleet.model.gates import CoolSpec, UntilSpec
 from fleet.model.playbook import Playbook, RunSpec, RuntimeSpec
@@ -435,3 +435,59 @@ def test_a_service_that_is_wrong(folder: Path, value: str, words: str) -> None:
     assert words in caught.value.message
     assert caught.value.position is not None
     assert caught.value.position.line == 3
+
+
+MISTAKES = """\
+name: tiny llm
+bundel: bundle
+runtime:
+  version: 2.50
+  target: aarch64-oe
+  source: shop
+run:
+  runner: genie
+  prompt: hi
+  max_tokens: "64"
+  repeats: 0
+  warmups: -1
+  timeout: 5 parsecs
+  cool: warm
+  until: {within: 300%}
+  sample: sometimes
+strategy:
+  parallel: many
+  tune: [carier=ssh, relay=maybe]
+rollout:
+  on_fail: explode
+  waves: {}
+health: yes
+"""
+MISTAKEN = [  # line, column, message
+    (1, 7, "'tiny llm' is not a valid release name"),
+    (2, 1, "unknown key 'bundel'"),
+    (4, 12, "the version is not quoted, so YAML reads it as a number (2.50 becomes 2.5)"),
+    (6, 11, "'shop' is not a value of 'source'"),
+    (10, 15, "'max_tokens' must be a whole number, not text"),
+    (11, 12, "'repeats' must be at least 1, not 0"),
+    (12, 12, "'warmups' must be at least 0, not -1"),
+    (13, 12, "'5 parsecs' is not a duration"),
+    (14, 9, "'warm' is not a temperature from 1 to 150 °C"),
+    (15, 10, "key 'narrower' is missing"),
+    (15, 11, "unknown key 'within'"),
+    (16, 11, "'sometimes' is not a duration"),
+    (18, 13, "'parallel' must be a whole number, not text"),
+    (19, 10, "'carier=ssh' is not a valid word of `tune`"),
+    (19, 22, "'relay=maybe' is not a valid word of `tune`"),
+    (21, 12, "'explode' is not a value of 'on_fail'"),
+    (22, 10, "'waves' must be a list, not a mapping"),
+    (23, 9, "'health' must be a mapping, not a boolean"),
+]
+
+
+def test_all_mistakes_are_named_at_once_each_with_its_place_and_cure(folder: Path) -> None:
+    path = folder / "p.yaml"
+    path.write_text(MISTAKES, "utf-8")
+    errors = playbook_errors(path)
+    found = [(at.line, at.column, error.message) for error in errors if (at := error.position)]
+    assert found == MISTAKEN
+    assert all(error.hint for error in errors)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from fleet.engine.drift import drift
 from fleet.engine.pool import DeviceResult
@@ -75,7 +76,9 @@ def test_a_changed_bundle_changes_nothing_on_the_board(
 def test_another_runtime_is_an_error_for_locked_and_not_taken_by_frozen(bench: Bench) -> None:
     lock = lock_of(bench)
     (release,) = lock.releases
-    other = replace(lock, releases=(replace(release, build_id="2.50.40.260101000000"),))
+    other = structs.replace(
+        lock, releases=(structs.replace(release, build_id="2.50.40.260101000000"),)
+    )
     (locked,) = bench.operation(run="never", lock=other).deploy()
     assert "QAIRT is 2.51.0" in locked.text
     assert "the lock file has 2.50.40" in locked.text

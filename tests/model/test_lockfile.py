@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from fleet.config.lockfile import load_lock
 from fleet.model.errors import LockFileError
 from fleet.model.files import FileRef
 from fleet.model.lockfile import Lock, LockedFile, LockedRelease, differences, shortened, stale
@@ -127,3 +128,15 @@ def test_stale_looks_at_kinds_that_are_locked_and_nobody_is() -> None:
 def test_only_leaves_out_what_came_later() -> None:
     was, later = (FileRef(Path("/"), name, 1, "d" * 64) for name in (FILE.name, "bundle/README"))
     assert RELEASE.only([was, later]) == (was,)
+
+
+def test_what_0_2_0_wrote_is_read_as_equal_and_written_as_it_was() -> None:
+    path = Path(__file__).parent / "data" / "fleet-0.2.0.lock"
+    program = LockedFile("bin/genie-t2t-run", "b" * 64, 1 << 40, executable=True)
+    release = LockedRelease(
+        "aarch64-oe-linux-gcc11.2", "v73", "0" * 16, "2.51.0.260929181845", {"A": "b ü"},
+        (program, FILE),
+    )  # fmt: skip
+    lock = load_lock(path)
+    assert lock == Lock("tiny", "c" * 64, (release,))
+    assert lock.text() == path.read_text("utf-8")
