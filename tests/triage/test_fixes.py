@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleet.config.cause_file import load_causes
+from fleet.lab.phoneprofiles import phone_profile, phone_profiles
 from fleet.model.cause import Fix
 from fleet.model.errors import InputError
 from fleet.triage.knowledge import knowledge
@@ -84,3 +85,15 @@ def test_nothing_of_a_log_is_obeyed_by_a_shell() -> None:
     for cause in triage(log).causes:
         for fix in cause.fixes:
             assert "reboot)" not in fix.command
+
+
+def test_nothing_of_a_package_manager_is_typed_on_a_phone() -> None:
+    for cause in knowledge().causes.values():
+        for fix in cause.fixes("android"):
+            assert fix.where == "host" or "apt" not in fix.command, cause.id
+
+
+def test_a_lab_phone_has_the_fastrpc_library_of_a_firmware() -> None:
+    """Whatever runs on it: without the library a phone with a live release is no healthy one."""
+    for name in phone_profiles():
+        assert "/vendor/lib64/libcdsprpc.so" in phone_profile(name).root, name
