@@ -93,7 +93,7 @@ class SentFiles:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedFiles:
     """What the starts on one kind of device open beyond the release: `findings` are refusals,
     `libraries` (with those who name them) and `programs` may be on the device.
     """

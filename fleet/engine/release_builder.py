@@ -10,7 +10,7 @@ from typing import Any
 
 from fleet.bundles.closure import (
     Launch,
-    Opened,
+    OpenedFiles,
     SentFiles,
     device_programs,
     foreign,
@@ -56,7 +56,7 @@ class ReleaseBuilder:
         """`frozen` names the builds and files to take, whatever is newer; nothing is fetched."""
         self._frozen = frozen
         self._lock = threading.Lock()
-        self._opened: dict[tuple[str, str | None, str | None], Opened] = {}
+        self._opened: dict[tuple[str, str | None, str | None], OpenedFiles] = {}
         self.playbook = playbook
         self.runner: Runner = runner_of(playbook)
         bundle = inspect_bundle(
@@ -190,7 +190,7 @@ class ReleaseBuilder:
             Launch(start.argv, start.env, start.cwd, start.config) for start in starts if start
         )
 
-    def opened(self, parts: Parts, manifest: Manifest) -> Opened:
+    def opened(self, parts: Parts, manifest: Manifest) -> OpenedFiles:
         """Return what the starts on such a device open and the release does not have; looked at
         once for each kind of device.
         """
@@ -203,7 +203,7 @@ class ReleaseBuilder:
                 found = (*found, *others, *untaken(self.bundle, launches))
                 own = self.runner.name == "exec"
                 programs = device_programs(launches) if own else ()
-                self._opened[key] = Opened(found, asked, programs)
+                self._opened[key] = OpenedFiles(found, asked, programs)
             return self._opened[key]
 
     def release(self, parts: Parts, manifest: Manifest) -> SentFiles:
