@@ -59,6 +59,8 @@ _ADVICE = re.compile(
     r".{8,}",
     re.IGNORECASE,
 )
+_NAME = re.compile(r"\w[._/\\-]\w|\d|[a-z][A-Z]")  # of a file, a library or a package; no plain word
+_FOLDERS = re.compile(r"(?<![\w.:/\\])(?:/|[A-Z]:\\)?(?:[\w.+~@=-]+[/\\]){3,}")
 _TRACE = re.compile(r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Failure|Exit|Fault)\b|^Caused by:")
 _SOURCE = re.compile(r"^(?:File \"|at [\w.$<>]+\(|#\d+ |\s*\^+$)")
 
@@ -71,6 +73,7 @@ def quoted(text: str) -> str:
         if shorter == plain or len(shorter) < 12:
             break
         plain = shorter
+    plain = _FOLDERS.sub("…/", plain) if len(plain) > _QUOTE else plain
     return plain if len(plain) <= _QUOTE else plain[: _QUOTE - 1].rstrip() + "…"
 
 
@@ -138,14 +141,16 @@ def _worth(sentence: Witness, later: int) -> float:
 
 def _ranked(sentence: Witness, share: float) -> Ranked:
     slots = {**sentence.slots, "statement": quoted(sentence.evidence.text)}
+    if not _NAME.search(slots.get("subject", "")):
+        slots.pop("subject", None)
     return Ranked(sentence.cause, share, (sentence.evidence,), slots=slots)
 
 
 def advice(reading: LogReading, ranked: Ranked) -> tuple[Fix, ...]:
-    """Return what the log itself says to do, in the line of the evidence or right behind it."""
+    """Return what the log itself says to do, in the line of the evidence or near it."""
     first = next((row.line for row in ranked.evidence if row.source == "log"), 0)
     for line in reading.lines:
-        found = _ADVICE.search(line.text) if first <= line.number <= first + _NEAR else None
+        found = _ADVICE.search(line.text) if abs(line.number - first) <= _NEAR else None
         if found and first:
             text = quoted(line.text[found.start() :].rstrip())
             title = f'The log itself says what to do: "{text}"'.replace("{", "(").replace("}", ")")

@@ -153,6 +153,7 @@ def actor_of(reading: LogReading, answers: Mapping[str, str]) -> dict[str, str]:
     """Return who ran the program and the folders that answers name; {} for what is unknown."""
     given = answers.get("actor", "").strip().lower()
     actor = given if given in reading.known.cures else reading.actor
+    actor = actor or ("pc" if reading.of_build else "")
     folders = {name: answers.get(name, "").strip() for name in FOLDERS}
     known = {name: path for name, path in folders.items() if _PATH.fullmatch(path)}
     return {**known, **({"actor": actor} if actor else {})}

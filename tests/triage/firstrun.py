@@ -2,8 +2,8 @@
 
 `python -m tests.triage.firstrun FILE.jsonl [--keep NAME]`: fields id, source, log, label (the id
 of a cause; none, healthy or foreign for a log without one), accepted (ids that are right, too),
-question (id or cause of the next question that is right) and decidable (false: the log alone does
-not tell). Threads that a cause file cites are left out. `--keep` adds the answers to
+question (id or cause of the next question that is right), platform, and decidable (false: the log
+alone does not tell). Threads that a cause file cites are left out. `--keep` adds the answers to
 data/first_runs.jsonl, over which the calibration is pooled; without FILE that alone is printed.
 """
 
@@ -124,7 +124,7 @@ def _mean(pairs: Sequence[tuple[float, bool]], at: int) -> float:
 
 
 def calibration(pairs: Sequence[tuple[float, bool]]) -> list[str]:
-    """The table of docs/doctor.md."""
+    """The table of docs/evidence/doctor.md."""
     lines = [f"  ECE {expected_error(pairs):.3f} over {len(pairs)} answers"]
     for low, high, inside in _bins(pairs):
         right = sum(ok for _, ok in inside)
@@ -172,6 +172,20 @@ def figures(runs: Sequence[Run]) -> list[str]:
     return lines
 
 
+def by_group(runs: Sequence[Run]) -> list[str]:
+    """The decidable failures by platform, and by whether the repository cites their source."""
+    decidable = [run for run in runs if run.failing and run.row.get("decidable") is not False]
+    groups: dict[str, list[Run]] = {}
+    for run in decidable:
+        cited = "cited" if _thread(run.row) in _cited() else "uncited"
+        for name in (run.row.get("platform") or "unknown", cited):
+            groups.setdefault(name, []).append(run)
+    return [
+        f"  {name}: right first {_share(group, 'right')}; or its question {_share(group, 'asked')}"
+        for name, group in sorted(groups.items())
+    ]
+
+
 def _share(runs: Sequence[Run], what: str) -> str:
     good = sum(getattr(run, what) for run in runs)
     return f"{good} of {len(runs)} = {good / max(1, len(runs)):.3f}"
@@ -208,7 +222,7 @@ def main() -> None:
     out = set() if given.cited else _cited()
     runs = [run for run in read(given.file) if _thread(run.row) not in out]
     own = answers(runs)
-    lines = [*figures(runs), "this set:", *calibration(own), "with all first runs before:"]
+    lines = [*figures(runs), "by group:", *by_group(runs), "this set:", *calibration(own), "with all first runs before:"]
     lines += calibration([*pooled(), *own])
     sys.stdout.write("\n".join(lines) + "\n")
     if given.keep:

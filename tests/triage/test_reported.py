@@ -1,4 +1,4 @@
-"""The triage of logs alone against reported cases: the figures of docs/doctor.md."""
+"""The triage of logs alone against reported cases: the figures of docs/evidence/doctor.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .measuring import DATA, Measured, cases
 from .measuring import measure as measure_rows
 
 ALL = ("reported.jsonl", "unseen1.jsonl", "unseen2.jsonl", "unseen3.jsonl")
-DOC = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text("utf-8")
+DOC = (Path(__file__).parents[2] / "docs" / "evidence" / "doctor.md").read_text("utf-8")
 
 
 @cache
