@@ -17,8 +17,6 @@ _OF_A_MODEL = {
     "unsupported-op", "op-package", "model-format", "input-mismatch", "soc-unknown",
     "tool-limitation",
 }  # fmt: skip
-_OPPOSED = 0.1  # below even, where the log itself shows a build, or that the work was done
-_BESIDE_SUCCESS = {"runtime", "bundle", "session"}  # layers that can be wrong where it was done
 
 
 def in_context(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[Ranked, ...]:
@@ -40,8 +38,6 @@ def in_context(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[Ranked,
         guess if reading.beside(guess.cause.context) else _lowered(guess, _CAPPED)
         for guess in ranked
     )
-    if reading.succeeded and ranked and ranked[0].cause.layer not in _BESIDE_SUCCESS:
-        ranked = _capped(ranked, _OPPOSED)
     if reading.of_device:
         return tuple(
             guess if any(map(reading.in_reach, _numbers(guess))) else _lowered(guess, _FAR)

@@ -26,6 +26,8 @@ _ELSEWHERE = 0.3  # a build, or a line of a log without a word of a device
 _FAMILY = 0.48
 _AGAIN = 0.02  # for each further line of the same kind
 _KINDS = 3  # that are named
+_WEAK = 0.4  # of a specific cause, below which a plain sentence says more
+_LAST_LINE = 0.25  # the same, for a cause that only the last line of a chain shows
 _VAGUE = 0.28  # of a sentence that only says that something failed
 _QUOTE = 150  # characters
 _HEADING = 0.2  # of a line that only leads to the next one
@@ -59,7 +61,9 @@ _ADVICE = re.compile(
     r".{8,}",
     re.IGNORECASE,
 )
-_NAME = re.compile(r"\w[._/\\-]\w|\d|[a-z][A-Z]")  # of a file, a library or a package; no plain word
+_NAME = re.compile(
+    r"\w[._/\\-]\w|\d|[a-z][A-Z]"
+)  # of a file, a library or a package; no plain word
 _FOLDERS = re.compile(r"(?<![\w.:/\\])(?:/|[A-Z]:\\)?(?:[\w.+~@=-]+[/\\]){3,}")
 _TRACE = re.compile(r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Failure|Exit|Fault)\b|^Caused by:")
 _SOURCE = re.compile(r"^(?:File \"|at [\w.$<>]+\(|#\d+ |\s*\^+$)")
@@ -165,8 +169,8 @@ def led(ranked: tuple[Ranked, ...], plain: tuple[Ranked, ...]) -> tuple[Ranked, 
     if not ranked:
         return plain
     first, sentence = ranked[0], plain[0]
-    vague = sentence.confidence < _VAGUE
-    if not vague and (first.summary or first.confidence < sentence.confidence):
+    vague = sentence.confidence < _VAGUE or first.cause.id == sentence.cause.id
+    if not vague and first.confidence < (_LAST_LINE if first.summary else _WEAK):
         lower = tuple(
             replace(cause, confidence=min(cause.confidence, _ELSEWHERE)) for cause in ranked[:2]
         )

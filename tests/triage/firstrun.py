@@ -222,7 +222,14 @@ def main() -> None:
     out = set() if given.cited else _cited()
     runs = [run for run in read(given.file) if _thread(run.row) not in out]
     own = answers(runs)
-    lines = [*figures(runs), "by group:", *by_group(runs), "this set:", *calibration(own), "with all first runs before:"]
+    lines = [
+        *figures(runs),
+        "by group:",
+        *by_group(runs),
+        "this set:",
+        *calibration(own),
+        "with all first runs before:",
+    ]
     lines += calibration([*pooled(), *own])
     sys.stdout.write("\n".join(lines) + "\n")
     if given.keep:
