@@ -62,7 +62,7 @@ def test_long_lists_are_shortened() -> None:
     ],
 )
 def test_an_edited_size_or_mode_is_a_difference(change: dict[str, object], said: str) -> None:
-    other = replace(RELEASE, files=(replace(FILE, **change),))  # type: ignore[arg-type]
+    other = replace(RELEASE, files=(replace(FILE, **change),))
     (line,) = differences(RELEASE, other)
     assert said in line
     (back,) = differences(other, RELEASE)
