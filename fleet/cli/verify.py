@@ -20,8 +20,9 @@ from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
 from fleet.model.record import Record
-from fleet.model.suite import SuiteUse
+from fleet.model.suite import SuiteResult, SuiteUse
 from fleet.profiles.runs import RunStore
+from fleet.verify.answers import unsteady
 
 
 def verify(
@@ -32,6 +33,9 @@ def verify(
         str | None,
         typer.Option("--suite", help="Suite to ask instead: instruct, tiny, or a file."),
     ] = None,
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=1, help="Ask the same so many times; all must agree.")
+    ] = 1,
     junit: Annotated[
         Path | None, typer.Option("--junit", help="Also write a JUnit XML file, for CI.")
     ] = None,
@@ -56,13 +60,15 @@ def verify(
         runs = RunStore(output_dir) if output_dir else None
         how = DeployOptions(parallel=parallel)
         operation = Operation(loaded, hosts, listener, options=how, runs=runs, executor=remote)
-        results = operation.verify()
+        results = operation.verify(repeats)
     if junit is not None:
         from fleet.profiles.compare.writing import save, suites_junit  # noqa: PLC0415
 
         save(junit, suites_junit([record for result in results for record in result.records]))
     if not as_json:
         show_answers(results)
+        for text in between_devices(results):
+            output.note(text)
         show_devices(f"verify {loaded.name}", results)
         output.note(f"answers are in: {operation.runs.root / operation.run_id}")
     end_devices(results)
@@ -78,6 +84,19 @@ def show_answers(results: Sequence[DeviceResult[None]]) -> None:
     for record in records:
         for answer in record.suite.failing if record.suite else ():
             output.say(f"{record.host}: {answer.name}: {'; '.join(answer.faults)}")
+
+
+def between_devices(results: Sequence[DeviceResult[None]]) -> list[str]:
+    """Return the answers in which devices of one chip with the same release differ."""
+    groups: dict[tuple[object, ...], list[tuple[str, SuiteResult]]] = {}
+    for result in results:
+        for name in dict.fromkeys(r.suite.name for r in result.records if r.suite):
+            record = next(r for r in result.records if r.suite and r.suite.name == name)
+            chip = (record.facts.get("soc") or {}).get("chip")
+            if record.suite is not None:
+                key = (record.release, chip, name)
+                groups.setdefault(key, []).append((record.host, record.suite))
+    return [text for group in groups.values() for text in unsteady(group)]
 
 
 def _row(record: Record) -> tuple[str, ...]:

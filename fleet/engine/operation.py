@@ -29,7 +29,13 @@ from fleet.engine.transfer.context import TransferContext, TransferOptions
 from fleet.engine.transfer.tuning import options_of
 from fleet.engine.undo import UndoLog
 from fleet.engine.undoing import undo_root
-from fleet.engine.verifying import ask_samples, ask_suite, prepare_samples, require_right
+from fleet.engine.verifying import (
+    ask_samples,
+    ask_suite,
+    prepare_samples,
+    require_right,
+    require_steady,
+)
 from fleet.model.errors import InputError, WorkstationError
 from fleet.model.events import DevicePlanned, Listener
 from fleet.model.inventory import Host
@@ -41,7 +47,7 @@ from fleet.profiles.runs import RunStore, new_run_id
 from fleet.runtimes.store import RuntimeStore
 
 if TYPE_CHECKING:
-    from fleet.verify.tensors import Prepared
+    from fleet.verify.tensors import PreparedSamples
 
 
 class Operation:
@@ -75,6 +81,7 @@ class Operation:
         self.run_id = run_id or new_run_id()
         self.inputs = inputs
         self.owed: frozenset[str] = frozenset()
+        self.repeats = 1
         self.ending = Ending("finished")
         self.runs = runs or RunStore()
         self._listener = listener
@@ -149,8 +156,11 @@ class Operation:
             )
         return self._everywhere(self._run)
 
-    def verify(self) -> list[DeviceResult[None]]:
-        """Ask the suite of the playbook on what is deployed; nothing is deployed."""
+    def verify(self, repeats: int = 1) -> list[DeviceResult[None]]:
+        """Ask the suite and run the samples of the playbook on what is deployed.
+
+        With `repeats` the same again and again: other answers to the same prompts are an error.
+        """
         if self.playbook.suite is None and self.playbook.verify is None:
             raise InputError(
                 f"{self.playbook.path} has neither `suite:` nor `verify:`, so `fleet verify` has "
@@ -159,6 +169,11 @@ class Operation:
                 "see docs/verify.md",
             )
         self._check_samples()
+        if repeats > 1 and self.afar:
+            raise InputError(
+                "--executor does not support --repeats", hint="work without --executor"
+            )
+        self.repeats = repeats
         return self._everywhere(self._verify)
 
     def _check_samples(self) -> None:
@@ -173,7 +188,7 @@ class Operation:
             )
 
     @cached_property
-    def _samples(self) -> Prepared | None:
+    def _samples(self) -> PreparedSamples | None:
         return prepare_samples(self.builder)
 
     def _everywhere(self, work: Work[None]) -> list[DeviceResult[None]]:
@@ -306,7 +321,9 @@ class Operation:
         require_current(plan)
         result.outcome = "ok"
         with Lease(session, f"verify {self.playbook.name}", self.run_id):
-            self._ask(session, result, plan)
+            for _ in range(self.repeats):
+                self._ask(session, result, plan)
+        require_steady(result.records)
 
     def _ask(
         self, session: Session, result: DeviceResult[None], plan: DevicePlan, gate: str = ""

@@ -19,10 +19,10 @@ from fleet.model.playbook import RunSpec
 from fleet.model.record import Record
 from fleet.model.suite import Suite, SuiteAnswer, SuiteQuestion, SuiteResult
 from fleet.runners.base import AsksSuites, Ended, Kit, Outcome, RunsSamples, Start
-from fleet.verify.answers import judge_suite
+from fleet.verify.answers import judge_suite, unsteady
 
 if TYPE_CHECKING:
-    from fleet.verify.tensors import Prepared
+    from fleet.verify.tensors import PreparedSamples
 
 SAMPLED = "sampling: this runner cannot be told to take the most likely token"
 _GREEDY_ALONE = ("llama.cpp",)  # its own default temperature is 0 in fleet
@@ -65,7 +65,7 @@ def ask_suite(job: RunJob, suite: Suite) -> Record:
     return record
 
 
-def prepare_samples(builder: ReleaseBuilder) -> Prepared | None:
+def prepare_samples(builder: ReleaseBuilder) -> PreparedSamples | None:
     """Read the samples of the playbook, before a device is asked for anything.
 
     None if it has none. Raises SuiteError; InputError for a runner that runs no samples.
@@ -85,7 +85,7 @@ def prepare_samples(builder: ReleaseBuilder) -> Prepared | None:
     return prepare(use, *(ends or (None, None)))
 
 
-def ask_samples(job: RunJob, prepared: Prepared) -> Record:
+def ask_samples(job: RunJob, prepared: PreparedSamples) -> Record:
     """Run the samples on a device in one session, and save a record with what differs."""
     session, host, runner = job.session, job.session.host.name, job.builder.runner
     if not isinstance(runner, RunsSamples):
@@ -142,6 +142,21 @@ def require_right(result: SuiteResult, host: str) -> None:
         step="verify",
         hint=f"fleet verify --limit {host} (shows each answer)",
     )
+
+
+def require_steady(records: Sequence[Record]) -> None:
+    """Raise AnswerError if repeats of one device gave other answers to the same prompts."""
+    for name in dict.fromkeys(record.suite.name for record in records if record.suite):
+        mine = [record.suite for record in records if record.suite and record.suite.name == name]
+        found = unsteady([(f"repeat {n + 1}", result) for n, result in enumerate(mine)])
+        if found:
+            raise AnswerError(
+                f"the same inputs gave different answers: {'; '.join(found[:3])}"
+                + (f" and {len(found) - 3} more" if len(found) > 3 else ""),
+                step="verify",
+                hint="set `sampling: greedy` in the suite; if it is, the device is not "
+                "deterministic: fleet doctor (examines the device)",
+            )
 
 
 class _Asking:

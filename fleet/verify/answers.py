@@ -81,6 +81,38 @@ def _constant(answers: list[SuiteAnswer]) -> list[SuiteAnswer]:
     return [replace(answer, faults=(*answer.faults, fault)) for answer in answers]
 
 
+def unsteady(results: Sequence[tuple[str, SuiteResult]]) -> list[str]:
+    """Return how results of the same suite differ from the first, a sentence for each answer.
+
+    Each result comes with the words for it, such as `repeat 2`. Empty if all are equal.
+    """
+    if not results:
+        return []
+    label, first = results[0]
+    wanted = {answer.name: answer.text for answer in first.answers}
+    found = []
+    for other, result in results[1:]:
+        for answer in result.answers:
+            text = wanted.get(answer.name, "")
+            if answer.text != text:
+                place = _first_difference(text, answer.text)
+                found.append(f"{answer.name}: {other} differs from {label} {place}")
+    return found
+
+
+def _first_difference(one_text: str, other_text: str) -> str:
+    """Return `from word 7 on`; of tensors, `in y`."""
+    tensors = [dict(part.partition(": ")[::2] for part in text.split("; ") if ": " in part)
+               for text in (one_text, other_text)]  # fmt: skip
+    if one_text.endswith("]") and tensors[0].keys() == tensors[1].keys():
+        return "in " + ", ".join(key for key in tensors[0] if tensors[0][key] != tensors[1][key])
+    words = one_text.split(), other_text.split()
+    same = 0
+    while same < min(map(len, words)) and words[0][same] == words[1][same]:
+        same += 1
+    return f"from word {same + 1} on"
+
+
 def split_thought(text: str) -> tuple[str, str, bool]:
     """Return (thought, answer, True if the thought never ends).
 

@@ -155,7 +155,7 @@ def top_agreement(wanted: Array, found: Array, k: int) -> float:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedSamples:
     """Samples ready to send. `archive` is an .npz with `NUMBER/tensor` for each input."""
 
     names: tuple[str, ...]
@@ -168,7 +168,7 @@ class Prepared:
 Ends = Mapping[str, tuple[str, tuple[int | str, ...]]]  # tensor → type and shape
 
 
-def prepare(use: TensorUse, inputs: Ends | None, outputs: Ends | None) -> Prepared:
+def prepare(use: TensorUse, inputs: Ends | None, outputs: Ends | None) -> PreparedSamples:
     """Read all samples and compare them with the inputs and outputs of the model.
 
     None for a model whose tensors are not known. Raises SuiteError with the place of the sample.
@@ -199,7 +199,9 @@ def prepare(use: TensorUse, inputs: Ends | None, outputs: Ends | None) -> Prepar
     for part in (*fed.items(), *((name, v) for row in expected for name, v in row.items())):
         digest.update(part[0].encode() + part[1].tobytes())
     names = tuple(sample.name for sample in use.samples)
-    return Prepared(names, buffer.getvalue(), tuple(expected), use.limits, digest.hexdigest())
+    return PreparedSamples(
+        names, buffer.getvalue(), tuple(expected), use.limits, digest.hexdigest()
+    )
 
 
 class Reference:
@@ -305,7 +307,7 @@ def _arrays(archive: bytes) -> dict[str, Array]:
     return {name: made[name] for name in made.files}
 
 
-def judge_samples(prepared: Prepared, archive: bytes, fault: str = "") -> SuiteResult:
+def judge_samples(prepared: PreparedSamples, archive: bytes, fault: str = "") -> SuiteResult:
     """Return one answer for each sample from the .npz that the device made.
 
     `fault` says why the run failed, for samples without outputs. Never raises for what a device
@@ -329,7 +331,8 @@ def judge_samples(prepared: Prepared, archive: bytes, fault: str = "") -> SuiteR
             except InputError as error:
                 faults.append(error.message)
                 continue
-            texts.append(one.text)
+            bytes_of = hashlib.sha256(np.ascontiguousarray(got).tobytes()).hexdigest()
+            texts.append(f"{one.text} [{bytes_of[:12]}]")
             faults += one.faults
         answers.append(SuiteAnswer(name, "; ".join(texts), faults=tuple(dict.fromkeys(faults))))
     count = len(prepared.names)

@@ -18,6 +18,7 @@ from fleet.verify.answers import (
     repeated,
     split_thought,
     unlike_schema,
+    unsteady,
 )
 
 SALAD = "timetimetimetimetimetimetimetimetimetime"
@@ -157,6 +158,20 @@ def test_one_answer_to_all_is_found_only_where_answers_should_differ() -> None:
     assert result.failing[0].faults == ("same answer to all 2 prompts",)
     assert judge_suite(suite("a", "b", differ=False), same).holds
     assert judge_suite(suite("a", "b"), [Answer("a", "x"), Answer("b", "y")]).holds
+
+
+def test_repeats_are_compared_and_the_first_difference_is_named() -> None:
+    first = judge_suite(suite("a", "b"), [Answer("a", "x"), Answer("b", "one two three")])
+    other = judge_suite(suite("a", "b"), [Answer("a", "x"), Answer("b", "one two four")])
+    assert unsteady([("repeat 1", first), ("repeat 2", first)]) == []
+    found = unsteady([("repeat 1", first), ("repeat 2", first), ("repeat 3", other)])
+    assert found == ["b: repeat 3 differs from repeat 1 from word 3 on"]
+    tensors = [
+        judge_suite(suite("a", differ=False), [Answer("a", f"x: equal [00]; y: equal [{n}]")])
+        for n in (1, 2)
+    ]
+    found = unsteady([("evk-01", tensors[0]), ("evk-02", tensors[1])])
+    assert found == ["a: evk-02 differs from evk-01 in y"]
 
 
 def test_a_missing_answer_does_not_pass() -> None:

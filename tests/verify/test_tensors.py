@@ -14,7 +14,7 @@ from fleet.config.playbook import load_playbook, playbook_errors
 from fleet.model.errors import InputError, Position, SuiteError
 from fleet.model.suite import TensorFile, TensorLimits, TensorSample, TensorUse
 from fleet.verify.tensors import (
-    Prepared,
+    PreparedSamples,
     difference,
     judge_samples,
     load,
@@ -182,7 +182,7 @@ def archive(**arrays: Any) -> bytes:
 
 
 def test_outputs_are_judged_and_nothing_that_a_device_writes_raises() -> None:
-    prepared = Prepared(("a", "b"), b"", ({"y": ONE * LINE[5]},) * 2, {}, "0" * 64)
+    prepared = PreparedSamples(("a", "b"), b"", ({"y": ONE * LINE[5]},) * 2, {}, "0" * 64)
     good = ONE * LINE[5]
     assert judge_samples(prepared, archive(**{"0/y": good, "1/y": good})).holds
     half = judge_samples(prepared, archive(**{"0/y": good}), "failed: exit status 1")
