@@ -158,12 +158,21 @@ def _bundle_words(bundle: Bundle, release: SentFiles, launch: Launch) -> Iterato
     by = "the configuration of the run"
     for word in _strings_of(launch.config):
         yield from _word(bundle, release, launch.cwd, word, by)
-    sent = {item.name: item.source for item in release.files}
-    for word in launch.words:
-        name = posixpath.normpath(posixpath.join(launch.cwd, word)) if word else ""
-        if name in sent and name.endswith(".txt"):
-            for item in _strings_of(_small_text(sent[name])):
-                yield from _word(bundle, release, launch.cwd, item, word)
+    for item in _configurations(release, launch):
+        for word in _strings_of(_small_text(item.source)):
+            yield from _word(bundle, release, launch.cwd, word, item.name.rpartition("/")[2])
+
+
+def _configurations(release: SentFiles, launch: Launch) -> Iterator[FileRef]:
+    """Return files of the release that the command line names and that name others: a list of
+    inputs, a configuration of the backend extensions.
+    """
+    names = {
+        posixpath.normpath(posixpath.join(launch.cwd, word.removeprefix("{release}/")))
+        for word in launch.words
+        if word.endswith((".txt", ".json"))
+    }
+    return (item for item in release.files if item.name in names)
 
 
 def _word(
@@ -302,6 +311,11 @@ def _texts(
     for launch in launches:
         yield from (("the command line of the run", word) for word in launch.words)
         yield from (("the configuration of the run", text) for text in _strings_of(launch.config))
+        yield from (
+            (item.name.rpartition("/")[2], text)
+            for item in _configurations(release, launch)
+            for text in _strings_of(_small_text(item.source))
+        )
     read = {release.placed(item.name) for item in bundle.opens if item.name.endswith(".json")}
     for item in release.files:
         if item.name in read:

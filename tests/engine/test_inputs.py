@@ -100,6 +100,24 @@ def test_c17_a_list_of_inputs_is_taken(tmp_path: Path) -> None:
     assert "x:=in/0.raw" in made.launches(made.parts(ARM, "v73"))[-1].config
 
 
+def test_a_configuration_of_another_system_is_refused(tmp_path: Path) -> None:
+    """As the SDK's examples have it for Windows; the deploy would end with an unloaded library."""
+    (tmp_path / "bundle").mkdir()
+    for name in ("net.bin", "0.raw"):
+        (tmp_path / "bundle" / name).write_bytes(b"x")
+    extensions = {"shared_library_path": "QnnHtpNetRunExtensions.dll"}
+    (tmp_path / "bundle/c.json").write_text(json.dumps({"backend_extensions": extensions}))
+    text = ("name: x\nbundle: {path: bundle, kind: qnn}\nrun: {runner: qnn-net-run, "
+            "options: {inputs: [[0.raw]], config_file: c.json}}\n")  # fmt: skip
+    made = builder(tmp_path, store(tmp_path), text)
+    parts = made.parts(ARM, "v73")
+    release, launches = made.release(parts, made.manifest(parts)), made.launches(parts)
+    (finding,) = foreign(made.bundle, release, launches)[0]
+    assert "c.json names QnnHtpNetRunExtensions.dll, a library of Windows" in finding.message
+    (tmp_path / "bundle/c.json").write_text(json.dumps({"config_file_path": "0.raw"}))
+    assert "bundle/c.json" in sent(builder(tmp_path, store(tmp_path), text))
+
+
 def test_c31_exec_runs_a_model_of_litert(tmp_path: Path) -> None:
     tiny = Path(__file__).parents[2] / "assets/tiny-litert"
     shutil.copytree(tiny, tmp_path / "bundle")
