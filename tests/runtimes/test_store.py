@@ -136,7 +136,7 @@ def test_a_plan_names_the_source_of_its_own_target(store: RuntimeStore, tmp_path
     assert [item.name for item in runtime.sources] == ["a.whl", "v2.51.0.zip"]
     bundle = SimpleNamespace(kind="genie", name="x", qairt=None, qairt_source="")
     state = SimpleNamespace(bad=frozenset())
-    builder = SimpleNamespace(bundle=bundle)
+    builder = SimpleNamespace(bundle=bundle, corrected=lambda _: ())
     for target, name in ((X86, "a.whl"), (phone, "v2.51.0.zip")):
         parts: Any = SimpleNamespace(runtime=runtime, target=target)
         notes = _notes(Facts(tools=Tools(sync_file=True)), builder, parts, state)  # type: ignore[arg-type]
