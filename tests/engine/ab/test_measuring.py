@@ -298,3 +298,21 @@ def test_how_far_it_is() -> None:
     assert progress(4, [9, 10, 11]) == "pair 5 of 8, about 40 s left"
     assert progress(8, [60]) == "pair 9 of 14, about 6 min left"
     assert progress(8, [60], Deadline(90)) == "pair 9 of 14, about 90 s left"
+
+
+def test_both_sides_answer_the_suite_of_b(bench: Bench, tmp_path: Path) -> None:
+    """llama-bench answers nothing, so the suite fails at whatever speed; it is asked once."""
+    journal = begun(bench, tmp_path, 10)
+    with (tmp_path / "b" / "playbook.yaml").open("a") as stream:
+        stream.write("suite: {gate: off, prompts: [{prompt: hi, expect: {contains: hi}}]}\n")
+    result = ended(bench, journal, 0.0)
+    assert result.error is None, result.error
+    assert result.value is not None
+    suites = result.value.suites
+    assert suites is not None
+    assert suites.worse
+    assert suites.text == "0 of 1 prompts of the suite playbook passed, was 0 (emulated)"
+    again = ended(bench, journal, 0.0)
+    assert again.value is not None
+    assert again.value.suites == suites
+    assert [record for record in again.records if record.suite] == []
