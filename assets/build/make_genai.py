@@ -150,13 +150,14 @@ def compile_to(source: Path, target: Path) -> None:
     import onnxruntime  # noqa: PLC0415 - the graph alone needs neither
     import onnxruntime_qnn  # noqa: PLC0415
 
-    library = onnxruntime_qnn.get_library_path()
-    onnxruntime.register_execution_provider_library("QNNExecutionProvider", library)
-    devices = [
-        device
-        for device in onnxruntime.get_ep_devices()
-        if device.ep_name == "QNNExecutionProvider"
-    ]
+    def own() -> list[Any]:
+        devices = onnxruntime.get_ep_devices()
+        return [device for device in devices if device.ep_name == "QNNExecutionProvider"]
+
+    if not own():
+        library = onnxruntime_qnn.get_library_path()
+        onnxruntime.register_execution_provider_library("QNNExecutionProvider", library)
+    devices = own()
     options = onnxruntime.SessionOptions()
     for name, value in (
         ("ep.context_enable", "1"), ("ep.context_embed_mode", "0"),

@@ -17,6 +17,7 @@ from typing import Any
 from fleet.bundles.genie import corrected_file
 from fleet.bundles.ort import GENAI, providers_in, providers_of
 from fleet.device.texts import path_of
+from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
@@ -29,6 +30,10 @@ from fleet.runners.scripted import OUTCOME, Scripted, finished, script_argv, tok
 # The one whose interface is used here; it needs onnxruntime 1.31. Wheels for x86_64, aarch64 and
 # win_arm64, CPython 3.11 and later.
 PACKAGE = "onnxruntime-genai==0.18.0"
+# From 0.17.0 on, a cache that slides by a window is only made for a device with shared memory of
+# the HTP; others get a cache of another shape (`past_key_0_in ... Got: 1`). 0.16.0 makes it for
+# each (0.14.0 to 0.18.0 tried on the HTP emulator).
+PACKAGE_WINDOWED = "onnxruntime-genai==0.16.0"
 SCRIPT = "run/fleet_genai.py"
 _STATUS = {
     10: "cut: the prompt is longer than the context length of the model",
@@ -61,16 +66,18 @@ class GenaiRunner(Scripted):
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
         """Our script, and the packages for the Python of the device."""
         source = path_of("fleet_genai.py")
-        wanted = (*requirements(kit.build_id), PACKAGE)
+        wanted = (*requirements(kit.build_id), package_for(kit.bundle))
         site = kit.site(wanted) if kit.site is not None else ()
         return (file_ref(source, SCRIPT, executable=True), *site)
 
     def corrected(self, kit: Kit) -> tuple[FileRef, ...]:
         """genai_config.json with the backend library of the device's system: most public ones
-        name QnnHtp.dll, which Linux cannot open.
+        name QnnHtp.dll, which Linux cannot open. With a windowed cache, the CPU is switched off in
+        it too: onnxruntime-genai 0.16 does not lay a configuration over the parts of another.
         """
         data = copy.deepcopy(kit.bundle.config.get("genai"))
-        if not _set_backend(data, windows=kit.windows):
+        alone = _is_windowed(kit.bundle) and _switch_cpu_off(data)
+        if not _set_backend(data, windows=kit.windows) and not alone:
             return ()
         text = json.dumps(data, indent=2, ensure_ascii=False).encode()
         return (file_ref(corrected_file(GENAI, text), GENAI),)
@@ -89,6 +96,8 @@ class GenaiRunner(Scripted):
             "max_tokens": kit.run.max_tokens,
             "context": length if isinstance(length, int) else None,
             "npu_alone": isinstance(model, Mapping) and _npu_alone(model),
+            "overlay": not _is_windowed(kit.bundle),
+            "window": window_of(kit.bundle),
         }
         argv = script_argv(SCRIPT, timeout, *more)
         return Start(argv, "bundle", (OUTCOME,), timeout, kit.run.prompt.encode(), json.dumps(spec))
@@ -139,6 +148,40 @@ def _set_backend(value: object, *, windows: bool) -> bool:
         value["backend_path"] = mine
     below = [_set_backend(item, windows=windows) for item in value.values()]
     return change or True in below
+
+
+def package_for(bundle: Bundle) -> str:
+    """Return the package that runs a folder: another one for a cache that slides by a window."""
+    return PACKAGE_WINDOWED if _is_windowed(bundle) else PACKAGE
+
+
+def window_of(bundle: Bundle) -> int:
+    """Return the number of tokens to whose multiple a prompt is filled up."""
+    sliding = _sliding(bundle)
+    size = sliding.get("window_size") if sliding.get("slide_inputs", True) else 1
+    return size if isinstance(size, int) and size > 0 else 1
+
+
+def _is_windowed(bundle: Bundle) -> bool:
+    return _sliding(bundle).get("slide_key_value_cache") is True
+
+
+def _switch_cpu_off(part: object) -> bool:
+    """Switch the CPU off in every part that names QNN; True if there is one."""
+    members = list(part.values()) if isinstance(part, dict) else part
+    changed = [_switch_cpu_off(member) for member in members] if isinstance(members, list) else []
+    options = part.get("session_options") if isinstance(part, dict) else None
+    if isinstance(options, dict) and "qnn" in providers_in(options):
+        options["session.disable_cpu_ep_fallback"] = "1"
+        return True
+    return any(changed)
+
+
+def _sliding(bundle: Bundle) -> Mapping[str, Any]:
+    value: object = bundle.config.get("genai")
+    for key in ("model", "decoder", "sliding_window"):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
 
 
 def _npu_alone(model: Mapping[str, Any]) -> bool | list[str]:

@@ -17,7 +17,7 @@ from fleet.model.manifest import Manifest
 from fleet.model.playbook import Playbook
 from fleet.model.serve import ServeSpec
 from fleet.runners.base import Kit, Runner
-from fleet.runners.genai import PACKAGE
+from fleet.runners.genai import package_for, window_of
 
 MAX_INFER_BYTES = 32 << 20  # of a body with tensors, and of one tensor of an answer
 _JSON_ESCAPES = 6  # bytes of one character of ASCII as \u0041
@@ -46,7 +46,7 @@ def packages_of(spec: ServeSpec, bundle: Bundle, site: Site | None) -> tuple[Fil
     """Packages for the device's Python beside those of the runner; `site` gives their files."""
     if site is None or backend_of(spec, bundle) != "genai":
         return ()
-    return site((PACKAGE,))
+    return site((package_for(bundle),))
 
 
 def service_files(*, chat: bool = False) -> tuple[FileRef, ...]:
@@ -143,6 +143,7 @@ def _model_config(
         "context": _context(bundle, manifest),
         "vocabulary": _count(model.get("vocab_size")),
         "providers": providers_of(bundle),
+        "window": window_of(bundle),
     }
 
 

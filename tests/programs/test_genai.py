@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fleet.config.playbook import load_playbook
@@ -35,14 +36,18 @@ def own(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 def deployed(
-    bench: Bench, folder: Path, bundle: Path | str = "bundle", runtime: str = NEW
+    bench: Bench,
+    folder: Path,
+    bundle: Path | str = "bundle",
+    runtime: str = NEW,
+    prompt: str = "What is fleet?",
 ) -> DeviceResult[Any]:
     text = {
         "name": "genai",
         "bundle": {"path": str(bundle), "kind": "ort"},
         "runtime": runtime,
         "run": {
-            "runner": "genai", "prompt": "What is fleet?", "max_tokens": TOKENS, "repeats": 2,
+            "runner": "genai", "prompt": prompt, "max_tokens": TOKENS, "repeats": 2,
             "token_limit_counts": True, "timeout": 60,
         },
     }  # fmt: skip
@@ -99,6 +104,20 @@ def test_a_pipeline_of_two_parts_says_the_same(own: Bench, tmp_path: Path) -> No
     on = f"the HTP emulator (QAIRT {NEW}) of a board behind a real sshd (x86_64)"
     showed = "text and times; the embedding on the CPU, no other node"
     saw("genai", "onnxruntime-genai, a pipeline", PACKAGE.partition("==")[2], on, showed)
+
+
+def test_a_prompt_and_a_token_graph_with_a_sliding_cache(own: Bench, tmp_path: Path) -> None:
+    """The layout of Llama 3.2 for Snapdragon; the tokens are those that numpy gives."""
+    folder = ROOT / "assets" / "tiny-genai-windowed"
+    result = deployed(own, tmp_path, folder, prompt="What is fleet? What is")
+    assert result.error is None, result.error
+    for record in result.records:
+        assert record.problems == ()
+        outcome = json.loads(Path(record.artifacts["outcome.json"]).read_text())
+        assert outcome["npu_alone"] == ["transformer_prompt", "transformer_token"]
+        assert outcome["tokens"] == [int(one) for one in np.load(folder / "tokens.npy")[:TOKENS]]
+        assert record.metrics.prompt_tokens == len(np.load(folder / "prompt.npy")) == 7
+        assert record.metrics.generated_tokens == TOKENS
 
 
 @pytest.mark.parametrize("version", VERSIONS)

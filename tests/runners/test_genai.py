@@ -17,11 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fleet.bundles.ort import inspect_ort
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
 from fleet.runners import Ended, Kit
-from fleet.runners.genai import PACKAGE
+from fleet.runners.genai import PACKAGE, PACKAGE_WINDOWED, GenaiRunner, package_for, window_of
 from fleet.runners.ort import requirements
 from fleet.runners.registry import OWN
 from tests.serving.test_genai import GENAI, QNN
@@ -175,3 +176,20 @@ def test_any_value_of_a_known_key(said: dict[str, Any]) -> None:
     ended = Ended(0, b"", {"outcome.json": json.dumps(said).encode()})
     found = RUNNER.read(RUNNER.start(one), one, ended)
     assert found.problems or found.metrics.ttft_ms is not None
+
+
+def test_a_cache_that_slides_gets_a_package_that_has_one_and_no_cpu() -> None:
+    assets = Path(__file__).parents[2] / "assets"
+    windowed = inspect_ort(assets / "tiny-genai-windowed", None, hashes=False)
+    assert (package_for(windowed), window_of(windowed)) == (PACKAGE_WINDOWED, 4)
+    (config,) = GenaiRunner().corrected(Kit(windowed, RunSpec(runner="genai")))
+    parts = json.loads(config.source.read_text())["model"]["decoder"]["pipeline"]
+    alone = [
+        name
+        for part in parts
+        for name, stage in part.items()
+        if stage["session_options"].get("session.disable_cpu_ep_fallback") == "1"
+    ]
+    assert alone == ["transformer_prompt", "transformer_token"]
+    plain = inspect_ort(assets / "tiny-genai", None, hashes=False)
+    assert (package_for(plain), window_of(plain)) == (PACKAGE, 1)

@@ -42,26 +42,29 @@ def asked(
     count, limit, context = len(ids), spec["max_tokens"], spec["context"]
     if context is not None and count >= context:
         return {"error": "the prompt has %d tokens, the context has %d" % (count, context)}
-    whole = count + limit if context is None else min(count + limit, context)
+    filled = -(-count // spec["window"]) * spec["window"]  # genai fills the prompt up to windows
+    whole = filled + limit if context is None else min(filled + limit, context)
     params = genai.GeneratorParams(model)
     params.set_search_options(max_length=whole)
     began = time.perf_counter()
     generator = genai.Generator(model, params)
     generator.append_tokens(ids)
-    pieces, said, times = tokenizer.create_stream(), [], []
+    pieces, said, times, tokens = tokenizer.create_stream(), [], [], []
     while not generator.is_done():
         generator.generate_next_token()
         times.append(time.perf_counter() - began)
-        piece = pieces.decode(generator.get_next_tokens()[0])
+        tokens.append(int(generator.get_next_tokens()[0]))
+        piece = pieces.decode(tokens[-1])
         said.append(piece)
         os.write(out, piece.encode("utf-8", "replace"))
-    full = count + len(times) >= whole
+    full = filled + len(times) >= whole
     return {
         "text": "".join(said),
+        "tokens": tokens,
         "prompt_tokens": count,
         "token_seconds": times,
         "finish": "token-limit" if full else "eos",
-        "cut_by_context": full and whole < count + limit,
+        "cut_by_context": full and whole < filled + limit,
     }
 
 
@@ -75,7 +78,8 @@ def work(arguments: argparse.Namespace, spec: "dict[str, Any]", said: "dict[str,
         import onnxruntime_genai as genai
         import onnxruntime_qnn as qnn
 
-        model, tokenizer = opened(genai, qnn, npu_alone=spec["npu_alone"])
+        alone = spec["npu_alone"] if spec["overlay"] else False
+        model, tokenizer = opened(genai, qnn, npu_alone=alone)
     except Exception as error:
         sys.stderr.write("cannot load the model: %s\n" % error)
         said["error"] = str(error)

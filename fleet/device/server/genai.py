@@ -33,6 +33,7 @@ class GenaiBackend:
             )
         self._model: Any = None
         self.context = config.get("context")
+        self._window: int = config.get("window", 1)
 
     def open(self) -> None:
         """Load the model; the QNN provider is a plug-in beside it."""
@@ -60,13 +61,13 @@ class GenaiBackend:
         sampling: "Dict[str, Any]",
     ) -> "Dict[str, Any]":
         """One loop of at most `limit` tokens, from text or from token ids."""
-        generator, asked, whole = self._begun(prompt, limit, _search(sampling))
+        generator, asked, most = self._begun(prompt, limit, _search(sampling))
         tokens, pieces = [], self._tokenizer.create_stream()  # type: List[int], Any
         while not generator.is_done() and not job.cancelled:
             generator.generate_next_token()
             tokens.append(int(generator.get_next_tokens()[0]))
             job.take(pieces.decode(tokens[-1]), tokens[-1])
-        full = asked + len(tokens) >= whole
+        full = len(tokens) >= most
         finish = "cancelled" if job.cancelled else "length" if full else "stop"
         counts = {"prompt_tokens": asked, "completion_tokens": len(tokens)}
         return {"finish": finish, "tokens": tokens, **counts}
@@ -80,18 +81,19 @@ class GenaiBackend:
     def _begun(
         self, prompt: "Union[str, List[int]]", limit: int, search: "Dict[str, Any]"
     ) -> "Tuple[Any, int, int]":
-        """Return a generator that has the prompt, its tokens, and the most tokens in all."""
+        """Return a generator that has the prompt, its tokens, and how many the answer may have."""
         ids = self._tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
         asked = len(ids)
         if self.context is not None and asked >= self.context:
             message = "the prompt has %d tokens; the context of the model has %d"
             raise BackendError("context_exceeded", message % (asked, self.context), 400)
-        whole = asked + limit if self.context is None else min(asked + limit, self.context)
+        filled = -(-asked // self._window) * self._window  # genai fills the prompt up to windows
+        whole = filled + limit if self.context is None else min(filled + limit, self.context)
         params = self._genai.GeneratorParams(self._model)
         params.set_search_options(max_length=whole, **search)
         generator = self._genai.Generator(self._model, params)
         generator.append_tokens(ids)
-        return generator, asked, whole
+        return generator, asked, whole - filled
 
 
 def _search(sampling: "Dict[str, Any]") -> "Dict[str, Any]":
