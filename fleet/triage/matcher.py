@@ -11,7 +11,7 @@ from fleet.model.errors import InputError
 from fleet.triage.literals import literals
 from fleet.triage.patterns import PatternError, PatternSet, compiled
 
-_SPLIT = 3000  # lines, from which on a text is not looked at line by line
+_SPLIT = 800  # lines, from which on a text is not looked at line by line
 
 
 class Matcher:

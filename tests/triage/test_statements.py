@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fleet.doctor.bundle import for_assistant
 from fleet.model.diagnosis import Ranked
 from fleet.triage.knowledge import knowledge
 from fleet.triage.statements import ALARM, quoted
@@ -289,3 +290,15 @@ def test_a_folder_comes_from_the_log_and_is_never_the_root() -> None:
             assert "/srv/npu" in fix.filled({"RELEASE": "/srv/npu"}).command or (
                 "$RELEASE" not in fix.command
             )
+
+
+def test_the_text_for_an_assistant_has_evidence_and_no_names() -> None:
+    missing = "qnn: cannot open libQnnHtpV73Skel.so: no such file\n"
+    found = triage(f"cd /home/zaphod/npu; token=tricia123456\n{missing}{CHAIN}", "my.log")
+    text = for_assistant([found])
+    assert "skel-not-found" in text
+    assert "libQnnHtpV73Skel.so: no such file" in text
+    assert "cure:" in text
+    assert "against, if it holds:" in text
+    assert "zaphod" not in text
+    assert "tricia" not in text
