@@ -50,12 +50,9 @@ def _release(one: Subject, release: Release) -> Check:
         text = f"{one.label}: every file as {how}" + (f", {one.build}" if one.build else "")
         return _FILES.ok(text, {"release": "installed"}, "fleet status")
     what = "is incomplete: a deploy did not finish" if one.unsealed else "is damaged"
-    before = any(known != release.id for known in release.history)
-    facts = {
-        "release": "damaged",
-        "release.name": release.name,
-        "release.previous": "yes" if before else "no",
-    }
+    changed = (*one.damaged, *one.strange)
+    contexts = not one.unsealed and not one.missing and all(n.endswith(".bin") for n in changed)
+    facts = {"release": "contexts-damaged" if contexts else "damaged"}
     return _FILES.bad(f"{one.label} {what}", facts, "fleet status --json", said or what)
 
 
