@@ -229,11 +229,22 @@ class _ErrorCodes(Body, frozen=True, kw_only=True):
     fastrpc: Codes
 
 
+class _QnnOperators(Body, frozen=True, kw_only=True):
+    opset: int
+    rank: int
+    types: list[str]
+    operators: list[str]
+    fused: list[str]
+    integer: list[str]
+    refused: list[str]
+
+
 TABLES: dict[str, type[Body]] = {
     "socs": _Socs,
     "fastrpc": _Fastrpc,
     "runtime_files": _RuntimeFiles,
     "qairt_releases": _Releases,
+    "qnn_operators": _QnnOperators,
     "wheel_hashes": _WheelHashes,
     "benign": BenignLines,
     "success": Success,

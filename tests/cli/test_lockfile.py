@@ -177,7 +177,6 @@ def test_options_that_would_not_be_used_are_refused(locked: tuple[Cli, str, str]
         ("deploy", playbook, "--locked", "--frozen"),
         ("deploy", playbook, "--lock-file", "x.lock"),
         ("plan", playbook, "--lock-file", "x.lock"),
-        ("status", "--verify"),
         ("status", "--lock-file", "x.lock"),
     ):
         done = cli(*argv, "-i", inventory)

@@ -207,12 +207,12 @@ def test_devices_through_the_command_line(ward: Ward, tmp_path: Path) -> None:
     assert page.returncode == 1
     assert "✗ nodes" in page.stdout
     assert "2 targets: 1 problem, 1 could-not-check" in page.stdout
-    assert "udevadm trigger --action=add" in page.stdout
+    assert "+ apply udev rules to fastrpc-*" in page.stdout
     assert "usermod" not in page.stdout, "the user is in the group already"
     (fix,) = document(plan)["fixes"]
     assert fix["outcome"] == "planned"
-    assert f"fleet do it: fleet doctor --fix --limit lab001 -i {inventory}" in page.stdout
-    assert "let fleet do it" not in shown.stdout, "it leads in a circle"
+    assert f"fleet doctor --fix -l lab001 -i {inventory}" in page.stdout
+    assert "Let fleet do it" not in shown.stdout, "it leads in a circle"
     next_ = f"to apply these steps: fleet doctor --fix -i {inventory} -l lab001"
     assert next_ in shown.stdout
     assert asked.returncode == 2

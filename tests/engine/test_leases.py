@@ -209,7 +209,7 @@ def test_a_broken_holder_stops_before_its_next_step(place: Place) -> None:
         (result,) = reserving.release([place.host], force=True, parallel=1)
         assert result.outcome == "changed"
         assert "deploy app" in result.text
-        with pytest.raises(LeaseLostError, match=r"taken by .*unreserve --force"):
+        with pytest.raises(LeaseLostError, match=r"taken by .*reserve --end --force"):
             place.add(session, "two")
     assert place.lines() == ["one"]
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -17,8 +14,6 @@ from fleet.runtimes.store import RuntimeStore
 from tests.transport.sshd import running
 
 pytestmark = pytest.mark.qairt
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "api.md").read_text("utf-8")
 
 
 @pytest.fixture
@@ -70,31 +65,3 @@ def test_a_listener_that_raises_fails_no_board(
         caplog.clear()
         assert fleet.diagnose(project / "inv.yaml", limit=["a"], listener=broken)
         assert len(caplog.records) == 1, "once a call"
-
-
-def test_the_example_of_the_page_shows_events(project: Path) -> None:
-    """On the page it has a lab board; here one that has nothing yet."""
-    (example,) = (
-        text
-        for text in re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-        if "listener=" in text
-    )
-    for named, here in (("inventories/lab.yaml", "inv.yaml"), ("lab001", "board"),
-                        ("playbooks/tiny-genie.yaml", "play.yaml")):  # fmt: skip
-        assert named in example
-        example = example.replace(named, here)
-    with running(project / "board") as board:
-        (project / "inv.yaml").write_text(
-            f"all:\n  hosts:\n    board: {{host: 127.0.0.1, soc: QCS9075, port: {board.port}, "
-            f"identity_file: {board.identity}, known_hosts: {board.known_hosts}, "
-            f"base_dir: {board.folder}/fleet}}\n"
-        )
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", example], cwd=project, text=True,
-            capture_output=True, check=False, timeout=120,
-
-        )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
-    assert [line for line in lines if re.fullmatch(r"board \S+ .+", line)], done.stdout
-    assert [line for line in lines if re.fullmatch(r"board \d+ of \d+ bytes", line)], done.stdout

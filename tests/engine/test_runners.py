@@ -117,7 +117,8 @@ BAD = [
     ("{path: bundle, kind: mllm}", "{runner: genie, prompt: a}", ("the bundle kind is mllm, "
     "but the runner genie runs only genie")),
     ("{path: bundle, kind: files}", "{runner: exec}", "needs `program:`"),
-    ("{path: bundle, kind: files}", "{program: llama-bench, options: {x: 1}}", "`x` under `run"),
+    ("{path: bundle, kind: files}", "{program: llama-bench, options: {x: 1}}",
+     "unknown key 'x', under `run: options:`"),
 ]  # fmt: skip
 
 

@@ -37,8 +37,8 @@ class Template:
         import jinja2  # noqa: PLC0415 - 50 ms, only where there is a template
         from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
 
-        # As transformers compiles chat templates (utils/chat_template_utils.py), but for
-        # strftime_now: with a date in it a prompt would differ from day to day.
+        # As transformers compiles chat templates (utils/chat_template_utils.py), without its
+        # function for the date: with a date in it a prompt would differ from day to day.
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
         )

@@ -71,7 +71,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two groups, one of them emulated, with a board that warms up, and with hostile names."""
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     path = tmp_path_factory.mktemp("small") / "r.html"
     after = [
