@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.cli import hints, output
-from fleet.cli.columns import laid_out
+from fleet.cli.output import laid_out
 from fleet.model import errors
 from fleet.model.text import harmless
 

@@ -2,23 +2,304 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any
+import math
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fleet.cli import options as opt
-from fleet.cli import output, profiles_compare, profiles_report, profiles_store
+from fleet.cli import output, profiles_store
+from fleet.cli.hints import completed
 from fleet.cli.measured import show_records
 from fleet.cli.options import App
-from fleet.cli.pictured import show_pictures
 from fleet.cli.profiles_store import opened
 from fleet.model.errors import InputError
-from fleet.model.metrics import LATENCY, METRICS, NETWORK, PRIMARY
+from fleet.model.extras import install_extra
+from fleet.model.metrics import HEADLINES, LATENCY, LOSS, METRICS, NETWORK, PRIMARY
 from fleet.model.record import Record
+from fleet.model.text import harmless
 from fleet.profiles.compare.groups import sides_of
-from fleet.profiles.pictures.lines import known, sparkline
+from fleet.profiles.files import written_whole
+from fleet.profiles.pictures.lines import Bar, bars, known, sparkline
 from fleet.profiles.store import select
+
+if TYPE_CHECKING:
+    from fleet.profiles.compare.groups import RecordGroup
+    from fleet.profiles.report.summary import Report
+
+
+# `fleet profiles report`: one HTML file that can be sent to others.
+
+GROUPS = 6
+SelectionsArgument = Annotated[
+    list[str], typer.Argument(help="Selections of runs (tag:NAME) or files; each is a group.")
+]
+OutputOption = Annotated[Path, typer.Option("--output", help="HTML file to write.")]
+TitleOption = Annotated[
+    str, typer.Option(help="Title of the report. Default: the names of the models and devices.")
+]
+
+
+def report(
+    selections: SelectionsArgument,
+    target: OutputOption = Path("report.html"),
+    title: TitleOption = "",
+    store: opt.Store = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Write one HTML file that works offline: tables, distributions, heat and history of runs.
+
+    Example: fleet profiles report tag:before tag:after --output report.html
+    """
+    # numpy and the drawing library, for this command alone
+    from fleet.cli.compared import group_of  # noqa: PLC0415
+    from fleet.profiles.report import drawing  # noqa: PLC0415
+    from fleet.profiles.report.page import page  # noqa: PLC0415
+    from fleet.profiles.report.summary import gather  # noqa: PLC0415
+    from fleet.profiles.report.words import many  # noqa: PLC0415
+
+    if len(selections) > GROUPS:
+        raise InputError(
+            f"a report can show at most {GROUPS} groups, but {len(selections)} were given",
+            hint=f"give at most {GROUPS} selections, or make several reports",
+        )
+    groups = _apart([group_of(selection, store) for selection in selections])
+    for group in groups:
+        if not group.records:
+            raise InputError(
+                f"'{group.label}' contains only warm-up runs, and a report shows no warm-up runs",
+                hint="choose other runs: fleet profiles list",
+            )
+    found = gather(groups)
+    if drawing.library() is None:
+        cure = install_extra("report")
+        output.note(
+            f"the report lacks the charts of heat, operations and history; to add them: {cure}"
+        )
+    size = _write(target, page(found, title))
+    if as_json:
+        output.emit_json(_plain(found, target, size))
+        return
+    counted = sum(record.counts for record in found.records)
+    output.say(
+        f"{target}: {size / 1000:,.0f} kB, {many(found.boards, 'board')}, "
+        f"{many(len(found.records), 'run')}, {counted:,} count"
+    )
+    if len(selections) == 2 and len(groups) == 2:
+        output.say(completed(f"next: fleet profiles compare {shlex.join(selections)}"))
+    else:
+        output.say(f"next: open {shlex.quote(str(target))} in a browser")
+
+
+def _apart(groups: list[RecordGroup]) -> list[RecordGroup]:
+    """Make each side of `fleet ab` a group; leave them out if the report has no room for them.
+
+    Raises InputError if nothing but sides of `fleet ab` was selected, and too many of them.
+    """
+    from fleet.profiles.compare.groups import apart, group, sides_of  # noqa: PLC0415 - numpy
+
+    split = [side for whole in groups for side in apart(whole)]
+    if len(split) <= GROUPS:
+        return split
+    rest = [group(part.label, sides_of(part.records).get("", [])) for part in groups]
+    rest = [part for part in rest if part.records]
+    if not rest:
+        raise InputError(
+            f"a report can show at most {GROUPS} groups, but the runs of `fleet ab` in "
+            f"'{groups[0].label}' are {len(split)}: each side is a group",
+            hint="fleet profiles list (shows the tag of each side), then select at most "
+            f"{GROUPS} of them",
+        )
+    output.note(
+        "the report leaves out the runs of `fleet ab`, whose sides are never pooled; select them "
+        "by their tag (tag:ab-ID)"
+    )
+    return rest
+
+
+def _write(target: Path, text: str) -> int:
+    """Whole or not at all; how many bytes."""
+    with written_whole(target) as part:
+        return part.write_bytes(text.encode())
+
+
+def _plain(found: Report, target: Path, size: int) -> dict[str, object]:
+    return {
+        "schema": 1,
+        "file": target,
+        "bytes": size,
+        "boards": found.boards,
+        "emulated": found.emulated,
+        "groups": [
+            {"selection": group.label, "runs": len(group.records), "counted": len(group.counted)}
+            for group in found.groups
+        ],
+        "metrics": [metric.name for metric in found.metrics],
+        "left_out": found.left_out,
+        "rows": len(found.rows),
+    }
+
+
+# `fleet profiles compare`: two groups of runs, or one as a matrix board by version.
+
+Words = list[str] | None
+Before = Annotated[
+    str | None, typer.Argument(help="Runs before the change: tag:NAME, a run id, or a file.")
+]
+After = Annotated[str | None, typer.Argument(help="Runs after the change; not with --matrix.")]
+MetricOption = Annotated[
+    Words, typer.Option(help=f"Compare only this metric, such as {PRIMARY.name}. Repeatable.")
+]
+MatrixOption = Annotated[
+    bool,
+    typer.Option(
+        "--matrix",
+        help="Show a table of one --metric, with one row per device and one column per version.",
+    ),
+]
+ColumnsOption = Annotated[
+    str, typer.Option(help="With --matrix: make one column per runtime or per release.")
+]
+VaryOption = Annotated[
+    Words,
+    typer.Option(
+        help="Condition that you changed between A and B on purpose, such as runtime. Repeatable."
+    ),
+]
+MarginOption = Annotated[
+    str, typer.Option(help="Treat changes up to this size as no change, such as 1%.")
+]
+StrictOption = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Fail if A and B ran under different or unknown conditions (versions, power, heat).",
+    ),
+]
+FailOption = Annotated[
+    Words,
+    typer.Option(help=f"Exit with 1 if B is worse by this much: '{LOSS}', slower. Repeatable."),
+]
+MarkdownOption = Annotated[
+    Path | None, typer.Option(help="Also write a Markdown file, for a pull request.")
+]
+JunitOption = Annotated[Path | None, typer.Option(help="Also write a JUnit XML file, for CI.")]
+
+
+def compare(
+    a: Before = None,
+    b: After = None,
+    metric: MetricOption = None,
+    matrix: MatrixOption = False,
+    columns: ColumnsOption = "runtime",
+    vary: VaryOption = None,
+    margin: MarginOption = "1%",
+    strict: StrictOption = False,
+    fail_if: FailOption = None,
+    markdown: MarkdownOption = None,
+    junit: JunitOption = None,
+    store: opt.Store = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Compare runs B with runs A: conditions, changes with intervals, verdicts, operations.
+
+    Without A and B: the last run is compared with the one before it of the same name.
+
+    Example: fleet profiles compare tag:before tag:after --fail-if slower
+    """
+    from fleet.cli import compared  # noqa: PLC0415 - numpy, for this command alone
+    from fleet.profiles.compare.selecting import compare_groups  # noqa: PLC0415
+
+    share = _share(margin)
+    if a is None and not matrix:
+        a, b = "prev", "last"
+    if matrix:
+        if a is None or b is not None or fail_if or strict or markdown or junit or vary:
+            raise InputError(
+                "--matrix shows one selection of results, and works only with --metric, "
+                "--columns and --margin",
+                hint="remove B and the other options: "
+                f"fleet profiles compare --matrix --metric {PRIMARY.name} since:2026-11-01",
+            )
+        compared.show_matrix(a, store, metric or [], columns, share, as_json=as_json)
+        return
+    if a is None or b is None:
+        raise InputError(
+            "`fleet profiles compare` needs two selections of runs (A and B), or one with --matrix",
+            hint="fleet profiles compare tag:before last",
+        )
+    asked = compared.gates_of(fail_if or [])
+    sides = compared.group_of(a, store), compared.group_of(b, store)
+    found = compare_groups(sides, asked, metric or [], share, vary or [])
+    judged = compared.judged(found, asked, strict=strict)
+    compared.save(found, judged, markdown, junit)
+    compared.show(found, judged, as_json=as_json)
+    compared.end(found, judged, strict=strict)
+
+
+def _share(text: str) -> float:
+    """`1%` as 0.01."""
+    try:
+        found = float(text.removesuffix("%")) / 100
+    except ValueError:
+        found = -1
+    if not (text.endswith("%") and 0 <= found < 1):
+        raise InputError(f"--margin {text} is not a percentage", hint="write it like --margin 1%")
+    return found
+
+
+# Records as pictures of letters, under their table.
+
+WIDTH = 80  # where there is no terminal
+DEVICES = 20
+
+
+def show_pictures(records: Sequence[Record]) -> None:
+    """The repeats of each device as a sparkline; several devices as bars with intervals.
+
+    Of the runs that count, in one metric: the first that they have of tok/s, the latency of a
+    network, TTFT, and others.
+    """
+    # numpy, for this alone
+    from fleet.profiles.compare.groups import by_run  # noqa: PLC0415
+    from fleet.profiles.compare.metrics import metric, present, value  # noqa: PLC0415
+    from fleet.profiles.stats.difference import difference  # noqa: PLC0415
+
+    whole = [record for record in records if not record.warmup]
+    names = present([record for record in whole if record.counts])
+    wanted = [key for key in HEADLINES if key in names] + names
+    name = next(iter(wanted), None)
+    if name is None:
+        return
+    plain = not known(output.console.encoding)
+    width = output.console.width if output.console.is_terminal else WIDTH
+    boards: dict[str, list[Record]] = {}
+    for record in whole:
+        boards.setdefault(harmless(record.host) or "unknown device", []).append(record)
+    shown, drawn = metric(name, whole).shown, list[Bar]()
+    for host, mine in list(boards.items())[:DEVICES]:
+        ordered = sorted(mine, key=lambda record: (record.started, record.run_id, record.repeat))
+        values = [value(record, name) if record.counts else None for record in ordered]
+        good = sorted(number for number in values if number is not None and math.isfinite(number))
+        if not good:
+            continue
+        room = max(width - len(host) - len(shown) - 30, 8)
+        if len(good) > 1:
+            line = sparkline(values, room, plain=plain)
+            output.say(f"  {host} {shown} {line} {good[0]:.4g} to {good[-1]:.4g}")
+        alone = difference(by_run(ordered, name), [])
+        ends = (alone.a.low, alone.a.high) if alone.a else (None, None)
+        drawn.append(Bar(host, good[0] if alone.mid_a is None else alone.mid_a, *ends))
+    if len(drawn) > 1:
+        output.say(f"  {shown}, with 95 % intervals for five or more runs")
+        for line in bars(drawn, width - 2, plain=plain):
+            output.say(f"  {line}")
+    if len(boards) > DEVICES:
+        output.note(f"only {DEVICES} of {len(boards)} devices are drawn")
+
 
 SelectionArgument = Annotated[
     str,
@@ -168,8 +449,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "import": profiles_store.import_files,
     "export": profiles_store.export_records,
     "tag": profiles_store.tag,
-    "compare": profiles_compare.compare,
-    "report": profiles_report.report,
+    "compare": compare,
+    "report": report,
 }
 for _name, _function in _COMMANDS.items():
     app.command(_name)(_function)

@@ -3,42 +3,159 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fleet.cli import options as opt
-from fleet.cli import output, run_options
+from fleet.cli import output
 from fleet.cli.common import end_devices, hosts_of, working_on
 from fleet.cli.deploy import show_measured
 from fleet.cli.live import listening
+from fleet.cli.options import house
 from fleet.cli.results import show_devices
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.model.deadline import parse_duration
-from fleet.model.errors import FleetError
-from fleet.model.gates import DEFAULT_METRIC
+from fleet.model.errors import FleetError, InputError
+from fleet.model.files import told
+from fleet.model.gates import (
+    DEFAULT_METRIC,
+    LEAST_REPEATS,
+    CoolSpec,
+    UntilSpec,
+    parse_celsius,
+    parse_percent,
+)
+from fleet.model.playbook import Playbook, RunSpec
 from fleet.profiles.runs import RunStore
 
 if TYPE_CHECKING:
     from fleet.profiles.compare.verdict import MetricRow
 
 
+# Options of `fleet run` that stand in for values of the playbook.
+
+Prompt = Annotated[
+    str | None, typer.Option(help="Text of the prompt; default: the prompt of the playbook.")
+]
+PromptFile = Annotated[Path | None, typer.Option(help="File that contains the prompt.")]
+Repeats = Annotated[
+    int | None,
+    typer.Option(min=1, help="Number of measured runs on each device.", callback=house("repeats")),
+]
+Warmups = Annotated[
+    int | None, typer.Option(min=0, help="Number of warm-up runs before the measured ones.")
+]
+MaxTokens = Annotated[int | None, typer.Option(min=1, help="Generate at most this many tokens.")]
+Timeout = Annotated[str | None, typer.Option(help="Time limit of one run: 90s, 5m.")]
+Cool = Annotated[
+    str | None, typer.Option(help="Wait before each run until the device is cooler: 45C.")
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        help="Repeat the run until the 95 % confidence interval of the main metric is "
+        "narrower than "
+        "this share of its median, like 3%."
+    ),
+]
+Sustained = Annotated[
+    str | None,
+    typer.Option(
+        help="Repeat the run without pauses for this long, like 10m (shows thermal throttling)."
+    ),
+]
+Tags = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tag", help="Give the results this tag, to select them by tag:NAME. Repeatable."
+    ),
+]
+
+
+# Five runs are the fewest that have an interval; of warm-ups: docs/measuring.md.
+UNSAID: dict[str, dict[str, object]] = {
+    "repeats": {"repeats": LEAST_REPEATS}, "warmups": {"warmups": 2, "settle": 2}
+}  # fmt: skip
+
+
+def measured(
+    playbook: Playbook, changes: dict[str, object], *, sustained: bool
+) -> dict[str, object]:
+    """The changes, with what neither playbook nor command line says about how often it runs."""
+    run = playbook.run or RunSpec()
+    for name in run.unsaid:
+        if changes[name] is None and not (name == "repeats" and (sustained or run.sustained)):
+            changes = changes | UNSAID[name]
+    return changes
+
+
+def prompt_of(text: str | None, path: Path | None) -> str | None:
+    """The prompt of the command line. Raises InputError."""
+    if text is not None and path is not None:
+        raise InputError(
+            "--prompt and --prompt-file cannot be combined", hint="remove one of the two"
+        )
+    if path is None:
+        return text
+    with told(path):
+        return path.read_text("utf-8")
+
+
+def changed(playbook: Playbook, changes: dict[str, object]) -> Playbook:
+    """The playbook with other values in its `run:`; None is no value."""
+    given = {name: value for name, value in changes.items() if value is not None}
+    if not playbook.run and "prompt" not in given:
+        return playbook
+    return replace(playbook, run=replace(playbook.run or RunSpec(), **given))  # type: ignore[arg-type]
+
+
+def gated(
+    playbook: Playbook, cool: str | None, until: str | None, sustained: str | None
+) -> Playbook:
+    """The playbook with these gates in its `run:`. Raises InputError."""
+    if until is not None and sustained is not None:
+        raise InputError("--until and --sustained cannot be combined", hint="remove one of the two")
+    run = playbook.run
+    if run is None:
+        return playbook
+    if cool is not None:
+        below = parse_celsius(cool)
+        run = replace(run, cool=replace(run.cool or CoolSpec(below), below=below))
+    if until is not None:
+        narrower = parse_percent(until)
+        spec = replace(run.until or UntilSpec(narrower), narrower=narrower)
+        spec = replace(spec, at_most=max(spec.at_most, run.repeats))
+        run = replace(run, until=spec, sustained=None)
+    if sustained is not None:
+        run = replace(run, until=None, sustained=parse_duration(sustained))
+    if run.until is not None and run.until.at_most < run.repeats:
+        raise InputError(
+            f"`until: at_most:` in the playbook allows {run.until.at_most} runs, but --repeats "
+            f"asks for {run.repeats}",
+            hint="raise `until: at_most:` in the playbook, or give a smaller --repeats",
+        )
+    return replace(playbook, run=run)
+
+
 def run(
     playbook: opt.Playbook,
     inventory: opt.Inventory,
     limit: opt.Limit = None,
-    prompt: run_options.Prompt = None,
-    prompt_file: run_options.PromptFile = None,
-    repeats: run_options.Repeats = None,
-    warmups: run_options.Warmups = None,
-    max_tokens: run_options.MaxTokens = None,
-    timeout: run_options.Timeout = None,
-    cool_below: run_options.Cool = None,
-    until: run_options.Until = None,
-    sustained: run_options.Sustained = None,
-    tags: run_options.Tags = None,
+    prompt: Prompt = None,
+    prompt_file: PromptFile = None,
+    repeats: Repeats = None,
+    warmups: Warmups = None,
+    max_tokens: MaxTokens = None,
+    timeout: Timeout = None,
+    cool_below: Cool = None,
+    until: Until = None,
+    sustained: Sustained = None,
+    tags: Tags = None,
     output_dir: opt.Records = None,
     stream: Annotated[bool, typer.Option("--stream", help="Show the program's output.")] = False,
     parallel: opt.Parallel = None,
@@ -50,11 +167,11 @@ def run(
     Example: fleet run -i inventories/lab.yaml playbooks/tiny-genie.yaml --repeats 5
     """
     changes: dict[str, object] = {"repeats": repeats, "warmups": warmups}
-    changes |= {"max_tokens": max_tokens, "prompt": run_options.prompt_of(prompt, prompt_file)}
+    changes |= {"max_tokens": max_tokens, "prompt": prompt_of(prompt, prompt_file)}
     changes["timeout"] = parse_duration(timeout) if timeout else None
     loaded = load_playbook(playbook)
-    changes = run_options.measured(loaded, changes, sustained=sustained is not None)
-    loaded = run_options.gated(run_options.changed(loaded, changes), cool_below, until, sustained)
+    changes = measured(loaded, changes, sustained=sustained is not None)
+    loaded = gated(changed(loaded, changes), cool_below, until, sustained)
     if tags:
         from fleet.profiles.store.select import named  # noqa: PLC0415 - sqlite, for tags alone
 

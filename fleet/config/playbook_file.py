@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta, field
 
+from fleet.config.chat import shipped_names
 from fleet.config.fields import Duration, FilePath
 from fleet.config.gates_file import Cool, Sampling, Until
 from fleet.config.op_packages import OpPackageBody
-from fleet.config.rollout_file import RolloutBody
 from fleet.config.runners import OWN_RUNNERS
-from fleet.config.serve_file import ServeBody
 from fleet.config.shape import Before, Body, Doc, Schema
 from fleet.config.suite_file import OnOff, SuiteUseBody
 from fleet.config.system_file import Fastrpc, SystemBody
 from fleet.config.tune import PATTERN
 from fleet.config.values import TARGET, Pattern, no_template
 from fleet.config.verify_file import VerifyBody
+from fleet.config.yamlpos import describe
 from fleet.model.bundle import KINDS
 from fleet.model.errors import InputError
 from fleet.model.gates import DEFAULT_SAMPLE_SECONDS
@@ -29,6 +31,230 @@ from fleet.model.playbook import (
     DEFAULT_RUN_SECONDS,
     Playbook,
 )
+from fleet.model.rollout import NONE, Amount, RolloutSpec, check_rising, is_amount
+from fleet.model.serve import ServeSpec
+
+# The shape of `serve:` in a playbook.
+
+_PARTS = {
+    "begin": "Text before all messages.",
+    "system": "A message of the system; {content} stands for its text.",
+    "user": "A message of the user.",
+    "assistant": "An earlier answer.",
+    "end": "Text after all messages, where the model continues.",
+}
+_TEMPLATE: dict[str, Any] = {
+    "anyOf": [
+        {"type": "string", "description": "A template of fleet, or the path of a .jinja file."},
+        {
+            "type": "object",
+            "properties": {
+                part: {"type": "string", "description": words} for part, words in _PARTS.items()
+            },
+            "required": ["user"],
+            "additionalProperties": False,
+        },
+    ]
+}
+_SERVE_FILE_HINT = (
+    f"write one of {', '.join(shipped_names())}, the path of a .jinja file, or a mapping like "
+    '{user: "<|user|>{content}", end: "<|assistant|>"}'
+)
+
+
+def _template(value: object) -> dict[str, str] | str:
+    if isinstance(value, str) and (value in shipped_names() or value.endswith(".jinja")):
+        return value
+    if not isinstance(value, dict) or not all(isinstance(part, str) for part in value.values()):
+        raise InputError(
+            "`template` is not a chat template that fleet knows", hint=_SERVE_FILE_HINT
+        )
+    if set(value) - set(_PARTS) or "user" not in value:
+        raise InputError(
+            f"a chat template must have the key `user`; its possible keys are {', '.join(_PARTS)}",
+            hint=_SERVE_FILE_HINT,
+        )
+    for part in ("system", "user", "assistant"):
+        if "{content}" not in value.get(part, "{content}"):
+            raise InputError(
+                f"`{part}` of the chat template lacks the placeholder {{content}}",
+                hint=_SERVE_FILE_HINT,
+            )
+    return {str(key): str(part) for key, part in value.items()}
+
+
+class ServeBody(Body, frozen=True, kw_only=True):
+    """The model as a service on the device: `fleet serve start`."""
+
+    backend: Annotated[
+        Literal["genie", "genai", "ort"] | None,
+        Doc("Backend. Default: the one for the kind of the bundle."),
+    ] = None
+    port: Annotated[Annotated[int, Meta(ge=1, le=65535)], Doc("Port on the device.")] = (
+        ServeSpec.port
+    )
+    bind: Annotated[
+        Annotated[
+            str,
+            Pattern(
+                r"[0-9A-Za-z.:_-]{1,64}",
+                "address",
+                "write 127.0.0.1, or 0.0.0.0 for all network interfaces",
+            ),
+        ],
+        Doc(
+            "Address on the device to listen at. Only a loopback address needs "
+            "`fleet serve "
+            "tunnel`."
+        ),
+    ] = ServeSpec.bind
+    queue: Annotated[
+        Annotated[int, Meta(ge=0, le=4096)],
+        Doc("Requests that may wait; further ones get HTTP 429."),
+    ] = ServeSpec.queue
+    max_tokens: Annotated[
+        Annotated[int, Meta(ge=1, le=1_000_000)],
+        Doc("Generate at most this many tokens per answer."),
+    ] = ServeSpec.max_tokens
+    max_prompt_bytes: Annotated[
+        Annotated[int, Meta(ge=1, le=16 << 20)], Doc("Longest prompt, in bytes of UTF-8.")
+    ] = ServeSpec.max_prompt_bytes
+    request_timeout: Annotated[
+        Duration, Doc("Longest time of a request, including its time in the queue.")
+    ] = ServeSpec.request_timeout
+    stop_timeout: Annotated[Duration, Doc("How long a stop waits for the running request.")] = (
+        ServeSpec.stop_timeout
+    )
+    template: Annotated[
+        Annotated[dict[str, str] | str | None, Before(_template, final=True), Schema(_TEMPLATE)],
+        Doc(
+            "Chat template: a name (plain, llama3, ...), a .jinja file, or parts with {content}. "
+            "Default: the one of the model in the bundle; without any there is no "
+            "/v1/chat/completions."
+        ),
+    ] = None
+
+    def spec(self, template: Mapping[str, str] | None) -> ServeSpec:
+        """As the engine has it, with the text of the chat template."""
+        return ServeSpec(**{**msgspec.structs.asdict(self), "template": template})
+
+
+# The shape of `rollout:` in a playbook.
+
+_PERCENT = r"^\s*([0-9]{1,9}|(100|[0-9]{1,2})(\.[0-9]{1,3})?\s*%)\s*$"
+_AMOUNT: dict[str, Any] = {
+    "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": _PERCENT}]
+}
+_SHARE: dict[str, Any] = {
+    "anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": _PERCENT}]
+}
+_HINT = 'write a count like 3, or a percentage like "10%"'
+
+
+def _amount(value: object) -> Amount:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise InputError(
+            f"the value must be a count or a percentage, not {describe(value)}", hint=_HINT
+        )
+    return Amount.parse(value)
+
+
+def _waves(value: object) -> tuple[Amount, ...]:
+    if not isinstance(value, list):
+        raise InputError(
+            f"'waves' must be a list, not {describe(value)}", hint="write it like [5%, 50%]"
+        )
+    found = tuple(_amount(amount) for amount in value)
+    check_rising(found)
+    return found
+
+
+def _canary(value: object) -> Amount | tuple[str, ...]:
+    words = value if isinstance(value, list) else [value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _amount(value)
+    if isinstance(value, str) and is_amount(value):
+        return _amount(value)
+    if not words or not all(isinstance(word, str) and word.strip() for word in words):
+        raise InputError(
+            f"'canary' must be a count, a percentage or host patterns, not {describe(value)}",
+            hint="write it like 1, 5%, evk-01, or [evk-01, 'iq9[0]']",
+        )
+    return tuple(no_template(str(word)) for word in words)
+
+
+AmountField = Annotated[Amount, Before(_amount, final=True), Schema(_AMOUNT)]
+
+
+class RolloutBody(Body, frozen=True, kw_only=True):
+    """How a deploy goes over many devices."""
+
+    canary: Annotated[
+        Annotated[
+            Amount | tuple[str, ...],
+            Before(_canary, final=True),
+            Schema(
+                {
+                    "anyOf": [
+                        {"type": "integer", "minimum": 0},
+                        {"type": "string", "minLength": 1},
+                        {
+                            "type": "array",
+                            "minItems": 1,
+                            "items": {"type": "string", "minLength": 1},
+                        },
+                    ]
+                }
+            ),
+        ],
+        Doc(
+            "Devices before all others: a count or percentage (the first of them), or "
+            "host patterns."
+        ),
+    ] = NONE
+    waves: Annotated[
+        Annotated[
+            tuple[Amount, ...],
+            Before(_waves, final=True),
+            Schema({"type": "array", "items": _SHARE}),
+        ],
+        Doc(
+            "Share of all devices that is done after each wave, canary included; the "
+            "rest is the last wave."
+        ),
+    ] = ()
+    max_failed: Annotated[
+        AmountField, Doc("How many devices of a wave may fail; a percentage is rounded down.")
+    ] = NONE
+    max_unreachable: Annotated[
+        AmountField,
+        Doc("How many devices of a wave may be out of reach; they do not count as failed."),
+    ] = NONE
+    soak: Annotated[
+        Duration | None,
+        Doc("Wait this long after each wave, then check its devices again: 90s, 5m, 1h."),
+    ] = None
+    on_fail: Annotated[
+        Literal["stop", "continue", "rollback"],
+        Doc(
+            "After too many failures in a wave: stop, continue, or roll back the "
+            "devices of this run."
+        ),
+    ] = "stop"
+
+    def spec(self) -> RolloutSpec:
+        """What the engine works with."""
+        named = self.canary if isinstance(self.canary, tuple) else ()
+        return RolloutSpec(
+            canary=NONE if isinstance(self.canary, tuple) else self.canary,
+            canary_hosts=named,
+            waves=self.waves,
+            max_failed=self.max_failed,
+            max_unreachable=self.max_unreachable,
+            soak=self.soak or 0.0,
+            on_fail=self.on_fail,
+        )
+
 
 VERSION = r"bundle|none|\d+\.\d+\.\d+(\.\d+)?"
 

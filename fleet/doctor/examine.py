@@ -10,7 +10,6 @@ from functools import cache
 
 from fleet.device.texts import shell_text, text_of
 from fleet.doctor.checks import every
-from fleet.doctor.link import link_check
 from fleet.doctor.parts import own_words, raw_parts
 from fleet.doctor.recent import RunFailure, builder_of, preflight, refusal
 from fleet.doctor.remedy import NO_REPAIR, names_of, with_remedy
@@ -37,7 +36,15 @@ from fleet.model.diagnosis import (
     Ranked,
     Remedy,
 )
-from fleet.model.errors import InputError
+from fleet.model.errors import (
+    AuthError,
+    DeadlineError,
+    FleetError,
+    HostKeyError,
+    InputError,
+    TransportError,
+    UnreachableError,
+)
 from fleet.model.events import Listener
 from fleet.model.facts import Facts
 from fleet.model.inventory import Host
@@ -50,6 +57,41 @@ from fleet.triage.knowledge import knowledge
 from fleet.triage.ranking import Witness, rank
 from fleet.triage.text import lines_of
 from fleet.triage.witnesses import witnesses
+
+# Why a device was not reached, in the words that the causes ask for.
+
+_ADB = {
+    "unauthorized": "adb-unauthorized",
+    "no permissions": "adb-no-permissions",
+    "offline": "adb-offline",
+    "missing": "adb-missing",
+}
+
+
+def link_check(host: Host, error: FleetError | None) -> Check:
+    """A check of the layer `link` (bad), or an unknown one for what is no matter of the link."""
+    text = error.message if error else "no answer"
+    output = f"{text}; try: {error.hint}" if error and error.hint else text
+    if not isinstance(error, TransportError):
+        return Check("link", "link", UNKNOWN, text, {}, "", output)
+    return Check("link", "link", BAD, text, {"link": _word(error)}, _command(host), output)
+
+
+def _word(error: TransportError) -> str:
+    if error.adb_state in _ADB:
+        return _ADB[error.adb_state]
+    kinds: tuple[tuple[type[TransportError], str], ...] = (
+        (HostKeyError, "host-key"),
+        (AuthError, "auth"),
+        (DeadlineError, "timeout"),
+        (UnreachableError, "unreachable"),
+    )
+    return next((word for kind, word in kinds if isinstance(error, kind)), "unreachable")
+
+
+def _command(host: Host) -> str:
+    return "adb devices -l" if host.phone else f"fleet trust {host.name}"
+
 
 LOOK_SECONDS = 60.0
 # The whole probe goes to standard input: dropbear takes no command of 9000 bytes or more.

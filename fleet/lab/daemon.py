@@ -7,6 +7,7 @@ import contextlib
 import getpass
 import json
 import os
+import pwd
 import resource
 import selectors
 import signal
@@ -19,17 +20,98 @@ from pathlib import Path
 from typing import Any
 
 from fleet.lab.adbserver import LabAdbServer
+from fleet.lab.androidroot import ADBD
 from fleet.lab.arm64 import Arm64Board
 from fleet.lab.folder import PHONES, Board, LabFolder, start_ticks
 from fleet.lab.kernel import KernelBoard
 from fleet.lab.kinds import ground, phone_ground
-from fleet.lab.namespace import NamespaceBoard
-from fleet.lab.phone import NamespacePhone
+from fleet.lab.linked import LinkedBoard
+from fleet.lab.loopback import LoopbackBoard
+from fleet.lab.namespace import NamespaceBoard, boot_clock, boot_script, confined, unshare
+from fleet.lab.phoneprofiles import phone_profile
 from fleet.lab.phoneuser import EmulatedPhone
+from fleet.lab.process import start_logged
+from fleet.lab.profiles import profile
 from fleet.lab.profiles import profile as known_profile
-from fleet.lab.userboard import UserBoard
+from fleet.lab.tools import sshd, without_penalties
 from fleet.model.errors import LabError
 from fleet.model.inventory import ADB
+
+# A board of an ordinary user: a real sshd on loopback that logs in that user only.
+#
+# It shares the host's userland. What it claims to be stands under its own sysroot, which the
+# facts probe reads because this sshd sets FLEET_SYSROOT.
+
+
+class UserBoard(LoopbackBoard):
+    """Starts and ends one board."""
+
+    what = "sshd"
+    greeting = b"SSH-"
+
+    def start(self) -> None:
+        """Lay out the sysroot and start sshd."""
+        self._lay_out(profile(self.board.profile), 0o660)
+        config = self._dir / "sshd_config"
+        settings = {
+            "ListenAddress": f"127.0.0.1:{self.board.port}",
+            "HostKey": f'"{self._dir}/ssh_host_ed25519_key"',
+            "AuthorizedKeysFile": f'"{self._dir}/authorized_keys"',
+            "PidFile": "none",
+            "UsePAM": "no",
+            "UseDNS": "no",
+            "StrictModes": "no",
+            "PasswordAuthentication": "no",
+            "PermitRootLogin": "yes",
+            "PrintMotd": "no",
+            "MaxSessions": "100",
+            "MaxStartups": "100",
+            "Subsystem": "sftp internal-sftp",
+            **without_penalties(sshd()),
+            "SetEnv": f'"FLEET_SYSROOT={self.sysroot}" "FLEET_BOARD_HOME={self.board.home}" '
+            f'"FLEET_LEASE_DIR={self._dir / "leases"}"',
+        }
+        config.write_text("".join(f"{key} {value}\n" for key, value in settings.items()), "utf-8")
+        argv = [sshd(), "-D", "-e", "-f", str(config)]
+        self._process = start_logged(argv, self._log, {**os.environ, **self._as_root()})
+
+    def _as_root(self) -> dict[str, str]:
+        """Return variables that give root's sshd its user `sshd`, if this computer has none."""
+        if os.geteuid() != 0:
+            return {}
+        Path("/run/sshd").mkdir(exist_ok=True)
+        with contextlib.suppress(KeyError):
+            pwd.getpwnam("sshd")
+            return {}
+        users = self._dir / "passwd"
+        own = "sshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\n"
+        users.write_text(Path("/etc/passwd").read_text("utf-8") + own, "utf-8")
+        return {
+            "FLEET_NSS_WRAPPER": "1",
+            "NSS_WRAPPER_PASSWD": str(users),
+            "NSS_WRAPPER_GROUP": "/etc/group",
+        }
+
+
+# A phone made of namespaces: real adbd over an Android-like root, as the user shell.
+
+ADBD_PORT = 5555
+
+
+class NamespacePhone(LinkedBoard):
+    """Starts, enters and ends one phone."""
+
+    option = "--phone-port"
+    address = ("127.0.0.1", ADBD_PORT)
+
+    def start(self) -> None:
+        """Begin to boot; `wait` for the end of it."""
+        script = boot_script("phone.sh")
+        nodes = " ".join(phone_profile(self.board.profile).nodes)
+        words = (str(self._dir), str(self._base), self.board.name, nodes, ADBD)
+        argv = [*unshare(), *boot_clock(), *confined(), "/bin/bash", "-c", script, "phone", *words]
+        self._init = start_logged(argv, self._log)
+
 
 ORDER_SECONDS = 60.0  # a line comes at once
 REBOOT_LOOK_SECONDS = 0.5  # between two looks whether a board was asked to reboot

@@ -16,9 +16,17 @@ from msgspec import structs
 from fleet.cli import ab as cli
 from fleet.cli import ab_table
 from fleet.cli.main import main
-from fleet.engine.ab.checks import check, check_first
 from fleet.engine.ab.journal import AbJournal, Asked, Pair
-from fleet.engine.ab.measuring import AbReport, Judged, answers_of, differing, judged, settle
+from fleet.engine.ab.measuring import (
+    AbReport,
+    Judged,
+    answers_of,
+    check,
+    check_first,
+    differing,
+    judged,
+    settle,
+)
 from fleet.engine.ab.sides import AbSide, not_measured, side_of
 from fleet.engine.pool import DeviceResult
 from fleet.model.errors import ConnectionLostError, FleetError, NotComparableError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.cli.doctor_asking import asked, given
+from fleet.cli.doctor import asked, given
 from fleet.cli.doctor_view import show
 from fleet.model.diagnosis import Check, Diagnosis, Evidence, Ranked
 from fleet.model.errors import InputError

@@ -9,8 +9,7 @@ import sys
 import pytest
 import typer
 
-from fleet.cli.main import MODULES, PANELS, build, listed
-from fleet.cli.oldwords import COMMANDS, renewed
+from fleet.cli.main import COMMANDS, MODULES, PANELS, build, listed, renewed
 from fleet.cli.options import CONTINUE, LOCK, RARE, WAVES
 from tests.docs.tree import commands as commands_of_the_tree
 

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from fleet.cli import output
 from fleet.cli.measured import show_records
-from fleet.cli.pictured import show_pictures
+from fleet.cli.profiles import show_pictures
 from fleet.model.record import Measure, Metrics, Record
 from fleet.profiles.formats import executorch, qnn
 from fleet.profiles.latency import rate_of

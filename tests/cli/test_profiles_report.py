@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from msgspec.structs import replace
 
-from fleet.cli import pictured
+from fleet.cli import profiles
 from fleet.cli.main import main
 from fleet.model.extras import install_extra
 from fleet.model.record import Record
@@ -149,7 +149,7 @@ def test_bars_have_the_intervals_of_compare(
         drawn.extend(found)
         return []
 
-    monkeypatch.setattr(pictured, "bars", keep)
+    monkeypatch.setattr(profiles, "bars", keep)
     made = [
         one
         for host, seed in (("evk-01", 1), ("evk-02", 2))
@@ -161,7 +161,7 @@ def test_bars_have_the_intervals_of_compare(
             started=f"2026-11-{run + 1:02}T10:00:00Z",
         )
     ]
-    pictured.show_pictures(made)
+    profiles.show_pictures(made)
     assert [one.name for one in drawn] == ["evk-01", "evk-02"]
     for bar in drawn:
         mine = [one for one in made if one.host == bar.name]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.cli.run_options import changed, gated, measured
+from fleet.cli.run import changed, gated, measured
 from fleet.model.errors import InputError
 from fleet.model.gates import CoolSpec, UntilSpec
 from fleet.model.playbook import Playbook, RunSpec

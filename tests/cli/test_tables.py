@@ -17,11 +17,11 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from fleet.cli import output
-from fleet.cli.columns import laid_out, middle
 from fleet.cli.demo import LONGER
 from fleet.cli.doctor_view import show as show_doctor
 from fleet.cli.facts import _show as show_facts
 from fleet.cli.main import build
+from fleet.cli.output import laid_out, middle
 from fleet.cli.results import show_devices, show_plans
 from fleet.cli.rollout_options import show_waves
 from fleet.cli.status import _show_status

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from fleet.config.ansible import understand
 from fleet.config.inventory import InventoryReading, load_inventory, read_inventory
-from fleet.config.ssh_args import understand
 from fleet.model.errors import InputError, InventoryError
 from fleet.model.inventory import Host
 

@@ -11,9 +11,9 @@ from unittest import mock
 
 import pytest
 
-from fleet.content import hashes, sources, trees
+from fleet.content import hashes, sources
 from fleet.content.hashes import HashCache
-from fleet.content.trees import TreeHashes
+from fleet.content.sources import TreeHashes
 from fleet.model.files import BLOCK_BYTES, contents
 from fleet.model.plan import Blob
 from fleet.ops.batches import together
@@ -39,7 +39,7 @@ def look(root: Path, *, large: HashCache | None = None) -> tuple[dict[str, str],
     """The hashes of all files as a new process finds them, and how many it had to read."""
     tree = TreeHashes(root, large or HashCache())
     found = {}
-    with mock.patch.object(trees, "contents", wraps=contents) as read:
+    with mock.patch.object(sources, "contents", wraps=contents) as read:
         for path in sorted(root.rglob("*")):
             if path.is_file():
                 name = path.relative_to(root).as_posix()
@@ -96,7 +96,7 @@ def test_files_of_just_now_are_not_kept(root: Path) -> None:
 def test_large_files_are_left_to_the_cache_of_all(
     root: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (hashes, trees):
+    for module in (hashes, sources):
         monkeypatch.setattr(module, "MIN_BYTES", 3)
     large = HashCache()
     found, _ = look(root, large=large)
@@ -135,7 +135,7 @@ def test_a_home_that_cannot_be_written(root: Path, tmp_path: Path) -> None:
 def test_only_so_many_folders_are_kept(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trees, "_KEPT", 3)
+    monkeypatch.setattr(sources, "_KEPT", 3)
     for n in range(5):
         put(tmp_path / f"r{n}" / "f", b"f")
         look(tmp_path / f"r{n}")

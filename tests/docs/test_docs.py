@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import rich.markup
 
-from fleet.cli.oldwords import renewed
+from fleet.cli.main import renewed
 from fleet.lab.faults import FAULTS
 from fleet.lab.profiles import _table
 from fleet.model import errors

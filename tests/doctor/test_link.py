@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 import fleet
-from fleet.doctor.examine import Round, examine
-from fleet.doctor.link import link_check
+from fleet.doctor.examine import Round, examine, link_check
 from fleet.model.deadline import Deadline
 from fleet.model.diagnosis import UNCHECKED, Diagnosis
 from fleet.model.errors import (

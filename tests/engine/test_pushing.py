@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.content import trees
+from fleet.content import sources
 from fleet.content.sources import SourceFiles
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef
@@ -59,7 +59,7 @@ def test_all_files_of_a_folder_in_order(source: Path) -> None:
 
 def test_the_second_time_nothing_is_read(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = files_of([source])
-    monkeypatch.delattr(trees, "contents")
+    monkeypatch.delattr(sources, "contents")
     assert files_of([source]) == first
     monkeypatch.undo()
     (source / "d.txt").chmod(0o755)

@@ -35,8 +35,7 @@ from fleet.model.events import DeviceDone, Event, Progress, Relayed, Warned
 from fleet.model.inventory import Host
 from fleet.model.secret import SecretRef
 from fleet.ops.lease import drop_command, parse_lease
-from fleet.transport.agent import Agent, can_bind, lacking
-from fleet.transport.neighbour import Bridge, peer_of
+from fleet.transport.neighbour import Agent, Bridge, can_bind, lacking, peer_of
 from fleet.transport.ssh import SshTransport
 
 MIB = 1 << 20
@@ -338,7 +337,7 @@ def test_a_killed_workstation_leaves_no_agent(desk: Desk, tmp_path: Path) -> Non
     program = (
         "import sys, time\n"
         "from fleet.model.deadline import Deadline\n"
-        "from fleet.transport.agent import Agent\n"
+        "from fleet.transport.neighbour import Agent\n"
         "agent = Agent(Deadline(30))\n"
         "line = sys.argv[2]\n"
         "agent.add([sys.argv[1]], line, line, 'ubuntu', Deadline(60))\n"

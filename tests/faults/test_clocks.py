@@ -39,18 +39,16 @@ SHELL_ALLOWED = {
 # Where this host's clock is read: names and notes for people, and a cache that forgets too soon.
 PYTHON_ALLOWED = {
     "bundles/aihub/pull.py",
-    "bundles/aihub/source.py",
     "content/hashes.py",
-    "cli/bench.py",
+    "cli/serve.py",
     "cli/selftest.py",  # the name of the archive
     "content/caches.py",
     "content/sources.py",  # the name of a state of a file
-    "content/trees.py",
     "engine/cluster/blobs.py",
     "bundles/closure.py",  # for equality only
     "doctor/bundle.py",
     "doctor/recent.py",  # which log of a run on this host is the newest
-    "engine/verifying.py",  # when it was asked, for people
+    "engine/operation.py",  # when it was asked, for people
     "profiles/runs.py",
     "engine/rollout/journal.py",
     "engine/rollout/claim.py",  # which run was begun last; a run of the future is passed over
@@ -63,10 +61,8 @@ PYTHON_ALLOWED = {
     "device/store/stamp.py",  # for equality only, as state.sh
     "profiles/imports.py",
     "profiles/report/page.py",
-    "profiles/report/times.py",
-    "profiles/store/marking.py",
     "profiles/store/rows.py",
-    "profiles/store/taking.py",  # a file's time, for equality only
+    "profiles/store/store.py",  # a file's time, for equality only
     "runtimes/stage.py",
     "device/server/answers.py",  # `created` of an answer in OpenAI's form
     "device/server/server.py",  # lines of the log

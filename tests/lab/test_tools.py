@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fleet.lab import tools
+from fleet.lab.daemon import UserBoard
 from fleet.lab.folder import Board, LabFolder
 from fleet.lab.host import find
-from fleet.lab.userboard import UserBoard
 from fleet.model.errors import LabError
 
 

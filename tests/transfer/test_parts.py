@@ -17,10 +17,9 @@ from fleet.engine.session import Session
 from fleet.engine.transfer import carriers as ways
 from fleet.engine.transfer.carriers import PIECE_BYTES, Carriers, Choice
 from fleet.engine.transfer.compression import CompressionSample, Sampler
-from fleet.engine.transfer.context import TransferContext, TransferOptions
+from fleet.engine.transfer.context import SharedSource, TransferContext, TransferOptions
 from fleet.engine.transfer.deltas import with_asked
 from fleet.engine.transfer.limits import Hubs, Throttle, hub_of, parse_rate
-from fleet.engine.transfer.reading import SharedSource
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.errors import ConnectionLostError, InputError, UnreachableError

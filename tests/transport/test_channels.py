@@ -14,7 +14,7 @@ import pytest
 from fleet.model.command import Command
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeadlineError, FleetError
-from fleet.transport import channels
+from fleet.transport import control
 from fleet.transport.ssh import SshTransport
 from tests.chaos import Chaos, Fault
 
@@ -68,7 +68,7 @@ def test_over_a_far_link_only_the_first_command_waits(
 def test_a_near_link_opens_none_ahead(
     server: Sshd, opened: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channels, "FAR_SECONDS", 5.0)
+    monkeypatch.setattr(control, "FAR_SECONDS", 5.0)
     link = SshTransport(server.host())
     link.open(Deadline(20))
     assert [say(link, word) for word in "ab"] == ["a", "b"]
@@ -80,7 +80,7 @@ def test_a_near_link_opens_none_ahead(
 def test_a_server_that_allows_few_sessions_is_not_asked_again(
     tmp_path: Path, opened: list[bool], monkeypatch: pytest.MonkeyPatch, sessions: int
 ) -> None:
-    monkeypatch.setattr(channels, "FAR_SECONDS", -1.0)
+    monkeypatch.setattr(control, "FAR_SECONDS", -1.0)
     with running(tmp_path / "strict", f"MaxSessions={sessions}") as strict:
         link = SshTransport(strict.host())
         link.open(Deadline(20))
@@ -98,7 +98,7 @@ def test_a_server_that_allows_few_sessions_is_not_asked_again(
 def test_commands_side_by_side_have_their_own(
     server: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channels, "FAR_SECONDS", -1.0)
+    monkeypatch.setattr(control, "FAR_SECONDS", -1.0)
     link = SshTransport(server.host())
     link.open(Deadline(20))
     with ThreadPoolExecutor(6) as pool:
@@ -110,7 +110,7 @@ def test_commands_side_by_side_have_their_own(
 def test_one_that_was_cut_is_no_hang(
     server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channels, "FAR_SECONDS", -1.0)
+    monkeypatch.setattr(control, "FAR_SECONDS", -1.0)
     with Chaos(server.port, []) as way:
         link = SshTransport(way.through(server.host(), tmp_path))
         link.open(Deadline(20))
@@ -128,7 +128,7 @@ def test_one_over_which_nothing_comes_any_more_ends_by_its_deadline(
     server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command is sent and never answered: paramiko itself would wait for ever."""
-    monkeypatch.setattr(channels, "FAR_SECONDS", -1.0)
+    monkeypatch.setattr(control, "FAR_SECONDS", -1.0)
     with Chaos(server.port, []) as way:
         link = SshTransport(way.through(server.host(), tmp_path))
         link.open(Deadline(20))

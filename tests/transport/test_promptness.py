@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from fleet.transport.promptness import prompt
+from fleet.transport.ssh import prompt
 
 
 def _pair() -> tuple[socket.socket, socket.socket]:
@@ -31,7 +31,7 @@ def test_the_connection_is_the_same_and_gathers_nothing() -> None:
 def test_what_comes_is_acknowledged_at_once_while_the_connection_is_young(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fleet.transport.promptness._FIRST", 2)
+    monkeypatch.setattr("fleet.transport.ssh._FIRST", 2)
     said: list[tuple[int, ...]] = []
     near, far = _pair()
     with far, prompt(near) as quick:

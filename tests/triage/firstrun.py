@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from fleet.model.diagnosis import Diagnosis
-from fleet.triage.calibration import observed, scored
 from fleet.triage.knowledge import knowledge
-from fleet.triage.triage import triage
+from fleet.triage.triage import observed, scored, triage
 
 POOL = Path(__file__).parent / "data" / "first_runs.jsonl"
 NONE = {"", "none", "healthy", "foreign", "benign", "benign-noise", "unrelated", "not-a-deployment"}

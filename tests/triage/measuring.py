@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fleet.triage.statements import ALARM
-from fleet.triage.triage import triage
+from fleet.triage.triage import ALARM, triage
 
 DATA = Path(__file__).parent / "data"
 NO_CAUSE = {"benign-noise", "none"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.cli.doctor_asking import given
+from fleet.cli.doctor import given
 from fleet.model.errors import InputError
 from fleet.triage.asking import check_ids
 from fleet.triage.knowledge import knowledge

@@ -9,8 +9,7 @@ import pytest
 
 from fleet.data import load
 from fleet.profiles.formats.llama_cpp import elsewhere
-from fleet.triage.statements import ALARM
-from fleet.triage.triage import triage
+from fleet.triage.triage import ALARM, triage
 
 from .measuring import DATA, cases
 

@@ -8,10 +8,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from fleet.config.cause_file import load_causes
-from fleet.triage import index
 from fleet.triage.knowledge import knowledge
-from fleet.triage.literals import literals
-from fleet.triage.matcher import Matcher
+from fleet.triage.knowledge import read as read_index
+from fleet.triage.matcher import Matcher, literals
 
 from .measuring import cases
 
@@ -21,7 +20,7 @@ DATA = Path(str(files("fleet"))) / "data"
 def test_the_index_is_of_the_files() -> None:
     from fleet.triage.knowledge import _paths, _tables
 
-    assert index.read([*_paths(None), *_tables()]), "run: python -m fleet.triage.knowledge"
+    assert read_index([*_paths(None), *_tables()]), "run: python -m fleet.triage.knowledge"
     fresh = {cause.id: cause for cause in load_causes(sorted((DATA / "causes").glob("*.yaml")))}
     assert knowledge().causes == fresh
 
@@ -29,7 +28,7 @@ def test_the_index_is_of_the_files() -> None:
 def test_the_index_of_other_files_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "one.yaml"
     path.write_text("id: one\n", "utf-8")
-    assert index.read([path]) is None
+    assert read_index([path]) is None
 
 
 def test_literals_are_in_every_line_that_matches() -> None:

@@ -7,8 +7,7 @@ import pytest
 from fleet.doctor.bundle import for_assistant
 from fleet.model.diagnosis import Ranked
 from fleet.triage.knowledge import knowledge
-from fleet.triage.statements import ALARM, quoted
-from fleet.triage.triage import triage
+from fleet.triage.triage import ALARM, quoted, triage
 
 CHAIN = (
     "<E> DspTransport.openSession qnn_open failed, 0x80000406, prio 100\n"

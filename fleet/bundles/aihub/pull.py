@@ -2,26 +2,423 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
 import shlex
-from collections.abc import Callable
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from fleet.bundles.aihub.archive import RECORD, lay_out, safe_name
-from fleet.bundles.aihub.hub import Hub
-from fleet.bundles.aihub.source import HubSource, checked_id, date_of, find
-from fleet.bundles.aihub.stage import require_free, whole
-from fleet.bundles.aihub.target import Target, target_of
-from fleet.bundles.aihub.versions import qairt_of, record_version
-from fleet.bundles.found import SUMS
+from fleet.bundles.aihub.hub import Hub, Message
+from fleet.bundles.found import SUMS, VERSION_FILES, clean_version
 from fleet.bundles.inspect import guessed
-from fleet.model.errors import FleetError
-from fleet.model.files import listed
+from fleet.bundles.jsonfile import read_version
+from fleet.facts.soc import Row, by_hub_chipset, by_soc_model
+from fleet.model.deadline import Deadline
+from fleet.model.errors import (
+    AiHubError,
+    BundleError,
+    FleetError,
+    InputError,
+    RuntimeStoreError,
+    reason,
+)
+from fleet.model.files import check_name, listed
+from fleet.model.runtime import same_build
+from fleet.runtimes.tree import ZipTree, open_zip
+
+# The QAIRT that made a model: AI Hub's word, the word of the archive, and the record of it.
+
+_RECORD = "tool-versions.yaml"
+
+
+def qairt_of(
+    metadata: Mapping[str, str], tools: Mapping[str, str]
+) -> tuple[str | None, str, list[str]]:
+    """QAIRT version, where that stands, and contradictions. None and "" when nobody says it.
+
+    `metadata` is that of the model, `tools` the tool versions of the job's result by name.
+    """
+    said = {
+        "model metadata QAIRT_SDK_VERSION": metadata.get("qairt_sdk_version"),
+        "model metadata QNN_SDK_VERSION": metadata.get("qnn_sdk_version"),
+    }
+    for name, value in tools.items():
+        bare = re.sub(r"[^a-z]", "", name.lower())
+        if bare in {"qairt", "qnn", "qairtsdk", "qnnsdk"}:
+            said[f"tool version {name} of the job"] = value
+    known = {where: clean for where, text in said.items() if (clean := clean_version(text))}
+    if not known:
+        return None, "", []
+    source, version = next(iter(known.items()))
+    notes = [
+        f"{source} says QAIRT {version}, {where} says {other}"
+        for where, other in known.items()
+        if not same_build(version, other)
+    ]
+    return version, source, notes
+
+
+def record_version(folder: Path, version: str | None) -> list[str]:
+    """Write tool-versions.yaml where no file of the bundle says its QAIRT; notes for people.
+
+    A record that came in the archive stays as it is, also when AI Hub says otherwise.
+    """
+    for name, keys in VERSION_FILES:
+        path = folder / name
+        if not path.is_file():
+            continue
+        try:
+            own = clean_version(read_version(path, *keys))
+        except BundleError as error:
+            return [f"fleet cannot read {name} of the archive: {error.message}"]
+        if own and version and not same_build(own, version):
+            return [f"{name} of the archive says QAIRT {own}, AI Hub says {version}"]
+        if own or name == _RECORD:
+            return []
+    if version is None:
+        return [
+            (
+                "fleet did not write tool-versions.yaml, because AI Hub does not say which "
+                "QAIRT version made the model"
+            )
+        ]
+    text = version if version.count(".") > 1 else f'"{version}"'  # 2.40 would become 2.4
+    (folder / _RECORD).write_text(f"qairt: {text}\n", "utf-8")
+    return []
+
+
+# Which chip a model of AI Hub was made for: device attributes and model metadata → SoC.
+
+
+@dataclass(frozen=True)
+class Target:
+    """A device of AI Hub. None is unknown; `notes` are contradictions, for people."""
+
+    name: str
+    os: str
+    attributes: tuple[str, ...]
+    chip: str | None
+    soc_model: int | None
+    hexagon_arch: str | None
+    notes: tuple[str, ...]
+
+
+def target_of(name: str, os: str, attributes: Iterable[str], metadata: Mapping[str, str]) -> Target:
+    """What is known of the target.
+
+    `attributes` are AI Hub's: `chipset:qualcomm-qcs9075`, `hexagon:v73`, `soc-model:77`
+    (docs/sources/deployment.md 8); `metadata` that of the model. What the context binary says
+    counts, then the attributes, then the table of SoCs.
+    """
+    told = [text.partition(":")[::2] for text in attributes]
+    chipsets = [value for key, value in told if key == "chipset"]
+    models = {
+        "the model": _number(metadata.get("qnn_context_bin_soc_model")),
+        "the device": _number(next((v for key, v in told if key == "soc-model"), None)),
+    }
+    soc_model = next((model for model in models.values() if model), None)
+    row = next((row for row in map(by_hub_chipset, chipsets) if row), None) or _only(soc_model)
+    archs = {
+        "the model": _arch(metadata.get("qnn_context_bin_hexagon_version")),
+        "the device": _arch(next((v for key, v in told if key == "hexagon"), None)),
+        "the table of SoCs": str(row["arch"]) if row and row.get("arch") else None,
+    }
+    return Target(
+        name=name,
+        os=os,
+        attributes=tuple(attributes),
+        chip=str(row["chip"]) if row else None,
+        soc_model=soc_model or (row.get("soc_model") if row else None),
+        hexagon_arch=next((arch for arch in archs.values() if arch), None),
+        notes=(*_contradictions("Hexagon arch", archs), *_contradictions("soc_model", models)),
+    )
+
+
+def _only(soc_model: int | None) -> Row | None:
+    rows = by_soc_model(soc_model) if soc_model else ()
+    return rows[0] if len(rows) == 1 else None
+
+
+def _contradictions(what: str, said: Mapping[str, object]) -> tuple[str, ...]:
+    known = {who: value for who, value in said.items() if value is not None}
+    if len(set(known.values())) < 2:
+        return ()
+    return (f"{what}: " + ", ".join(f"{who} says {value}" for who, value in known.items()),)
+
+
+def _number(text: str | None) -> int | None:
+    """0 is QNN's word for no chip in particular."""
+    match = re.fullmatch(r"\d{1,6}", (text or "").strip())
+    return (int(match[0]) or None) if match else None
+
+
+def _arch(text: str | None) -> str | None:
+    match = re.fullmatch(r"v?(\d{2,3})", (text or "").strip().lower())
+    return f"v{match[1]}" if match else None
+
+
+# A folder that is there whole or not at all.
+
+
+def require_free(folder: Path) -> None:
+    """Raises InputError when something is there already."""
+    if folder.exists() or folder.is_symlink():
+        raise InputError(
+            f"the folder {folder} already exists, and fleet does not overwrite it",
+            hint=f"name another folder with -o FOLDER, or remove {folder}",
+        )
+    if not folder.parent.is_dir():
+        raise InputError(f"there is no folder {folder.parent}", hint=f"mkdir -p '{folder.parent}'")
+
+
+@contextmanager
+def whole(folder: Path) -> Iterator[Path]:
+    """An empty folder beside `folder`; renamed to it at the end, removed when something fails.
+
+    What a killed process left is removed first. Raises AiHubError while another process makes
+    the same folder, InputError when somebody else made it meanwhile.
+    """
+    require_free(folder)
+    stage = folder.with_name(f".{folder.name}.part")
+    try:
+        stage.mkdir(exist_ok=True)
+        descriptor = os.open(stage, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError as error:
+        raise AiHubError(
+            f"the folder {folder.parent} cannot be written: {reason(error)}",
+            hint="name a folder that you can write to: -o FOLDER",
+        ) from error
+    try:
+        _lock(descriptor, folder)
+        shutil.rmtree(stage / "bundle", ignore_errors=True)
+        shutil.rmtree(stage / "download", ignore_errors=True)
+        try:
+            bundle = stage / "bundle"
+            bundle.mkdir()
+            yield bundle
+            require_free(folder)
+            bundle.rename(folder)
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise AiHubError(
+            f"another fleet process is writing to {folder}",
+            hint="wait until the other process has ended, or name another folder: -o FOLDER",
+        ) from None
+
+
+# A reference → the model to get, and the job that made it.
+
+POLL_SECONDS = 10.0  # what the client itself waits between two looks
+_SCHEME = "aihub:"
+_ID = re.compile(r"^[A-Za-z0-9]{2,64}$")
+_ENDED = ("done", "failed")
+
+
+@dataclass(frozen=True)
+class HubSource:
+    """A model, as the client's messages. `job` is None for an uploaded model."""
+
+    model: Message
+    job: Message | None
+    job_id: str
+    kind: str  # compile, link, quantize; "" without a job
+    state: str
+    tools: dict[str, str]
+
+
+def checked_id(reference: str) -> str:
+    """`aihub:jabc123` → `jabc123`. Raises InputError."""
+    scheme, found, name = reference.partition(":")
+    if f"{scheme}:" != _SCHEME or not found or not _ID.match(name):
+        raise InputError(
+            f"'{reference}' is not a job or model of AI Hub",
+            hint="fleet bundle pull aihub:ID (ID is the end of the address of the "
+            "job's page, /jobs/ID/)",
+        )
+    return name
+
+
+def find(hub: Hub, name: str, wait_seconds: float, say: Callable[[str], None]) -> HubSource:
+    """The model of a job, or a model by its own id. Ids of jobs begin with `j`.
+
+    A job that still runs is waited for up to `wait_seconds`. Raises AiHubError when it failed
+    or still runs, InputError for a job that makes no model.
+    """
+    if not name.startswith("j"):
+        model = hub.model(name)
+        if not model.producer_id:
+            return HubSource(model, None, "", "", "", {})
+        name = model.producer_id
+    kind, job, state = _ended(hub, name, wait_seconds, say)
+    if not job.HasField("target_model"):
+        raise AiHubError(
+            f"job {name} is done, but its result contains no model",
+            hint="check the job on the AI Hub web page",
+        )
+    model = hub.model(job.target_model.model_id)  # complete only now
+    return HubSource(model, job, name, kind, state, _tools(hub, name, kind))
+
+
+def date_of(stamp: Message) -> str | None:
+    """A time of AI Hub in UTC, ISO 8601; None when there is none."""
+    return datetime.fromtimestamp(stamp.seconds, UTC).isoformat() if stamp.seconds else None
+
+
+def _ended(
+    hub: Hub, name: str, seconds: float, say: Callable[[str], None]
+) -> tuple[str, Message, str]:
+    deadline = Deadline(seconds)
+    told = ""
+    while True:
+        kind, job = _opened(hub, name)
+        state = hub.state_of(job.job_state)
+        if state in _ENDED or deadline.expired:
+            break
+        if state != told:
+            say(f"job {name}: {state}, waiting for up to {deadline.remaining:.0f} s")
+            told = state
+        time.sleep(min(POLL_SECONDS, deadline.remaining))
+    if state == "failed":
+        reason = hub.clean(job.failure_reason) or "AI Hub gives no reason"
+        raise AiHubError(
+            f"the {kind} job {name} failed on AI Hub: {reason}",
+            hint="correct the model or the compile options, submit a new job, and pull the new job",
+        )
+    if state != "done":
+        raise AiHubError(
+            f"the {kind} job {name} is not finished on AI Hub; its state is {state}",
+            hint=f"fleet bundle pull aihub:{name} --wait 3600",
+        )
+    return kind, job, state
+
+
+def _opened(hub: Hub, name: str) -> tuple[str, Message]:
+    message = hub.job(name)
+    field = message.WhichOneof("job") or ""
+    kind = field.removesuffix("_job")
+    if kind not in {"compile", "link", "quantize"}:
+        inner = getattr(message, field).model.model_id if field else ""
+        raise InputError(
+            f"job {name} is of {(f'kind {kind}' if kind else 'an unknown kind')}, and such a "
+            "job produces no model",
+            hint=f"fleet bundle pull aihub:{inner} (pulls the model of this job)"
+            if inner
+            else "give the id of the compile or link job: fleet bundle pull aihub:ID",
+        )
+    return kind, getattr(message, field)
+
+
+def _tools(hub: Hub, name: str, kind: str) -> dict[str, str]:
+    """Tool versions by name; a result that is not kept any more is no failure."""
+    try:
+        result = getattr(hub.job_result(name), f"{kind}_job_result")
+    except InputError:
+        return {}
+    detail = getattr(result, f"{kind}_detail")
+    return {tool.name: tool.version for tool in getattr(detail, "tool_versions", ())}
+
+
+# The file of a model → the files of a bundle. An archive is not trusted.
+
+RECORD = "aihub.json"
+_MAX_MEMBER = 64_000_000_000  # the largest shard seen has 1.5 GB; a float ONNX model has its all
+_MAX_FILES = 10_000
+_MAX_RATIO = 250  # of the whole; weights shrink 1 to 4 times
+_HEADROOM_BYTES = 50_000_000
+
+
+def safe_name(text: str, otherwise: str) -> str:
+    """A name of AI Hub as a file name: letters, digits, `.`, `_`, `-`."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:100].strip("._-") or otherwise
+
+
+def lay_out(asset: Path, folder: Path, stem: str) -> None:
+    """Unpack a zip into `folder`, move any other file there, called `stem` and its suffix.
+
+    A single folder at the top of a zip falls away: a bundle has its files at its root. Raises
+    AiHubError for a damaged or hostile archive, and for a full disk.
+    """
+    try:
+        if asset.suffix.lower() == ".zip":
+            with open_zip(asset, _MAX_MEMBER) as tree:
+                _unpack(_below_single_folder(tree), asset, folder)
+        else:
+            asset.rename(folder / safe_name(stem + asset.suffix, stem))
+    except RuntimeStoreError as error:
+        raise AiHubError(
+            "the archive from AI Hub is damaged or unsafe, so fleet wrote nothing: "
+            f"{error.message}",
+            hint="run the command again; if it still fails, check the job on the AI Hub web page",
+        ) from error
+    except OSError as error:
+        raise AiHubError(
+            f"the bundle folder {error.filename or folder} cannot be written: {reason(error)}",
+            hint="run the command again with another folder: -o FOLDER",
+        ) from error
+
+
+def _below_single_folder(tree: ZipTree) -> ZipTree:
+    tops = {name.partition("/")[::2] for name in tree.sizes()}
+    names = {top for top, _ in tops}
+    return tree.below(f"{names.pop()}/") if len(names) == 1 and all(r for _, r in tops) else tree
+
+
+def _unpack(tree: ZipTree, asset: Path, folder: Path) -> None:
+    sizes = tree.sizes()
+    total = sum(sizes.values())
+    if not sizes:
+        raise AiHubError(
+            "the archive that AI Hub sent is empty", hint="check the job on the AI Hub web page"
+        )
+    # Members of a bomb share their bytes: each alone looks harmless.
+    if len(sizes) > _MAX_FILES or total > _HEADROOM_BYTES + _MAX_RATIO * asset.stat().st_size:
+        raise AiHubError(
+            "fleet did not unpack the archive from AI Hub, because its size is implausible: "
+            f"{asset.stat().st_size} bytes would become {len(sizes)} files with {total} bytes",
+            hint="check the job on the AI Hub web page",
+        )
+    free = shutil.disk_usage(folder).free
+    if free < total + _HEADROOM_BYTES:
+        raise AiHubError(
+            f"not enough disk space for {folder}: the bundle needs {total / 1e6:.0f} MB, "
+            f"the disk has {free / 1e6:.0f} MB free",
+            hint="name a folder that you can write to: -o FOLDER",
+        )
+    if RECORD in sizes:
+        raise AiHubError(
+            f"the archive from AI Hub contains a file {RECORD}, but fleet uses this name itself",
+            hint=f"download the archive from the AI Hub web page, unpack it without {RECORD}, and "
+            "name that folder as the bundle in the playbook",
+        )
+    for name in sizes:
+        try:
+            check_name(name)
+        except FleetError as error:
+            raise AiHubError(
+                f"the archive from AI Hub is not safe to unpack: {error.message}",
+                hint="check the job on the AI Hub web page",
+            ) from error
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        tree.place(name, place)
+
 
 _WEIGHTS = ("*.bin", "*.dlc", "*.data", "*.onnx", "*.tflite")
 _RUNTIME = re.compile(r"--target_runtime[= ]+([A-Za-z0-9_]+)")

@@ -7,35 +7,38 @@ import json
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from fleet.engine.ab.checks import check, check_first, not_valid
+from msgspec import structs
+
 from fleet.engine.ab.journal import AbJournal, Pair, Try, missing, pairs_of, releases
 from fleet.engine.ab.sides import AbSide
-from fleet.engine.ab.sustained import run_sustained
 from fleet.engine.applying import reboot
 from fleet.engine.leasing import Lease
-from fleet.engine.measuring.validity import words_of
+from fleet.engine.measuring.validity import cure_of, lasting, words_of
+from fleet.engine.operation import ask_suite
 from fleet.engine.pool import DeviceResult
 from fleet.engine.provisioning import ask_rights
 from fleet.engine.rebooting import boot_id
 from fleet.engine.running import LINK_BROKE, RunJob, run_device
 from fleet.engine.session import Session
-from fleet.engine.verifying import ask_suite
 from fleet.model.command import Command
 from fleet.model.deadline import Deadline
-from fleet.model.errors import DeviceError
+from fleet.model.errors import DeviceError, InputError
 from fleet.model.gates import DEFAULT_METRIC, DEFAULT_SAMPLE_SECONDS
+from fleet.model.metrics import limit_text
 from fleet.model.plan import DevicePlan
-from fleet.model.record import Record
+from fleet.model.record import Measure, Metrics, Record
 from fleet.ops.system.steps_users import Reboot
 from fleet.profiles.compare import conditions
 from fleet.profiles.compare import metrics as known
 from fleet.profiles.compare.comparing import AnswersRow
 from fleet.profiles.compare.conditions import APART, CAUSES, Weight
 from fleet.profiles.compare.failures import Failures, failures
+from fleet.profiles.compare.gates import parse, refuse_wrong_way
 from fleet.profiles.compare.sequential import (
     LIMIT,
     LOOKS,
@@ -50,6 +53,131 @@ from fleet.profiles.compare.writing import finding
 from fleet.profiles.runs import record_files
 from fleet.profiles.stats.parts import between
 from fleet.profiles.stats.trend import steady
+
+# One side of `fleet ab --sustained`: runs without a pause, and the rate at which they settle.
+#
+# In single turns A and B share one chip and its heat. After minutes of one side alone the chip is
+# as
+# hot as that side makes it.
+
+SETTLED = 3  # the last third of the runs counts
+LEAST_RUNS = 3
+
+
+def run_sustained(job: RunJob, seconds: float) -> Record:
+    """Run one side for so many seconds and store one record for all of it.
+
+    The single runs are kept under a run id of their own, with a tag that ends with `-sustained`.
+    """
+    records: list[Record] = []
+    spec = replace(job.run, repeats=LEAST_RUNS, sustained=seconds)
+    tags = (job.tags[0], f"{job.tags[-1]}-sustained")
+    run_device(replace(job, run=spec, run_id=f"{job.run_id}-sustained", tags=tags), records)
+    whole = settled_record(records)
+    folder = job.store.folder(job.run_id, whole.host, 0, warmup=False)
+    return job.store.save(folder, structs.replace(whole, run_id=job.run_id, tags=job.tags))
+
+
+def settled_record(records: Sequence[Record]) -> Record:
+    """Return one record: medians of the last third of the runs, problems of all of them."""
+    last = records[-math.ceil(len(records) / SETTLED) :]
+    problems = dict.fromkeys(problem for record in records for problem in record.problems)
+    return structs.replace(
+        records[-1],
+        repeat=0,
+        started=records[0].started,
+        seconds=sum(record.seconds or 0.0 for record in records),
+        metrics=_medians([record.metrics for record in last]),
+        problems=tuple(problems),
+        artifacts={},
+        ops=(),
+    )
+
+
+def _medians(found: Sequence[Metrics]) -> Metrics:
+    own = [name for name in Metrics.__struct_fields__ if name not in {"others", "source"}]
+    values = {name: [getattr(metrics, name) for metrics in found] for name in own}
+    named = {name: Measure(statistics.median(of))
+             for name, of in values.items() if None not in of}  # fmt: skip
+    for name, first in found[0].others.items():
+        same = [metrics.others[name].value for metrics in found if name in metrics.others]
+        named[name] = Measure(statistics.median(same), first.unit)
+    return Metrics.of(named)
+
+
+# What no further pair mends: a metric that a side has not, a run that can never be valid.
+
+
+def check(side: str, made: AbSide, record: Record, limits: Mapping[str, float]) -> None:
+    """Raise InputError where a valid run lacks a metric of a gate, DeviceError where it is not
+    valid for a reason that stays.
+    """
+    if any(map(lasting, record.problems)):
+        raise not_valid(
+            f"fleet stopped the comparison, because no run of {side} can be valid",
+            [(side, made, record)],
+        )
+    if record.problems:
+        return
+    for name, share in limits.items():
+        refuse_wrong_way(parse(limit_text(name, share)), [record], "--gate")
+        if not math.isfinite(known.value(record, name)):
+            raise known.lacking(
+                name,
+                [record],
+                f"run of {side}",
+                partial(_gate, [record], share),
+            )
+
+        check_positive(side, record, name)
+
+
+def check_first(limits: Mapping[str, float], made: AbSide, pair: Pair) -> None:
+    """Raise InputError if the first run of B is missing the metric that A has, or measures it in
+    another unit.
+    """
+    record = pair.b
+    for name, share in limits.items():
+        units = [known.units([side], name) for side in (pair.a, pair.b)]
+        if all(units) and units[0] != units[1]:
+            words = [", ".join(unit) or "no unit" for unit in units]
+            raise InputError(
+                f"A measures {name} in {words[0]}, but B in {words[1]}, so they cannot be compared",
+                hint="let both programs print the same unit",
+            )
+        if not math.isfinite(known.value(record, name)):
+            option = partial(_gate, [record], share)
+            raise known.lacking(name, [record], f"run of B ({made.shown})", option)
+        check_positive("B", record, name)
+
+
+def check_positive(side: str, record: Record, name: str) -> None:
+    """Raise DeviceError for a value of 0 or less: no ratio of B and A can be made of it."""
+    value = known.value(record, name)
+    if value <= 0:
+        raise DeviceError(
+            f"a run of {side} measured {name} {value:g}; fleet compares only values above 0",
+            device=record.host,
+            hint=cure_of("", record.host),
+        )
+
+
+def _gate(records: Sequence[Record], share: float, metric: str) -> str:
+    return f"--gate '{known.loss_text(metric, share, records)}'"
+
+
+def not_valid(why: str, runs: Iterable[tuple[str, AbSide, Record]]) -> DeviceError:
+    """The error for runs with problems: which side has which, and the file that cures it."""
+    bad = [(side, made, record) for side, made, record in runs if record.problems]
+    said = [
+        f"{side} ({made.shown}): {words_of(problem)}"
+        for side, made, record in bad
+        for problem in record.problems
+    ]
+    _, made, record = bad[0]
+    cure = cure_of(record.problems[0], record.host, made.playbook_shown)
+    return DeviceError(f"{why}: {'; '.join(dict.fromkeys(said))}", device=record.host, hint=cure)
+
 
 MOST_WARMUPS = 12
 ONE_RUN: dict[str, Any] = {"repeats": 1, "warmups": 0, "until": None, "sustained": None}

@@ -2,16 +2,167 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import queue
 import re
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
 
-from fleet.engine.pool import Remote
-from fleet.model.errors import InputError, UnreachableError
+import distributed
+
+from fleet.engine.cluster import worker
+from fleet.engine.cluster.fanout import FanOut
+from fleet.engine.cluster.placement import Place, check_versions, place_of
+from fleet.engine.cluster.remote_job import RemoteJob
+from fleet.engine.cluster.wire import TOPIC
+from fleet.engine.pool import DeviceResult, Remote, Value, Work
+from fleet.model.errors import FleetError, InputError, UnreachableError
+from fleet.model.events import Listener
 from fleet.model.extras import install_extra
+from fleet.model.inventory import Host
 
-if TYPE_CHECKING:
-    from fleet.engine.cluster.executor import ClusterExecutor
+# A concurrent.futures.Executor whose workers are those of a dask.distributed cluster.
+
+CALL_SECONDS = 60.0  # a worker takes 4 MiB in less, or its disk hangs
+
+
+class ClusterExecutor(Remote):
+    """Work on boards, placed near them. `submit` takes any function of a module, too.
+
+    `limit` boards at a time in all; None: as many as the workers have threads. Close it with
+    `shutdown`, or use it as a context manager: workers are told then to forget the work.
+    """
+
+    def __init__(self, client: distributed.Client, *, limit: int | None = None) -> None:
+        self.client = client
+        self.limit = limit
+        self._jobs: dict[tuple[int, str], RemoteJob] = {}
+        self._by_id: dict[str, RemoteJob] = {}
+        self._lock = threading.Lock()
+        self._plain = client.get_executor(pure=False, retries=0)
+        client.subscribe_topic(TOPIC, self._heard)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # noqa: ANN401
+        """Any function that workers can import, on any worker."""
+        future: Future[Any] = self._plain.submit(fn, *args, **kwargs)
+        return future
+
+    def everywhere(
+        self,
+        hosts: Sequence[Host],
+        work: Work[Value],
+        listener: Listener,
+        *,
+        admit: Callable[[Host], bool] | None = None,
+        done: Callable[[DeviceResult[Value]], None] | None = None,
+    ) -> list[DeviceResult[Value]]:
+        """See Remote. Work is a method of Operation or a function of a module of fleet.
+
+        Raises UnreachableError when the cluster has no worker, InputError for a site without.
+        """
+        job = self._job(work, hosts)
+        job.listener = listener
+        return FanOut(self, job, listener, admit, done).run(hosts)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
+        """Tell the workers to forget the work, and leave the cluster."""
+        with self._lock:
+            jobs, self._jobs = list(self._jobs.values()), {}
+        for job in jobs:
+            job.close()
+            self.forget(sorted(job.flags))
+        self._plain.shutdown(wait=not cancel_futures)
+        self.client.close()
+
+    def places(self) -> list[Place]:
+        """The workers of now."""
+        info = self.client.scheduler_info(n_workers=-1)["workers"]
+        return [place_of(address, known) for address, known in info.items()]
+
+    def prepare(self, job: RemoteJob, places: Sequence[Place]) -> None:
+        """Check and instruct processes that do not know the job yet.
+
+        Raises InputError for another version, or what the order cannot be made for.
+        """
+        new = [place.address for place in places if place.address not in job.prepared]
+        if not new:
+            return
+        machines = check_versions(self.call(new, worker.who))
+        said = self.call(list(machines), worker.open_run, job.order)
+        for address, problem in said.items():
+            if isinstance(problem, UnreachableError):
+                continue  # it died meanwhile
+            if isinstance(problem, FleetError):
+                raise problem
+            if isinstance(problem, Exception):
+                raise FleetError(
+                    f"the worker {address} failed: {type(problem).__name__}: {problem}",
+                    hint="read what `dask worker` printed on the machine of this worker",
+                )
+            job.prepared[address] = machines[address]
+
+    def call(
+        self,
+        addresses: list[str],
+        function: Callable[..., Any],
+        *args: Any,  # noqa: ANN401
+    ) -> dict[str, Any]:
+        """Run a function of `worker` on processes, beside their tasks: address → result.
+
+        What it raises stands in its place; UnreachableError for a process that is gone.
+        """
+        if not addresses:
+            return {}
+
+        async def run() -> dict[str, Any]:  # `Client.run` alone has no deadline
+            said: dict[str, Any] = await self.client.run(
+                function, *args, workers=addresses, on_error="return"
+            )
+            return said
+
+        try:
+            done = self.client.sync(run, callback_timeout=CALL_SECONDS)
+        except (OSError, TimeoutError, RuntimeError, AssertionError) as error:
+            done = dict.fromkeys(addresses, OSError(str(error)))
+        return {address: _said(value) for address, value in done.items()}
+
+    def forget(self, names: Sequence[str]) -> None:
+        """Clear flags on the scheduler; nobody needs them once a result is here."""
+        for name in names:
+            with contextlib.suppress(OSError, TimeoutError, RuntimeError):
+                distributed.Event(name, client=self.client).clear()
+
+    def _alive(self) -> set[str]:
+        try:
+            return {place.address for place in self.places()}
+        except (OSError, TimeoutError, RuntimeError):
+            return set()
+
+    def _heard(self, event: tuple[float, Any]) -> None:
+        message = event[1]
+        job = self._by_id.get(message.get("order", "")) if isinstance(message, dict) else None
+        if job is not None:
+            with contextlib.suppress(queue.Full):
+                job.take(message)
+
+    def _job(self, work: Work[Value], hosts: Sequence[Host]) -> RemoteJob:
+        key = (id(getattr(work, "__self__", work)), getattr(work, "__name__", ""))
+        with self._lock:
+            if key not in self._jobs:
+                job = RemoteJob(work, hosts, self.call, self._alive)
+                self._jobs[key] = self._by_id[job.order.id] = job
+            return self._jobs[key]
+
+
+def _said(value: Any) -> Any:  # noqa: ANN401 - whatever the function gives
+    """A comm that closed has no errno; an OSError of the function has."""
+    if isinstance(value, OSError) and value.errno is None:
+        return UnreachableError(f"the connection to the dask worker broke: {value}")
+    return value
+
 
 CONNECT_SECONDS = 10.0
 _ADDRESS = re.compile(r"dask(?P<tls>\+tls)?://(?P<where>[^/\s@]+:\d{1,5})/?")
@@ -30,7 +181,7 @@ def executor_for(text: str, *, limit: int | None = None) -> Remote:
         )
     try:
         made: type[ClusterExecutor] = importlib.import_module(
-            "fleet.engine.cluster.executor"
+            "fleet.engine.cluster.connecting"
         ).ClusterExecutor
         distributed = importlib.import_module("distributed")
     except ModuleNotFoundError as error:

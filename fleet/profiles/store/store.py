@@ -2,23 +2,287 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import secrets
 import sqlite3
+import time
 from collections.abc import Collection, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from fleet.model.errors import InputError
-from fleet.model.home import fleet_home, runs_home
+from fleet.model.errors import InputError, ProfileStoreError, reason
+from fleet.model.home import fleet_home, open_private, private_folder, runs_home
 from fleet.model.metrics import PRIMARY
 from fleet.model.record import Record
 from fleet.profiles import references
 from fleet.profiles.latency import MIDDLES
-from fleet.profiles.store import database, marking, rows, taking
-from fleet.profiles.store.raw import RawFiles
-from fleet.profiles.store.rows import RecordRow, RunRow
-from fleet.profiles.store.select import Query
+from fleet.profiles.runs import is_run, record_files
+from fleet.profiles.store import database, rows
+from fleet.profiles.store.database import writing
+from fleet.profiles.store.rows import RecordRow, RunRow, insert
+from fleet.profiles.store.select import Query, named
 from fleet.profiles.store.select import folded as by_side
+
+# Runs that fleet left in its folder are taken into the store, each once.
+#
+# RunStore touches the folder of a run when it has saved a record in it: a run is looked into
+# again only where that time is another one than at the last two looks. Two, because a record may
+# be saved within the tick of the file system's clock in which we looked; no clock of ours is asked.
+
+TURN = 500
+
+
+@dataclass(frozen=True)
+class UnreadableFile:
+    """A file that cannot be read, and why."""
+
+    path: str
+    message: str
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What a run's folder has that is new. `stamp` is below 0 where it was seen so for the
+    first time.
+    """
+
+    name: str
+    stamp: int
+    found: list[tuple[Path, tuple[Record, dict[str, object]] | str]]
+
+
+def take(link: sqlite3.Connection, root: Path) -> list[UnreadableFile]:
+    """Take in what is new below `root`; all files that cannot be read now."""
+    seen = dict(link.execute("SELECT run, stamp FROM seen"))
+    turn: list[_Run] = []
+    for run, stamp in _runs(root):
+        if seen.get(run) != stamp:
+            first = seen.get(run) != -stamp
+            turn.append(_look(link, root / run, -stamp if first else stamp))
+        if sum(len(run.found) for run in turn) >= TURN:
+            _put_runs(link, turn)
+            turn = []
+    _put_runs(link, turn)
+    for (path,) in link.execute("SELECT path FROM bad").fetchall():
+        _again(link, path)
+    return [
+        UnreadableFile(*row) for row in link.execute("SELECT path, message FROM bad ORDER BY path")
+    ]
+
+
+def _runs(root: Path) -> Iterator[tuple[str, int]]:
+    try:
+        with os.scandir(root) as found:
+            for entry in found:
+                if entry.is_dir() and is_run(entry.name):
+                    yield entry.name, entry.stat().st_mtime_ns
+    except FileNotFoundError:
+        return
+
+
+def _look(link: sqlite3.Connection, folder: Path, stamp: int) -> _Run:
+    sql = "SELECT source FROM record WHERE run_id = ?"
+    known = {source for (source,) in link.execute(sql, (folder.name,))}
+    paths = [path for path in record_files(folder) if str(path) not in known]
+    return _Run(folder.name, stamp, [(path, _read(path)) for path in paths])
+
+
+def _put_runs(link: sqlite3.Connection, runs: list[_Run]) -> None:
+    """One transaction: each costs a flush of the disk."""
+    if not runs:
+        return
+    with writing(link):
+        for run in runs:
+            for path, read in run.found:
+                _put(link, path, read)
+            link.execute("REPLACE INTO seen VALUES (?, ?)", (run.name, run.stamp))
+
+
+def _again(link: sqlite3.Connection, path: str) -> None:
+    """A file that was bad: gone, healed, or bad as before."""
+    file = Path(path)
+    read = _read(file) if file.exists() else None
+    known = link.execute("SELECT message FROM bad WHERE path = ?", (path,)).fetchone()
+    if isinstance(read, str) and known == (read,):
+        return
+    with writing(link):
+        link.execute("DELETE FROM bad WHERE path = ?", (path,))
+        if read is not None:
+            _put(link, file, read)
+
+
+def _read(path: Path) -> tuple[Record, dict[str, object]] | str:
+    try:
+        data = json.loads(path.read_bytes())
+        return Record.from_dict(data), data
+    except OSError as error:
+        return f"cannot be read: {reason(error)}"
+    except InputError as error:
+        return error.message
+    except (ValueError, RecursionError) as error:
+        return f"is damaged: {reason(error)}"
+
+
+def _put(
+    link: sqlite3.Connection, path: Path, read: tuple[Record, dict[str, object]] | str
+) -> None:
+    if isinstance(read, str):
+        link.execute("REPLACE INTO bad VALUES (?, ?)", (str(path), read))
+    else:
+        insert(link, read[0], read[1], str(path))
+
+
+# Raw files by content: `profiles.raw/ab/ab12…`, each content once, whole or not at all.
+
+MOST_WAITING = 64 << 20
+
+
+class RawFiles:
+    """The folder beside the database. Raises ProfileStoreError where it cannot be written."""
+
+    def __init__(self, database: Path) -> None:
+        self.root = database.with_suffix(".raw")
+        self._root = str(self.root)
+        self._own = secrets.token_hex(4)
+        self._made: set[str] = set()
+        self._waiting: dict[str, bytes] = {}
+        self._bytes = 0
+        self._fresh = False
+
+    def keep(self, data: bytes) -> str:
+        """Keep a content; its sha256. It is written by `settle`."""
+        sha256 = hashlib.sha256(data).hexdigest()
+        self._waiting[sha256] = data
+        self._bytes += len(data)
+        if self._bytes > MOST_WAITING:
+            self._write_all()
+        return sha256
+
+    def settle(self) -> None:
+        """Write what is kept, so that it survives a power cut. One flush for many."""
+        self._write_all()
+        if self._fresh and hasattr(os, "sync"):
+            os.sync()
+        self._fresh = False
+
+    def _write_all(self) -> None:
+        waiting, self._waiting, self._bytes = self._waiting, {}, 0
+        for sha256, data in waiting.items():
+            self._fresh |= self._write(sha256, data)
+
+    def _write(self, sha256: str, data: bytes) -> bool:
+        """False where it was there."""
+        folder = f"{self._root}/{sha256[:2]}"
+        target = f"{folder}/{sha256}"
+        try:
+            if _size(target) == len(data):
+                return False
+            if folder not in self._made:
+                private_folder(Path(folder))
+                self._made.add(folder)
+            part = f"{target}.{self._own}.part"
+            with open_private(part) as stream:
+                stream.write(data)
+            os.replace(part, target)  # noqa: PTH105
+        except OSError as error:
+            raise ProfileStoreError(
+                f"{target} cannot be written: {reason(error)}",
+                hint=f"free disk space, if the disk is full: df -h {self.root.parent}",
+            ) from error
+        return True
+
+
+def _size(path: str) -> int:
+    """-1 where there is none."""
+    try:
+        return os.stat(path).st_size  # noqa: PTH116 - many small files
+    except FileNotFoundError:
+        return -1
+
+
+# Tags and baselines: names that the user gives to records.
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Records that stay the same whatever is measured later. `made` is UTC."""
+
+    name: str
+    selection: str
+    made: str
+    records: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """For --json."""
+        return asdict(self)
+
+
+def tag(link: sqlite3.Connection, query: Query, name: str, *, away: bool = False) -> int:
+    """Put the tag on the records, or take it away; how many changed. Raises InputError."""
+    where, values = query.sql()
+    if away:
+        sql = f"DELETE FROM tag WHERE name = ? AND record IN (SELECT r.id FROM record r {where})"  # noqa: S608
+    else:
+        named(name, "tag")
+        sql = f"INSERT OR IGNORE INTO tag SELECT ?, r.id FROM record r {where}"  # noqa: S608
+    with writing(link):
+        return link.execute(sql, [name, *values]).rowcount
+
+
+def save(link: sqlite3.Connection, name: str, query: Query, *, replace: bool) -> int:
+    """Keep the records of a selection as a baseline; how many. Raises InputError."""
+    named(name, "baseline")
+    where, values = query.sql()
+    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    with writing(link):
+        chosen = link.execute(f"SELECT r.id FROM record r {where}", values).fetchall()  # noqa: S608
+        if not chosen:
+            raise InputError(f"no stored result matches '{query.text}'", hint="fleet profiles list")
+        known = link.execute("SELECT 1 FROM baseline WHERE name = ?", (name,)).fetchone()
+        if known and not replace:
+            raise InputError(
+                f"a baseline named '{name}' already exists",
+                hint=f"fleet profiles baseline save {name} {query.text} --replace",
+            )
+        _forget(link, name)
+        link.execute("INSERT INTO baseline VALUES (?, ?, ?)", (name, query.text, made))
+        pairs = [(name, number) for (number,) in chosen]
+        link.executemany("INSERT INTO baseline_record VALUES (?, ?)", pairs)
+    return len(chosen)
+
+
+def remove(link: sqlite3.Connection, name: str) -> None:
+    """Forget a baseline; its records stay. Raises InputError where there is none."""
+    known(link, name)
+    with writing(link):
+        _forget(link, name)
+
+
+def known(link: sqlite3.Connection, name: str) -> None:
+    """Raises InputError for a baseline that is not there."""
+    if not link.execute("SELECT 1 FROM baseline WHERE name = ?", (name,)).fetchone():
+        raise InputError(
+            f"no baseline is named '{name}'",
+            hint=f"fleet profiles baseline list, or: fleet profiles baseline save {name} last",
+        )
+
+
+def baselines(link: sqlite3.Connection) -> list[Baseline]:
+    """All of them by name."""
+    found = link.execute(
+        "SELECT b.name, b.selection, b.made, count(r.record) FROM baseline b "
+        "LEFT JOIN baseline_record r ON r.baseline = b.name GROUP BY b.name ORDER BY b.name"
+    )
+    return [Baseline(*row) for row in found]
+
+
+def _forget(link: sqlite3.Connection, name: str) -> None:
+    link.execute("DELETE FROM baseline WHERE name = ?", (name,))
+    link.execute("DELETE FROM baseline_record WHERE baseline = ?", (name,))
+
 
 FILE = "profiles.db"
 SUFFIXES = (".db", ".sqlite", ".sqlite3")
@@ -76,12 +340,12 @@ class ProfileStore:
         for link in (self.link, *self._references.values()):
             link.close()
 
-    def look(self) -> list[taking.UnreadableFile]:
+    def look(self) -> list[UnreadableFile]:
         """Take in the runs that fleet left since the last look; files that cannot be read."""
         if self.runs is None:
             return []
         with database.mapped_errors(self.path):
-            return taking.take(self.link, self.runs)
+            return take(self.link, self.runs)
 
     def records(self, query: Query, limit: int | None = None) -> list[Record]:
         """Whole records, oldest first; `limit` takes the newest.
@@ -159,23 +423,23 @@ class ProfileStore:
         """Put a tag on records, or take it away; how many changed. Raises InputError."""
         self._changing(query)
         with database.mapped_errors(self.path):
-            return marking.tag(self.link, query, name, away=away)
+            return tag(self.link, query, name, away=away)
 
     def save_baseline(self, name: str, query: Query, *, replace: bool = False) -> int:
         """Keep what the query finds now under a name; how many records. Raises InputError."""
         self._changing(query)
         with database.mapped_errors(self.path):
-            return marking.save(self.link, name, query, replace=replace)
+            return save(self.link, name, query, replace=replace)
 
     def remove_baseline(self, name: str) -> None:
         """Forget the name. Raises InputError where it is not known."""
         with database.mapped_errors(self.path):
-            marking.remove(self.link, name)
+            remove(self.link, name)
 
-    def baselines(self) -> list[marking.Baseline]:
+    def baselines(self) -> list[Baseline]:
         """All saved ones."""
         with database.mapped_errors(self.path):
-            return marking.baselines(self.link)
+            return baselines(self.link)
 
     def _changing(self, query: Query) -> None:
         if query.reference:
@@ -188,7 +452,7 @@ class ProfileStore:
     def _where(self, query: Query) -> tuple[str, list[object]]:
         for name in query.baselines:
             with database.mapped_errors(self.path):
-                marking.known(self.link, name)
+                known(self.link, name)
         return query.sql()
 
     def _all(self, query: Query, sql: str, *values: object) -> Iterator[tuple[Any, ...]]:

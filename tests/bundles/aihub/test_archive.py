@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.bundles.aihub.archive import lay_out
-from fleet.bundles.aihub.pull import pull
+from fleet.bundles.aihub.pull import lay_out, pull
 from fleet.model.errors import AiHubError
 from tests.standins.aihub import AiHub, Asset
 

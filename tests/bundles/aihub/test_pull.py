@@ -10,9 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 from qai_hub import public_api_pb2 as pb
 
-from fleet.bundles.aihub import source
-from fleet.bundles.aihub.archive import lay_out
-from fleet.bundles.aihub.pull import pull
+from fleet.bundles.aihub.pull import lay_out, pull
 from fleet.bundles.inspect import inspect_bundle
 from fleet.model.errors import AiHubError, InputError
 from tests.standins.aihub import AiHub, Asset
@@ -206,7 +204,7 @@ def test_two_pulls_to_one_folder(
 def test_a_job_that_runs_is_waited_for(
     hub: AiHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr("fleet.bundles.aihub.pull.POLL_SECONDS", 0.01)
     running = [pb.JOB_STATE_CREATED, pb.JOB_STATE_OPTIMIZING_MODEL, pb.JOB_STATE_OPTIMIZING_MODEL]
     hub.states = [*running, pb.JOB_STATE_DONE]
     told: list[str] = []

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.bundles.aihub.target import target_of
-from fleet.bundles.aihub.versions import qairt_of
+from fleet.bundles.aihub.pull import qairt_of, target_of
 from fleet.data import load
 from fleet.facts.soc import by_chip, by_hub_chipset
 

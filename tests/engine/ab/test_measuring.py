@@ -14,9 +14,16 @@ import pytest
 from msgspec import structs
 
 from fleet.config.playbook import load_playbook
-from fleet.engine.ab.checks import check, not_valid
 from fleet.engine.ab.journal import AbJournal, Asked
-from fleet.engine.ab.measuring import AbReport, answers_of, failures_of, measure, progress
+from fleet.engine.ab.measuring import (
+    AbReport,
+    answers_of,
+    check,
+    failures_of,
+    measure,
+    not_valid,
+    progress,
+)
 from fleet.engine.ab.sides import side_of
 from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.model.deadline import Deadline

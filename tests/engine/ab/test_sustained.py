@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import structs
 
 from fleet.engine.ab.journal import AbJournal
-from fleet.engine.ab.sustained import settled_record
+from fleet.engine.ab.measuring import settled_record
 from fleet.model.record import Measure
 from fleet.profiles.compare.sequential import Answer
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fleet.engine.cluster.executor import ClusterExecutor
+from fleet.engine.cluster.connecting import ClusterExecutor
 from fleet.engine.facts import gather_facts
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.model.events import DeviceDone, RunDone, StepStarted

@@ -15,8 +15,7 @@ import pytest
 
 from fleet.config.inventory import load_inventory
 from fleet.engine.cluster import worker
-from fleet.engine.cluster.connecting import executor_for
-from fleet.engine.cluster.executor import ClusterExecutor
+from fleet.engine.cluster.connecting import ClusterExecutor, executor_for
 from fleet.engine.cluster.wire import TOPIC
 from fleet.engine.facts import gather_facts
 from fleet.engine.pool import PoolOptions, on_every_device
@@ -256,7 +255,7 @@ def test_no_scheduler_and_no_distributed(monkeypatch: pytest.MonkeyPatch) -> Non
     for wrong in ("127.0.0.1:8786", "dask://127.0.0.1", "ray://127.0.0.1:1"):
         with pytest.raises(InputError, match="is not the address of an executor"):
             executor_for(wrong)
-    monkeypatch.delitem(sys.modules, "fleet.engine.cluster.executor")
+    monkeypatch.delitem(sys.modules, "fleet.engine.cluster.connecting")
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(InputError, match="not installed") as missing:
         executor_for("dask://127.0.0.1:9")

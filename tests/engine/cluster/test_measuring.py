@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fleet.engine.cluster.executor import ClusterExecutor
+from fleet.engine.cluster.connecting import ClusterExecutor
 from fleet.engine.cluster.wire import event_of
 from fleet.lab import Lab
 from fleet.model.events import Cooling, Event

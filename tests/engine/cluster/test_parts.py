@@ -16,9 +16,9 @@ import pytest
 from fleet.engine.cluster import broadcast, worker
 from fleet.engine.cluster.blobs import Blobs
 from fleet.engine.cluster.broadcast import Broadcast
+from fleet.engine.cluster.fanout import ResultCollection
 from fleet.engine.cluster.placement import Place, place_of, serving
 from fleet.engine.cluster.publisher import PROGRESS_SECONDS, Publisher
-from fleet.engine.cluster.result_collection import ResultCollection
 from fleet.engine.cluster.wire import Carried, Reply, event_of
 from fleet.engine.pool import DeviceResult
 from fleet.model import errors
@@ -260,7 +260,7 @@ def test_a_full_disk_at_home_is_said_of_it(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     where = (
-        "fleet.engine.cluster.result_collection.open_private"
+        "fleet.engine.cluster.fanout.open_private"
         if what == "file"
         else ("fleet.profiles.runs.write_private")
     )

@@ -11,10 +11,9 @@ import pytest
 
 from fleet.engine.pool import DeviceResult
 from fleet.engine.rollout import deploying
-from fleet.engine.rollout.deploying import begin
+from fleet.engine.rollout.deploying import DeviceExecutor, begin
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.resume import reopen
-from fleet.engine.rollout.wave_executor import DeviceExecutor
 from fleet.model.errors import BundleError, HealthError, InputError, UnreachableError
 from fleet.model.events import DeviceDone, RolloutDone, WaveJudged
 from tests.profiles.records import load

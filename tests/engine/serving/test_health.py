@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from fleet.engine.serving import health
+from fleet.engine.serving import service
 from fleet.engine.serving.service import _judged
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError
@@ -63,9 +63,9 @@ def silent(peer: socket.socket) -> None:
 def test_why_a_service_does_not_answer_is_told(
     answer: Answer, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "HEALTH_SECONDS", 0.3)
+    monkeypatch.setattr(service, "HEALTH_SECONDS", 0.3)
     with listening(answer) as port:
-        found, why = health.health_or_why(dial, port)
+        found, why = service.health_or_why(dial, port)
     assert found is None
     assert why is not None
     assert said in why.message
@@ -84,4 +84,4 @@ def test_where_nothing_listens_there_is_nothing_to_tell() -> None:
         except OSError as error:
             raise DeviceError("nothing listens") from error
 
-    assert health.health_or_why(refused, port) == (None, None)
+    assert service.health_or_why(refused, port) == (None, None)

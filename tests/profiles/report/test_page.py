@@ -12,10 +12,8 @@ from fleet.model.record import Metrics, Record
 from fleet.profiles.compare.groups import by_run, group
 from fleet.profiles.report import distributions, tables, words
 from fleet.profiles.report.distributions import thinned
-from fleet.profiles.report.operations import operations
-from fleet.profiles.report.page import page
+from fleet.profiles.report.page import curves, history, operations, page
 from fleet.profiles.report.summary import Report, gather
-from fleet.profiles.report.times import curves, history
 from fleet.profiles.stats.difference import difference
 from tests.profiles.compare.made import newer, noisy, other, record, repeats, separate
 from tests.profiles.report.made import fleet

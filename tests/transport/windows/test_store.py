@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from fleet.model.plan import Blob, SendBlobs, StageRelease
-from fleet.ops.backend import backend_for
+from fleet.ops.backend import backend_for, power_lines
 from fleet.ops.frames import Files, frames
 from fleet.ops.release import actions_for
-from fleet.ops.staging import power_lines
 from tests.ops.board import actions_of, flat, manifest
 from tests.ops.test_scripts import (
     CONTENT,
