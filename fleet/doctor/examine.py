@@ -300,10 +300,7 @@ def _unreached(result: DeviceResult[None]) -> Diagnosis:
     platform = "android" if result.host.phone else ""
     ranked = rank(_of_checks([check], failing=True), platform, known=knowledge().causes)
     slots = names_of(result.host)
-    ranked = tuple(
-        replace(cause, slots={**cause.slots, **slots}, check=f"fleet doctor -l {slots['HOST']}")
-        for cause in ranked
-    )
+    ranked = tuple(replace(cause, slots={**cause.slots, **slots}) for cause in ranked)
     said = error.as_dict() if error else None
     return Diagnosis(result.host.name, UNCHECKED, ranked, (check,), error=said)
 

@@ -233,7 +233,7 @@ def stays(word: str, after: str, *, negative: bool) -> bool:
 
 
 def _run_stays(run: str) -> bool:
-    if not run.isascii():
+    if not run.isascii() and shape(run) not in known_words():
         return False
     known = known_words()
     small = run.lower()

@@ -136,7 +136,9 @@ class RemoteJob:
         builder = self.operation.builder
         try:
             parts = builder.parts(target, arch, python)
-            kind = DeviceKind(parts, builder.manifest(parts), builder.kinds(target, arch, python))
+            manifest, kinds = builder.manifest(parts), builder.kinds(target, arch, python)
+            opened, corrected = builder.opened(parts, manifest), builder.corrected(parts)
+            kind = DeviceKind(parts, manifest, kinds, opened, corrected)
         except FleetError as error:
             return error
         except Exception as error:  # noqa: BLE001 - a thread that dies would leave workers waiting

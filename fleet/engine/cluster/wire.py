@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fleet.bundles.closure import OpenedFiles
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
 from fleet.engine.resolver import Parts
@@ -59,6 +60,8 @@ class DeviceKind:
     parts: Parts
     manifest: Manifest
     kinds: Mapping[Path, str]
+    opened: OpenedFiles
+    corrected: tuple[str, ...]
 
 
 @dataclass(frozen=True)

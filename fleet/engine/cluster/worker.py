@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fleet.bundles.closure import OpenedFiles
 from fleet.engine.cluster.blobs import Blobs
 from fleet.engine.cluster.wire import (
     SILENT_SECONDS,
@@ -86,6 +87,14 @@ class RemoteBuilder(ReleaseBuilder):
         """See ReleaseBuilder."""
         return next(kind.manifest for kind in self._known.values() if kind.parts is parts)
 
+    def opened(self, parts: Parts, manifest: Manifest) -> OpenedFiles:  # noqa: ARG002
+        """See ReleaseBuilder; the workstation looked."""
+        return next(kind.opened for kind in self._known.values() if kind.parts is parts)
+
+    def corrected(self, parts: Parts) -> tuple[str, ...]:
+        """See ReleaseBuilder; the workstation looked."""
+        return next(kind.corrected for kind in self._known.values() if kind.parts is parts)
+
     def kinds(self, target: str, arch: str | None, python: str | None = None) -> dict[Path, str]:
         """See ReleaseBuilder."""
         return dict(self._kind(target, arch, python).kinds)
@@ -123,7 +132,7 @@ class RemoteBuilder(ReleaseBuilder):
 
         manifest = replace(kind.manifest, files=tuple(moved(item) for item in kind.manifest.files))
         names = {paths[path]: word for path, word in kind.kinds.items() if path in paths}
-        return DeviceKind(kind.parts, manifest, names)
+        return DeviceKind(kind.parts, manifest, names, kind.opened, kind.corrected)
 
 
 INLINE_BYTES = 256 << 10  # a profile has some 50 kB; logs may have 64 MiB
