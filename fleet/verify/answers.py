@@ -279,12 +279,13 @@ def json_in(text: str) -> Any:  # noqa: ANN401 - any JSON value
     Raises ValueError.
     """
     try:
-        return json.loads(text)
-    except ValueError:
-        blocks = _FENCE.findall(text)
-        if len(blocks) != 1:
-            raise
-        return json.loads(blocks[0])
+        try:
+            return json.loads(text)
+        except ValueError:
+            blocks = _FENCE.findall(text)
+            if len(blocks) != 1:
+                raise
+            return json.loads(blocks[0])
     except RecursionError as error:
         raise ValueError("the JSON is nested too deeply") from error
 
@@ -443,7 +444,9 @@ _TYPES: dict[str, Callable[[object], bool]] = {
     "null": lambda value: value is None,
     "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
     "integer": lambda value: (
-        isinstance(value, int | float) and not isinstance(value, bool) and value == int(value)
+        value.is_integer()
+        if isinstance(value, float)
+        else isinstance(value, int) and not isinstance(value, bool)
     ),
 }
 

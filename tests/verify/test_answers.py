@@ -205,6 +205,9 @@ def test_numbers(text: str, numbers: list[float]) -> None:
         ("abc", {"pattern": "^b"}, "does not match"),
         ("abc", {"enum": ["a", 1]}, "expected one of"),
         (1, {"const": True}, "expected true"),
+        (float("inf"), {"type": "integer"}, "expected type integer"),
+        (float("nan"), {"type": "integer"}, "expected type integer"),
+        (1.5, {"type": "integer"}, "expected type integer"),
     ],
 )
 def test_schemas(value: Any, schema: dict[str, Any], words: str) -> None:
@@ -228,3 +231,11 @@ def test_schemas(value: Any, schema: dict[str, Any], words: str) -> None:
 )
 def test_the_interval_of_a_pass_rate(passed: int, asked: int, low: float, high: float) -> None:
     assert rate_interval(passed, asked) == pytest.approx((low, high), abs=1e-6)
+
+
+def test_json_that_is_nested_too_deeply_is_no_json() -> None:
+    deep = "[" * 200_000 + "]" * 200_000
+    for text in (deep, f"```json\n{deep}\n```"):
+        checks = (Check("json", {"fields": {}}),)
+        found = judge(Question("q", checks=checks, detect=()), Answer("q", text))
+        assert "is not valid JSON" in found.faults[0]

@@ -187,7 +187,19 @@ def test_outputs_are_judged_and_nothing_that_a_device_writes_raises() -> None:
     assert judge_samples(prepared, archive(**{"0/y": good, "1/y": good})).holds
     half = judge_samples(prepared, archive(**{"0/y": good}), "failed: exit status 1")
     assert (half.shown, half.failing[0].faults) == ("1 of 2 samples", ("failed: exit status 1",))
-    for bad in (b"", b"PK\x03\x04", b"\x93NUMPY", archive(**{"0/y": good[0], "1/y": good})):
+    words = np.array(["a", "b"]).reshape(1, -1)
+    stored = archive(**{"0/y": good, "1/y": good})
+    for bad in (
+        *(b"", b"PK\x03\x04", b"\x93NUMPY", archive(**{"0/y": good[0], "1/y": good})),
+        archive(**{"0/y": np.resize(words, good.shape), "1/y": good}),
+        archive(**{"0/y": good.astype(complex), "1/y": good}),
+        stored.replace(
+            b"PK\x03\x04\x2d\x00\x00\x00\x00\x00", b"PK\x03\x04\x2d\x00\x00\x00\x08\x00"
+        ).replace(
+            b"PK\x01\x02\x2d\x03\x2d\x00\x00\x00\x00\x00",
+            b"PK\x01\x02\x2d\x03\x2d\x00\x00\x00\x08\x00",
+        ),
+    ):
         assert not judge_samples(prepared, bad).holds
 
 
