@@ -184,6 +184,31 @@ def test_a_missing_tool_is_no_crash(missing: str, tree: Path, tmp_path: Path) ->
     assert busy.facts == ({} if busy.status == UNKNOWN else {"device.busy": "no"})
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_long_list_of_processes_is_read_to_its_end(
+    shell: str, tree: Path, tmp_path: Path
+) -> None:
+    """Of 400 kB, more than an argument of a program may have; mksh has no printf of its own."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    own = subprocess.Popen(["sleep", "60"], env={**os.environ, "FLEET_SYSROOT": str(tree)})
+    try:
+        (tools / "ps").write_text(
+            "#!/bin/sh\necho PID USER ELAPSED COMMAND\n"
+            "yes '1 root 00:01 /usr/bin/java -cp a.jar:b.jar:c.jar' | head -n 8000\n"
+            f"echo {own.pid} root 00:01 genie-t2t-run -c genie_config.json\n"
+        )
+        (tools / "ps").chmod(0o755)
+        path = f"{tools}:{os.environ['PATH']}"
+        found = seen(answer(shell, tree, tmp_path / "base", PATH=path), HOST)
+        (busy,) = [one for one in every(found) if one.id == "busy"]
+        assert busy.facts == {"device.busy": "yes"}
+        assert "genie-t2t-run" in busy.output
+    finally:
+        own.kill()
+        own.wait()
+
+
 def test_an_answer_that_was_cut_is_an_error() -> None:
     with pytest.raises(DeviceError):
         seen("fleet-facts 1\nhostname\tx\n", HOST)

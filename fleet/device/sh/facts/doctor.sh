@@ -59,13 +59,16 @@ if has logcat; then ${guard:+$guard 5} logcat -d -t 4000 2>/dev/null | grep -a -
 else
   { ${guard:+$guard 5} journalctl -b -q --no-pager -o short-iso -n 4000 || { tail -n 4000 /var/log/syslog || tail -n 4000 /var/log/messages || logread; ${guard:+$guard 5} dmesg; }; } 2>/dev/null | grep -a -i -E "$words" 2>/dev/null | tail -n 60 | all journal
 fi
-# Silent where no ps lists the processes; that of busybox knows no -e.
-text=$(ps -eo pid,user,etime,args 2>/dev/null) || text=$(ps -o pid,user,etime,args 2>/dev/null)
-! has grep || ! has tail || [ -z "$text" ] || printf '%s\n' "$text" | grep -E '(genie-t2t-run|qnn-net-run|GenieAPIService|fleet_genie|mllm[a-z0-9-]*runner|geniex?|llama-[a-z]+)( |$)' 2>/dev/null | grep -v -E 'grep |sh -c ' | while read -r pid text; do
-  # A board of an ordinary user sees the processes of its workstation: its own carry its sysroot.
-  [ -z "$R" ] || tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | grep -F -x -q "FLEET_SYSROOT=$R" || continue
-  printf "%s %s\n" "$pid" "$text"
-done | tail -n 10 | all busy
+# Silent where no ps lists the processes; that of busybox knows no -e. The list can be longer than
+# the argument of a program may be, and printf is one in mksh: it stays in the pipe.
+! has grep || ! has tail || { ps -eo pid,user,etime,args || ps -o pid,user,etime,args; } 2>/dev/null | {
+  IFS= read -r text || exit 0
+  grep -E '(genie-t2t-run|qnn-net-run|GenieAPIService|fleet_genie|mllm[a-z0-9-]*runner|geniex?|llama-[a-z]+)( |$)' 2>/dev/null | grep -v -E 'grep |sh -c ' | while read -r pid text; do
+    # A board of an ordinary user sees the processes of its workstation: its own carry its sysroot.
+    [ -z "$R" ] || tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" | grep -F -x -q "FLEET_SYSROOT=$R" || continue
+    printf "%s %s\n" "$pid" "$text"
+  done | tail -n 10 | all busy
+}
 say env "LD_LIBRARY_PATH$tab${LD_LIBRARY_PATH:-}"
 say env "ADSP_LIBRARY_PATH$tab${ADSP_LIBRARY_PATH:-}"
 for f in /etc/environment /etc/profile /etc/profile.d/*.sh "${HOME:-/}/.profile" "${HOME:-/}/.bash_profile" "${HOME:-/}/.bashrc" "${HOME:-/}/.zshrc"; do
