@@ -214,10 +214,7 @@ def _first(ranked: Ranked, diagnosis: Diagnosis, *, offers: bool) -> None:
     for fix in ranked.fixes:
         if offers or not fix.steps:
             _fix(fix, _place(fix, ranked.facts.get("device.local", "no")))
-    verify = ranked.verify
-    if diagnosis.checks:  # of a device, not of a log
-        verify = verify.replace("--limit DEVICE", f"--limit {shlex.quote(diagnosis.target)}")
-    _line(f"  [bold]check[/]  {escape(completed(verify))}", paste=True)
+    _line(f"  [bold]check[/]  {escape(completed(ranked.verify))}", paste=True)
     _line("")
 
 

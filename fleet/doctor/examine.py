@@ -12,7 +12,7 @@ from fleet.device.texts import shell_text, text_of
 from fleet.doctor.checks import every
 from fleet.doctor.parts import own_words, raw_parts
 from fleet.doctor.recent import RunFailure, builder_of, preflight, refusal
-from fleet.doctor.remedy import NO_REPAIR, names_of, with_remedy
+from fleet.doctor.remedy import NO_REPAIR, names_of, places_of, with_remedy
 from fleet.doctor.seen import Seen, seen
 from fleet.doctor.session import SessionTrial, has_validator, open_session, run_validator
 from fleet.doctor.subject import subjects
@@ -340,8 +340,9 @@ def _of_found(target: str, found: _Found) -> Diagnosis:
     # What a line says in general counts only where no cause of its own is known for any line.
     if any(not witness.cause.general for witness in possible):
         possible = [witness for witness in possible if not witness.cause.general]
+    seen_here = {**_slots(facts), **_of_facts(known), **places_of(found.seen)}
     ranked = tuple(
-        replace(cause, facts=known, slots={**cause.slots, **_slots(facts), **_of_facts(known)})
+        replace(cause, facts=known, slots={**cause.slots, **seen_here})
         for cause in rank(possible, _platform(facts), known=knowledge().causes)
     )
     return Diagnosis(

@@ -37,9 +37,8 @@ def with_remedy(
     remedy = _plan(session, seen, diagnosis, playbook)
     if diagnosis.causes:
         first, *rest = diagnosis.causes
-        slots = {**first.slots, **_places(seen), **names_of(session.host)}
         name = shlex.quote(session.host.name)
-        first = replace(first, slots=slots, check=f"fleet doctor -l {name}")
+        first = replace(first, check=f"fleet doctor -l {name}")
         if remedy.operation:
             first = replace(first, plan=(_fix(remedy, name),))
         elif any(fix.apply for fix in first.fixes):
@@ -61,15 +60,19 @@ def names_of(host: Host) -> dict[str, str]:
     return names
 
 
-def _places(seen: Seen) -> dict[str, str]:
-    """Return the folders on this device that the commands of fixes name."""
+def places_of(seen: Seen) -> dict[str, str]:
+    """Return the names of a device, its release and its folders, for commands that people paste."""
+    names = names_of(seen.host)
     for subject in subjects(seen):
         if _SAFE.fullmatch(subject.root):
-            bundle = next((path for path in subject.files if path.endswith(".bin")), "")
-            folders = {"RELEASE": subject.root, "BUNDLE": bundle.rpartition("/")[0] or subject.root}
             release = subject.release
-            return folders | ({"NAME": shlex.quote(release.name)} if release else {})
-    return {}
+            inside = release.files if release else ()
+            files = (*subject.files, *(f"{subject.root}/{name}" for name in inside))
+            models = [path for path in files if path.endswith(".bin") and _SAFE.fullmatch(path)]
+            folder = min(models).rpartition("/")[0] if models else subject.root
+            names |= {"NAME": shlex.quote(release.name)} if release else {}
+            return names | {"RELEASE": subject.root, "BUNDLE": folder}
+    return names
 
 
 def _plan(session: Session, seen: Seen, diagnosis: Diagnosis, playbook: Playbook | None) -> Remedy:
@@ -102,7 +105,7 @@ def _of_release(
         return Remedy(cause, REDEPLOY, release.name, steps)
     lost = (*subject.damaged, *(name for name in subject.missing if name in release.links))
     blobs = {release.files[name][0] for name in lost}
-    if release.before and not blobs & release.before_blobs:
+    if release.before_blobs and not blobs & release.before_blobs:
         steps = (
             f"test {release.name}/{release.before}, the release before, on the NPU",
             "make it current",

@@ -20,7 +20,6 @@ _BLOCKS = {
     "targets",
     "sizes",
     "history",
-    "before",
     "before_blobs",
 }
 
@@ -62,9 +61,8 @@ class Release:
     """A release: its manifest, and what stands in its folder. `staged`: ready, and never live.
 
     `links` is name → target, `sizes` name → bytes of what it leads to. Not `listed`: the
-    device has not the tools for it, and nothing is known of the files. `before` is the id of the
-    release that a rollback would make current, "" for none; `before_blobs` are the SHA-256 of its
-    files.
+    device has not the tools for it, and nothing is known of the files. `before_blobs` are the
+    SHA-256 of the files of the release before.
     """
 
     name: str
@@ -78,8 +76,12 @@ class Release:
     history: tuple[str, ...] = ()
     listed: bool = False
     staged: bool = False
-    before: str = ""
     before_blobs: frozenset[str] = frozenset()
+
+    @property
+    def before(self) -> str:
+        """Return the id of the release that a rollback would make current, "" for none."""
+        return next((past for past in reversed(self.history) if past != self.id), "")
 
 
 @dataclass
@@ -198,8 +200,6 @@ def _fill(release: Release, key: str, value: str) -> None:
         release.history = tuple(rows)
     elif key == "listed":
         release.listed = True
-    elif key == "before":
-        release.before = value
     elif key == "before_blobs":
         release.before_blobs = frozenset(row.rpartition("/")[2] for row in rows)
 

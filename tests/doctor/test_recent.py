@@ -10,7 +10,8 @@ import pytest
 
 from fleet.doctor.examine import Round, judge
 from fleet.doctor.recent import RunFailure, last_failures, refusal
-from fleet.doctor.remedy import names_of
+from fleet.doctor.remedy import names_of, places_of
+from fleet.doctor.seen import seen
 from fleet.engine.rollout.journal import Journal
 from fleet.model.diagnosis import BAD, UNCHECKED
 from fleet.model.finding import Finding
@@ -18,7 +19,7 @@ from fleet.model.inventory import Host
 from fleet.model.slots import filled
 from fleet.profiles.runs import RunStore
 
-from .test_probe import BOARD, Fake
+from .test_probe import BOARD, HOST, Fake
 
 
 def write_run(root: Path, run_id: str, outcome: str, text: str, log: str = "") -> None:
@@ -105,3 +106,25 @@ def test_a_folder_that_is_not_known_is_never_the_root() -> None:
     assert done.returncode != 0
     assert "/lib" not in done.stdout
     assert "set RELEASE to the folder" in done.stderr
+
+
+def placed(*names: str) -> dict[str, str]:
+    """What commands of fixes get on a board whose release has files of these names."""
+    files = [{"name": name, "sha256": "ab" * 32, "size": 7} for name in names]
+    body = {"name": "tiny", "env": {}, "unset": [], "origin": {}, "files": files}
+    root = "/home/u/fleet/releases/tiny/1"
+    release = f"release\ttiny\t0123456789abcdef\t{root}\tyes\nmanifest\t{json.dumps(body)}"
+    return places_of(seen("\n".join(BOARD).replace("\nend", f"\n{release}\nend"), HOST))
+
+
+def test_the_folder_of_the_model_is_that_in_the_release() -> None:
+    names = placed("lib/libQnnHtp.so", "bundle/model.bin")
+    assert names["RELEASE"] == "/home/u/fleet/releases/tiny/1"
+    assert names["BUNDLE"] == "/home/u/fleet/releases/tiny/1/bundle"
+    assert names["NAME"] == "tiny"
+    assert names["HOST"] == HOST.name
+
+
+def test_no_name_of_a_file_becomes_a_command() -> None:
+    names = placed('bundle"; reboot #/model.bin', "model$(id)/x.bin")
+    assert names["BUNDLE"] == names["RELEASE"]

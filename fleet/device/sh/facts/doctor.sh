@@ -90,9 +90,9 @@ release() {
   [ "$3" != staged ] || mark=manifest.json
   say release "$name$tab$2$tab$rel$tab$3"
   [ -r "$base/history/$name" ] && all history < "$base/history/$name"
-  # The release before this one, and the blobs that it is made of.
+  # The blobs of the release before this one.
   text=$(grep -v -x -F -e "$2" "$base/history/$name" 2>/dev/null | tail -n 1)
-  [ -z "$text" ] || (cd "$base/releases/$name/$text" 2>/dev/null && say before "$text" && has find && has readlink && find . -type l -exec readlink {} + | all before_blobs)
+  [ -z "$text" ] || (cd "$base/releases/$name/$text" 2>/dev/null && has find && has readlink && find . -type l -exec readlink {} + | all before_blobs)
   [ -r "$own/manifest.json" ] || return 0
   all manifest < "$own/manifest.json"
   has find && has stat && has readlink && (cd "$rel" 2>/dev/null && say listed yes && find . -type l -print | all links && find . -type l -exec readlink {} + | all targets && find . ! -type d -exec stat -L -c '%s %n' {} + 2>/dev/null | all sizes)
