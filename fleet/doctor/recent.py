@@ -9,7 +9,6 @@ from pathlib import Path
 from fleet.doctor.checks.making import Maker
 from fleet.engine.planning import plan_device
 from fleet.engine.release_builder import ReleaseBuilder
-from fleet.engine.rollout.claim import NAME as JOURNAL
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.session import Session
 from fleet.model.cause import Cause, Fix
@@ -19,7 +18,7 @@ from fleet.model.events import Listener, Warned
 from fleet.model.finding import Finding
 from fleet.model.playbook import Playbook
 from fleet.profiles.files import read_records
-from fleet.profiles.runs import RunStore, record_files
+from fleet.profiles.runs import RunStore, new_run_id, record_files
 from fleet.runtimes.store import RuntimeStore
 
 MOST_RUNS = 50
@@ -42,13 +41,15 @@ class RunFailure:
         """Return the check that names the failure; it warns, because it may be over."""
         at = f" at the step {self.step}" if self.step else ""
         text = f"the last run ({self.run_id}) failed{at}: {self.text or 'no reason was recorded'}"
-        return _LAST.warn(text, {"last.run": "failed"}, f"fleet logs {self.run_id}", self.text)
+        return _LAST.warn(text, {"last.run": "failed"}, "fleet deploy --runs", self.text)
 
 
 def last_failures(runs: RunStore, hosts: Iterable[str]) -> dict[str, RunFailure]:
     """Return the failure of each host whose newest run on this workstation failed."""
     wanted, failed = set(hosts), dict[str, RunFailure]()
+    now = new_run_id()  # a run of the future is one of a wrong clock
     folders = sorted(runs.root.iterdir(), reverse=True) if runs.root.is_dir() else []
+    folders = [folder for folder in folders if folder.name <= now]
     for folder in folders[:MOST_RUNS]:
         if not wanted:
             break
@@ -61,10 +62,7 @@ def last_failures(runs: RunStore, hosts: Iterable[str]) -> dict[str, RunFailure]
 
 def _of_run(folder: Path, hosts: Iterable[str]) -> dict[str, RunFailure | None]:
     """Return how a run ended for each of the hosts that it has; None: well."""
-    try:
-        state = Journal.read(folder / JOURNAL) if (folder / JOURNAL).is_file() else None
-    except InputError:
-        state = None
+    state = Journal.state_of(folder)
     ended: dict[str, RunFailure | None] = {}
     for host in hosts:
         device = state.devices.get(host) if state else None

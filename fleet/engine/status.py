@@ -14,7 +14,7 @@ from fleet.device.shell import device_script, framed, odd_answer
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Session
 from fleet.engine.states import gathered
-from fleet.model.errors import FleetError, InputError
+from fleet.model.errors import FleetError
 from fleet.model.events import Listener, Warned
 from fleet.model.inventory import Host
 from fleet.ops.fsck import passed_in
@@ -194,9 +194,8 @@ def switches(runs: RunStore, needed: Mapping[Place, int]) -> dict[Place, list[st
     for path in sorted(runs.root.glob(f"*/{NAME}"), reverse=True)[:MOST_JOURNALS]:
         if all(len(found.get(place, ())) >= count for place, count in needed.items()):
             break
-        try:
-            state = Journal.read(path)
-        except InputError:  # damaged, or not begun: `fleet deploy --runs` reports it
+        state = Journal.state_of(path.parent)
+        if state is None:
             continue
         by = str(state.header.get("owner") or state.header["workstation"])
         for device in state.devices.values():

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.engine.claims import owner
-from fleet.engine.rollout.claim import adopt, claim, forget, lock
+from fleet.engine.rollout.claim import NAME, adopt, claim, forget, lock
 from fleet.engine.rollout.state import Line, RunState
 from fleet.model.errors import InputError, WorkstationError, reason
 from fleet.model.files import told
@@ -99,6 +99,14 @@ class Journal:
         with told(path):
             journal._replay(path.read_bytes())
         return journal.state
+
+    @classmethod
+    def state_of(cls, run: Path) -> RunState | None:
+        """Return the state of a run by its folder; None without a journal that can be read."""
+        try:
+            return cls.read(run / NAME)
+        except InputError:  # damaged, or not begun: `fleet deploy --runs` reports it
+            return None
 
     def write(self, kind: str, **values: Any) -> None:  # noqa: ANN401 - a line of JSON
         """Append one line; on disk when this returns. WorkstationError when the disk will not."""
