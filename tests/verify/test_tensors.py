@@ -196,7 +196,7 @@ def test_outputs_are_judged_and_nothing_that_a_device_writes_raises() -> None:
         archive(**{"0/y": good.astype(complex), "1/y": good}),
         # Both headers say "deflated" of bytes that are stored as they are.
         re.sub(
-            rb"(PK\x03\x04.{4}|PK\x01\x02.{6})\x00\x00", rb"\1\x08\x00", stored, flags=re.DOTALL
+            rb"(PK\x03\x04.{4}|PK\x01\x02.{6})\x00\x00", b"\\1\x08\x00", stored, flags=re.DOTALL
         ),
     ):
         assert not judge_samples(prepared, bad).holds
