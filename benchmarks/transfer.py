@@ -1,6 +1,6 @@
 """fleet beside its peers: how long files take onto a board. Installs nothing.
 
-    python benchmarks/transfer.py --peers-python VENV/bin/python --docs docs/benchmarks.md
+    python benchmarks/transfer.py --peers-python VENV/bin/python --docs figures.md
 
 All tools in turn within each round, on lab boards on loopback, whole processes timed, results
 hashed on the board after each push; what is measured is written after each scenario, and

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md, written by the script."""
+"""The page of figures that `transfer.py --docs` writes."""
 
 from __future__ import annotations
 
