@@ -10,7 +10,7 @@ from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of, named_hosts
 from fleet.cli.results import emit, show_errors
-from fleet.engine import reserving
+from fleet.engine.lease import reservations
 from fleet.engine.pool import DeviceResult
 from fleet.model.deadline import parse_duration
 
@@ -62,7 +62,7 @@ def reserve(
     if listed:
         opt.refuse_others(context, "--list", {*_ALWAYS, "listed", "accept_new"})
         hosts = hosts_of(inventory, limit, host)
-        _show("who", reserving.who(hosts, parallel=many, accept_new=accept_new), as_json)
+        _show("who", reservations.who(hosts, parallel=many, accept_new=accept_new), as_json)
         return
     if end:
         opt.refuse_others(context, "--end", {*_ALWAYS, "end", "force"})
@@ -71,9 +71,9 @@ def reserve(
         opt.refuse_others(context, "", {*_ALWAYS, "duration", "reason"}, needs)
     hosts = named_hosts(inventory, limit, host)
     if end:
-        results = reserving.release(hosts, force=force, parallel=many)
+        results = reservations.release(hosts, force=force, parallel=many)
     else:
-        results = reserving.reserve(hosts, _seconds(duration), reason, parallel=many)
+        results = reservations.reserve(hosts, _seconds(duration), reason, parallel=many)
     _show("reserve --end" if end else "reserve", results, as_json)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fleet.doctor.examine import Round, diagnose
 from fleet.doctor.remedy import FASTRPC, PROVISION, REDEPLOY, ROLLBACK, UNKNOWN_CAUSE
 from fleet.engine.applying import apply_system
-from fleet.engine.leasing import Lease
+from fleet.engine.lease.lease import Lease
 from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.planning import Planned, plan_system

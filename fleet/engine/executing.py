@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from fleet.device.shell import AfterMark, device_script
 from fleet.engine.become import ROOT, Become
-from fleet.engine.leasing import Lease
+from fleet.engine.lease.lease import Lease
 from fleet.engine.pool import NOT_ATTEMPTED, DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Beginning, Session
 from fleet.model.command import Command

@@ -21,7 +21,7 @@ from fleet.engine.landing import (
     inside,
     named,
 )
-from fleet.engine.leasing import Lease
+from fleet.engine.lease.lease import Lease
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import CONTROL_SECONDS, Beginning, Session
 from fleet.engine.states import HASHING_BYTES_PER_SECOND

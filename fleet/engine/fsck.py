@@ -11,8 +11,7 @@ from pathlib import Path
 
 from fleet.content.hashes import HashCache
 from fleet.device.shell import AfterMark, device_script, failed
-from fleet.engine.leased_stall import LeasedStall
-from fleet.engine.leasing import Lease
+from fleet.engine.lease.lease import Lease, LeasedStall
 from fleet.engine.pool import DeviceResult, PoolOptions, Work, on_every_device
 from fleet.engine.releasing import carry_out
 from fleet.engine.session import Session

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from fleet.engine.applying import apply_and_look
 from fleet.engine.drift import locked_plan, require_locked
-from fleet.engine.leasing import Lease
+from fleet.engine.lease.lease import Lease
 from fleet.engine.measuring.validity import words_of
 from fleet.engine.options import DeployOptions
 from fleet.engine.planning import Planned, plan_device, plan_system, refuse, require_current

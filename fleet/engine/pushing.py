@@ -10,8 +10,8 @@ from pathlib import Path
 from threading import Thread
 
 from fleet.content.sources import SourceFiles
-from fleet.engine.claims import owner
-from fleet.engine.leasing import Lease
+from fleet.engine.lease.claims import owner
+from fleet.engine.lease.lease import Lease
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.releasing import apply_plan
 from fleet.engine.session import Session

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fleet.device.shell import MARK, device_script
-from fleet.engine.claims import owner
-from fleet.engine.leasing import Lease
+from fleet.engine.lease.claims import owner
+from fleet.engine.lease.lease import Lease
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.releasing import carry_out
 from fleet.engine.session import Session

@@ -27,7 +27,7 @@ from fleet.transport.base import Carrier, Output
 from fleet.transport.opening import Opening
 
 if TYPE_CHECKING:
-    from fleet.engine.leasing import Lease
+    from fleet.engine.lease.lease import Lease
 
 T = TypeVar("T")
 CONTROL_SECONDS = 60.0  # a control script takes below 1 s; slow flash under load takes more
@@ -249,7 +249,6 @@ class Session:
                 return link.run(
                     command, limit, stdin=stdin, on_stdout=on_stdout, on_stderr=on_stderr
                 )
-            ends = ends and self.transport.system == "posix"
             guarded = lease.guarded(command, 0 if deadline else seconds, ends=ends)
             heard = Beginning(on_stderr, _HEARD_BYTES)
             began = awake_clock()

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from fleet.engine.leasing import Lease
+from fleet.engine.lease.lease import Lease
 from fleet.engine.session import Session
 from fleet.engine.states import facts_of
 from fleet.model.command import script

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from fleet.engine.leasing import Lease
+from fleet.engine.lease.lease import Lease
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.provisioning import ask_rights
 from fleet.engine.rollout.claim import newest

@@ -43,6 +43,13 @@ class LeaseAnswer:
     top: dict[str, int] = field(default_factory=dict)
     spent: list[Spent] = field(default_factory=list)
 
+    def generation_of(self, token: str) -> int | None:
+        """Return the generation of `token`'s lease, also if it was taken before and the answer
+        was lost; None if the lease is not its.
+        """
+        before = [holder.generation for holder in self.held[:1] if holder.token == token]
+        return before[0] if before else self.got
+
 
 def word(text: str) -> str:
     """Any text as one word of letters, digits and `=%._~/-`; never empty, no leading dash."""
@@ -143,6 +150,11 @@ def _lease_cure(said: str) -> str:
     path = shlex.quote(found[1])
     kept = found[2].startswith(" is ")
     return f"mv {path} {path}.old" if kept else f"chmod 1777 {path}; df -h {path}"
+
+
+def is_whole(text: str) -> bool:
+    """Return True if the answer in `text` was not cut: it says whose the lease is."""
+    return "end" in text.partition(TAG)[2].splitlines()
 
 
 def parse_lease(text: str, host: str) -> LeaseAnswer:

@@ -10,7 +10,7 @@ from pathlib import Path
 from fleet.doctor.checks import every
 from fleet.doctor.examine import Round, look
 from fleet.doctor.parts import raw_parts
-from fleet.engine.leasing import Lease
+from fleet.engine.lease.lease import Lease
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Session
 from fleet.model.diagnosis import BAD, UNKNOWN, WARN

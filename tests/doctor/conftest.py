@@ -12,7 +12,7 @@ import pytest
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.doctor.examine import Round, examine
-from fleet.engine.leasing import Lease
+from fleet.engine.lease.lease import Lease
 from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.session import Session

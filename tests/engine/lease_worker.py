@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from fleet.engine.leasing import Lease
+from fleet.engine.lease.lease import Lease
 from fleet.engine.session import Session
 from fleet.engine.transfer.context import TransferContext, TransferOptions
 from fleet.engine.transfer.upload import Upload

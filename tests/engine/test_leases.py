@@ -20,10 +20,10 @@ from typing import Any
 
 import pytest
 
-from fleet.engine import reserving
-from fleet.engine.claims import Claim, has_ended
-from fleet.engine.leased_stall import LeasedStall
-from fleet.engine.leasing import TTL_SECONDS, Lease
+from fleet.engine.lease import reservations
+from fleet.engine.lease.claims import Claim, has_ended
+from fleet.engine.lease.lease import TTL_SECONDS, Lease, LeasedStall
+from fleet.engine.lease.states import Standing, State
 from fleet.engine.session import Session
 from fleet.model.command import script
 from fleet.model.deadline import Deadline
@@ -125,6 +125,11 @@ def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
+def age(lease: Lease, seconds: float) -> None:
+    """As if the last renewal was so much longer ago."""
+    lease._standing = replace(lease._standing, renewed=lease._standing.renewed - seconds)
+
+
 def take_over(place: Place, session: Session) -> Lease:
     """As another workstation: refused as long as the holder has time, then it goes."""
     lease = Lease(session, "taking over", ttl=60)
@@ -206,7 +211,7 @@ def test_two_names_of_one_board_in_a_run_are_told_so(place: Place) -> None:
 def test_a_broken_holder_stops_before_its_next_step(place: Place) -> None:
     with place.session() as session, Lease(session, "deploy app"):
         place.add(session, "one")
-        (result,) = reserving.release([place.host], force=True, parallel=1)
+        (result,) = reservations.release([place.host], force=True, parallel=1)
         assert result.outcome == "changed"
         assert "deploy app" in result.text
         with pytest.raises(LeaseLostError, match=r"taken by .*reserve --end --force"):
@@ -216,7 +221,7 @@ def test_a_broken_holder_stops_before_its_next_step(place: Place) -> None:
 
 def test_a_reservation_and_its_owner(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLEET_OWNER", "ann@desk")
-    (locked,) = reserving.reserve([place.host], 7200, "camera", parallel=1)
+    (locked,) = reservations.reserve([place.host], 7200, "camera", parallel=1)
     assert locked.outcome == "changed", locked.error
     with place.session() as session, Lease(session, "x"):
         place.add(session, "ann writes")
@@ -228,16 +233,16 @@ def test_a_reservation_and_its_owner(place: Place, monkeypatch: pytest.MonkeyPat
     ):
         place.add(session, "bob writes")
     for act in (
-        reserving.reserve([place.host], 60, "me too", parallel=1),
-        reserving.release([place.host], force=False, parallel=1),
+        reservations.reserve([place.host], 60, "me too", parallel=1),
+        reservations.release([place.host], force=False, parallel=1),
     ):
         assert isinstance(act[0].error, LeaseHeldError)
-    (seen,) = reserving.who([place.host], parallel=1)
+    (seen,) = reservations.who([place.host], parallel=1)
     assert seen.text.startswith("reserved by ann@desk, taken ")
     assert seen.round_trips == 1
-    (broken,) = reserving.release([place.host], force=True, parallel=1)
+    (broken,) = reservations.release([place.host], force=True, parallel=1)
     assert broken.outcome == "changed"
-    (free,) = reserving.who([place.host], parallel=1)
+    (free,) = reservations.who([place.host], parallel=1)
     assert free.text == "free"
     assert place.lines() == ["ann writes"]
 
@@ -255,9 +260,8 @@ def test_a_new_connection_keeps_the_lease(place: Place) -> None:
 def test_a_lost_answer_takes_no_second_lease(place: Place) -> None:
     with place.session() as session, Lease(session, "x") as lease:
         lease.guarded(script("true"))
-        first, lease._ticket = lease.ticket, None
-        with contextlib.suppress(RuntimeError):  # its thread runs already
-            lease._take()
+        first, lease._standing = lease.ticket, Standing(State.ASKED)
+        lease.take()
         assert lease.ticket == first
 
 
@@ -384,7 +388,7 @@ def test_over_a_reboot_of_ones_own(place: Place) -> None:
         with session.over_reboot():
             place.expire(1, boot="the-boot-before")
             assert place.holders() == []
-            lease._good -= 2 * TTL_SECONDS  # it takes so long
+            age(lease, 2 * TTL_SECONDS)  # it takes so long
             assert lease.late
             session.reopen()
         place.add(session, "two")
@@ -625,7 +629,7 @@ def test_a_deploy_under_a_foreign_reservation(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FLEET_OWNER", "ann@desk")
-    (locked,) = reserving.reserve([bench.host], 600, "camera", parallel=1)
+    (locked,) = reservations.reserve([bench.host], 600, "camera", parallel=1)
     assert locked.error is None
     monkeypatch.setenv("FLEET_OWNER", "bob@desk")
     try:
@@ -638,7 +642,7 @@ def test_a_deploy_under_a_foreign_reservation(
         assert planned.plan is not None
         assert any("reserved by ann@desk" in note for note in planned.plan.notes)
     finally:
-        reserving.release([bench.host], force=True, parallel=1)
+        reservations.release([bench.host], force=True, parallel=1)
     (done,) = bench.operation(run="never").deploy()
     assert done.outcome == "changed", done.error
     (again,) = bench.operation().deploy()
@@ -652,7 +656,7 @@ def test_deadline_of_a_lost_lease_is_over(place: Place) -> None:
         early = stall.expired
         assert not early
         assert list(lease.feed([b"chunk"])) == [b"chunk"]
-        lease._good -= 60
+        age(lease, 60)
         assert stall.expired
         assert not Deadline(1000).expired
         with pytest.raises(LeaseLostError):

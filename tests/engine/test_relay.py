@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from fleet.config.inventory import load_inventory
-from fleet.engine.leasing import Lease
+from fleet.engine.lease.lease import Lease
 from fleet.engine.pool import DeviceResult
 from fleet.engine.pushing import Push, PushOptions
 from fleet.engine.session import Session

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from fleet.engine import leasing
+from fleet.engine.lease import lease as leasing
+from fleet.engine.lease import states
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.rollout.judge import Tally
 from fleet.engine.session import Session
@@ -116,7 +117,7 @@ def test_the_constants_are_the_ones_that_count(
     class Wake(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
             waits.append(timeout or 0.0)
-            lease._done = True
+            lease._change(states.closed)
             return True
 
     for name in ("STALL_SECONDS", "RENEW_SECONDS"):
@@ -125,8 +126,8 @@ def test_the_constants_are_the_ones_that_count(
     lease._wake = Wake()
     scale = ttl / leasing.TTL_SECONDS
     stall = leasing.STALL_SECONDS * scale
-    assert lease.heard(watch.now - stall) == 0.0
-    assert lease.heard(watch.now - stall * 0.9) == pytest.approx(stall * 0.1)
+    assert lease.patience(watch.now - stall) == 0.0
+    assert lease.patience(watch.now - stall * 0.9) == pytest.approx(stall * 0.1)
     lease._keep()
     assert waits == [pytest.approx(leasing.RENEW_SECONDS * scale)]
 
@@ -249,12 +250,12 @@ def test_a_lease_that_ended_with_its_link_is_a_lost_connection(
     for cause in ("sleep", "link"):
         with leasing.Lease(session, "x") as lease:
             lease.take()
-            good = lease._good
+            good = lease._standing.renewed
             watch.sleep(leasing.TTL_SECONDS * 0.9)
             if cause == "link":
                 session.close()
                 lease._wake.set()
-                while not lease._deaf:
+                while not lease._standing.unheard:
                     threading.Event().wait(0.01)
             watch.now = good + leasing.TTL_SECONDS
             with pytest.raises(ConnectionLostError if cause == "link" else LeaseLostError):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fleet.engine.leasing import Lease
+from fleet.engine.lease.lease import Lease
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Session
 from fleet.engine.transfer import upload as uploading

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fleet.config.inventory import load_inventory
-from fleet.engine import leasing
+from fleet.engine.lease import lease as leasing
 from fleet.engine.session import Session
 from fleet.model.errors import TransportError
 from fleet.model.events import Event

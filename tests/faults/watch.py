@@ -64,12 +64,11 @@ class Watch:
 
         patch.setattr("fleet.model.deadline.time", mine)
         patch.setattr("fleet.engine.transfer.upload.time", mine)
-        patch.setattr("fleet.engine.leasing.awake_clock", self)
-        patch.setattr("fleet.engine.leased_stall.awake_clock", self)
+        patch.setattr("fleet.engine.lease.lease.awake_clock", self)
         patch.setattr("fleet.engine.session.awake_clock", self)
         patch.setattr(
-            "fleet.engine.leasing.threading",
-            SimpleNamespace(Event=Event, Thread=threading.Thread),
+            "fleet.engine.lease.lease.threading",
+            SimpleNamespace(Event=Event, Lock=threading.Lock, Thread=threading.Thread),
         )
         patch.setattr("fleet.transport.exchange.SLICE_SECONDS", POLL_SECONDS)
         patch.setattr(paramiko.transport, "time", mine)

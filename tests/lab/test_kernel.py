@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from fleet.engine.applying import apply_system
-from fleet.engine.leasing import Lease
+from fleet.engine.lease.lease import Lease
 from fleet.engine.rebooting import boot_id, wait_for_reboot
 from fleet.engine.releasing import apply_plan
 from fleet.engine.session import Session

@@ -12,14 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from fleet.device.shell import device_script
-from fleet.model.command import Command
+from fleet.model.command import Command, script
 from fleet.model.facts import Disk, Facts, Tools
 from fleet.model.files import Chunk, FileRef, Span, file_ref
+from fleet.model.lease import WRITE, LeaseHolder, Ticket
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, Blob, PruneReleases, StageRelease, SwitchRelease
-from fleet.ops import release, upload
+from fleet.ops import lease, release, upload
 from fleet.ops.backend import backend_for
 from fleet.ops.frames import Style, frames
+from fleet.ops.lease import LeaseAnswer
 from fleet.ops.release import ReleaseState
 from tests import needs
 
@@ -130,6 +132,74 @@ class Board:
     def store(self) -> set[str]:
         folder = self.base / "store"
         return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+
+
+class LeaseBoard(Board):
+    """A board with leases of its own; `user` makes it that of another user (root only)."""
+
+    # A step that says something, and one that fails, on every kind of device.
+    step = script("cat /proc/sys/kernel/random/boot_id", name="boot_id")
+    failing = script("exit 7", "/no/such/file", name="show")
+
+    def __init__(self, root: Path, shell: str) -> None:
+        super().__init__(root, shell)
+        self.leases = root / "lease dir"
+        self.leases.mkdir()
+        self.leases.chmod(0o1777)
+        self.user: int | None = None
+        self.extra: dict[str, str] = {}
+        self.number = 0
+
+    def do(
+        self, command: Command, stdin: bytes = b"", env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[bytes]:
+        words = [self.shell if word == "sh" else [word] for word in command.argv]
+        return subprocess.run(
+            [part for word in words for part in word],
+            input=stdin, capture_output=True, timeout=60, check=False,
+            cwd=self.leases if self.leases.is_dir() else self.leases.parent,
+            user=self.user, group=self.user, extra_groups=None if self.user is None else [],
+            env={**os.environ, "FLEET_LEASE_DIR": str(self.leases), **self.extra, **(env or {})},
+        )  # fmt: skip
+
+    def ask(self, command: Command) -> LeaseAnswer:
+        done = self.do(command)
+        assert done.returncode == 0, done
+        assert done.stderr == b"", done.stderr
+        return lease.parse_lease(done.stdout.decode(), "board")
+
+    def take(
+        self, who: str = "ann@desk", kind: str = WRITE, *, ttl: int = 60, dead: str = "-",
+        reason: str = "deploy app", token: str = "",
+    ) -> LeaseAnswer:  # fmt: skip
+        self.number += 1
+        token = token or f"{self.number:032x}"
+        return self.ask(
+            lease.take_command(kind, who, reason, "run-1", token=token, ttl=ttl, dead=dead)
+        )
+
+    def ticket(self, answer: LeaseAnswer, *, ttl: int = 60) -> Ticket:
+        assert answer.got is not None, answer
+        return Ticket(answer.place, answer.got, f"{self.number:032x}", ttl)
+
+    def drop(self, who: str, *, force: bool = False) -> LeaseAnswer:
+        self.number += 1
+        return self.ask(
+            lease.drop_command(who, "because", f"{self.number:032x}", force=force)
+        )  # fmt: skip
+
+    def who(self) -> list[LeaseHolder]:
+        return self.ask(lease.who_command()).held
+
+    @property
+    def folder(self) -> Path:
+        return self.leases / "fleet-lease"
+
+    def put(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text)
+
+    def generations(self) -> list[str]:
+        return sorted(path.name for path in self.folder.iterdir())
 
 
 def program(facts: Facts) -> bytes:

@@ -1,4 +1,4 @@
-"""Leases on real files, under every POSIX shell of this machine."""
+"""Leases on real files, the same by the scripts in each POSIX shell and by the Python program."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ import pytest
 from fleet.device.shell import device_script
 from fleet.model.command import Command, script
 from fleet.model.errors import DeviceError
-from fleet.model.lease import RESERVE, WRITE, LeaseHolder, Ticket, human_seconds
+from fleet.model.lease import RESERVE, WRITE, Ticket, human_seconds
 from fleet.ops import lease
 from fleet.ops.lease import LeaseAnswer
 from fleet.transport.quote import render
 from tests import needs
+from tests.transport.windows.board import PcLeaseBoard
 
-from .board import SHELLS, Board
+from .board import LeaseBoard
 
 DROPBEAR_BYTES = 9000  # its longest command; see fleet/facts/gather.py
+SHELLS = ("dash", "bash", "busybox", "mksh")
+IN_A_SHELL = pytest.mark.parametrize("board", SHELLS, indirect=True)
 HOSTILE = [
     "ann@desk", "", "-rf", "--", "a b  c", "it's", '"', "$(touch pwned)", "`id`", "; exit 9",
     "two\nlines", "held write 9", "end", "\t", "\x1b[31mred\x07", "\\n", "%s%n", "é 日本",
@@ -35,71 +38,10 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-class LeaseBoard(Board):
-    """A board with leases of its own; `as_user` makes it that of another user (root only)."""
-
-    def __init__(self, root: Path, shell: str) -> None:
-        super().__init__(root, shell)
-        self.leases = root / "lease dir"
-        self.leases.mkdir()
-        self.leases.chmod(0o1777)
-        self.user: int | None = None
-        self.extra: dict[str, str] = {}
-        self.number = 0
-
-    def do(
-        self, command: Command, stdin: bytes = b"", env: dict[str, str] | None = None
-    ) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            [*self.shell, *command.argv[1:]],
-            input=stdin, capture_output=True, timeout=60, check=False, cwd=self.leases,
-            user=self.user, group=self.user, extra_groups=None if self.user is None else [],
-            env={**os.environ, "FLEET_LEASE_DIR": str(self.leases), **self.extra, **(env or {})},
-        )  # fmt: skip
-
-    def ask(self, command: Command) -> LeaseAnswer:
-        done = self.do(command)
-        assert done.returncode == 0, done
-        assert done.stderr == b"", done.stderr
-        return lease.parse_lease(done.stdout.decode(), "board")
-
-    def take(
-        self, who: str = "ann@desk", kind: str = WRITE, *, ttl: int = 60, dead: str = "-",
-        reason: str = "deploy app", token: str = "",
-    ) -> LeaseAnswer:  # fmt: skip
-        self.number += 1
-        token = token or f"{self.number:032x}"
-        return self.ask(
-            lease.take_command(kind, who, reason, "run-1", token=token, ttl=ttl, dead=dead)
-        )
-
-    def ticket(self, answer: LeaseAnswer, *, ttl: int = 60) -> Ticket:
-        assert answer.got is not None, answer
-        return Ticket(answer.place, answer.got, f"{self.number:032x}", ttl)
-
-    def drop(self, who: str, *, force: bool = False) -> LeaseAnswer:
-        self.number += 1
-        return self.ask(
-            lease.drop_command(who, "because", f"{self.number:032x}", force=force)
-        )  # fmt: skip
-
-    def who(self) -> list[LeaseHolder]:
-        return self.ask(lease.who_command()).held
-
-    @property
-    def folder(self) -> Path:
-        return self.leases / "fleet-lease"
-
-    def put(self, name: str, text: str) -> None:
-        (self.folder / name).write_text(text)
-
-    def generations(self) -> list[str]:
-        return sorted(path.name for path in self.folder.iterdir())
-
-
-@pytest.fixture(params=SHELLS)
+@pytest.fixture(params=(*SHELLS, "python"))
 def board(request: pytest.FixtureRequest, tmp_path: Path) -> LeaseBoard:
-    return LeaseBoard(tmp_path, request.param)
+    python = request.param == "python"
+    return PcLeaseBoard(tmp_path, "dash") if python else LeaseBoard(tmp_path, request.param)
 
 
 @pytest.fixture
@@ -133,7 +75,8 @@ def test_one_writer(board: LeaseBoard) -> None:
         (held,) = second.held
         # A second may pass between two looks.
         assert replace(held, left=holder.left, age=holder.age) == holder
-    assert board.ask(lease.free_command(ticket)).freed
+    assert not board.ask(lease.free_command(replace(ticket, token="0" * 32))).freed
+    assert board.ask(lease.free_command(replace(ticket, token=holder.token))).freed
     assert board.who() == []
     assert board.take("bob@desk").got == 2
 
@@ -146,13 +89,14 @@ def test_generations_rise_and_the_highest_stays(board: LeaseBoard) -> None:
     assert board.generations() == ["write.11", "write.12"]
 
 
+@IN_A_SHELL
 def test_the_guard_runs_the_step_as_it_is(board: LeaseBoard) -> None:
     ticket = board.ticket(board.take())
     show = script(
         'printf "%s|" "$@" "$FLEET_X" "$(umask)"; cat; echo err >&2; exit 7', "a b", "$(x)"
     )
     done = board.do(lease.guard(ticket).then(show), b"input", {"FLEET_X": "value"})
-    mask = subprocess.run(["sh", "-c", "umask"], capture_output=True, text=True, check=True)
+    mask = subprocess.run([*board.shell, "-c", "umask"], capture_output=True, text=True, check=True)
     assert done.returncode == 7
     assert done.stdout.decode() == f"a b|$(x)|value|{mask.stdout.strip()}|input"
     assert done.stderr == b"err\n"
@@ -164,11 +108,12 @@ def test_the_guard_runs_the_step_as_it_is(board: LeaseBoard) -> None:
 def test_the_guard_gives_the_lease_back_behind_a_step_that_succeeds(board: LeaseBoard) -> None:
     ticket = board.ticket(board.take())
     guarded = lease.guard(ticket, "60f")
-    failed = board.do(guarded.then(Command(("sh", "-c", "echo no; exit 3"))))
-    assert (failed.returncode, failed.stdout, failed.stderr) == (3, b"no\n", b"")
+    failed = board.do(guarded.then(board.failing))
+    assert failed.returncode
+    assert not lease.freed(ticket, failed.stderr.decode())
     assert [holder.token for holder in board.ask(lease.who_command()).held] == [ticket.token]
-    done = board.do(guarded.then(Command(("cat",))), b"yes")
-    assert (done.returncode, done.stdout) == (0, b"yes")
+    done = board.do(guarded.then(board.step))
+    assert (done.returncode, done.stdout.decode().strip()) == (0, boot())
     assert lease.freed(ticket, done.stderr.decode())
     assert not lease.freed(replace(ticket, token="another"), done.stderr.decode())
     assert board.ask(lease.who_command()).held == []
@@ -179,17 +124,15 @@ def test_the_guard_gives_back_through_no_link(board: LeaseBoard, tmp_path: Path)
     ticket = board.ticket(board.take())
     aside = tmp_path / "aside"
     (Path(ticket.folder) / f"write.{ticket.generation}" / "released").symlink_to(aside)
-    done = board.do(lease.guard(ticket, "60f").then(Command(("true",))))
+    done = board.do(lease.guard(ticket, "60f").then(board.step))
     assert lease.freed(ticket, done.stderr.decode())
     assert not aside.exists()
     assert board.ask(lease.who_command()).held == []
 
 
 def lost(board: LeaseBoard, ticket: Ticket, command: Command | None = None) -> str:
-    """Why the guard refuses; and the step did not run."""
-    mark = board.leases / "mark"
-    done = board.do(command or lease.guard(ticket).then(Command(("touch", str(mark)))))
-    assert not mark.exists()
+    """Why the guard refuses; and the step, which would say something, did not run."""
+    done = board.do(command or lease.guard(ticket).then(board.step))
     assert done.returncode == lease.LOST_STATUS, done
     assert done.stdout == b""
     why = lease.lost_words(ticket, done.returncode, done.stderr.decode())
@@ -226,7 +169,7 @@ def test_an_end_in_time_and_a_new_holder(board: LeaseBoard) -> None:
     assert board.who() == []
     assert lost(board, ticket) == "fleet could not renew the lease within 5 s"
     assert board.do(lease.guard(ticket, "revive")).returncode == 0, "nobody took it"
-    assert board.do(lease.guard(ticket).then(Command(("true",)))).returncode == 0
+    assert board.do(lease.guard(ticket).then(board.step)).returncode == 0
     board.put("write.1/keep", f"{boot()} {uptime()} 5\n")
     board.put("write.1/step", f"{boot()} {uptime()} idle 0\n")
     assert board.take("bob@desk").got == 2
@@ -237,9 +180,7 @@ def test_an_end_in_time_and_a_new_holder(board: LeaseBoard) -> None:
 
 def test_a_step_holds_the_lease_while_it_runs(board: LeaseBoard) -> None:
     ticket = board.ticket(board.take())
-    look = [*board.shell, *lease.who_command().argv[1:]]
-    inner = Command(("env", f"FLEET_LEASE_DIR={board.leases}", *look))
-    done = board.do(lease.guard(ticket, 500).then(inner))
+    done = board.do(lease.guard(ticket, 500).then(lease.who_command()))
     (holder,) = lease.parse_lease(done.stdout.decode(), "board").held
     assert holder.busy
     assert 490 < holder.left <= 501
@@ -248,6 +189,7 @@ def test_a_step_holds_the_lease_while_it_runs(board: LeaseBoard) -> None:
     assert after.left <= 61, "the step has ended, and with it its time"
 
 
+@IN_A_SHELL
 def test_the_end_of_a_lost_step_revives_nothing(board: LeaseBoard) -> None:
     ticket = board.ticket(board.take())
     old = f"{boot()} {uptime()}"
@@ -307,6 +249,7 @@ def test_a_dead_holder_is_taken_over_when_its_step_has_ended(board: LeaseBoard) 
     assert board.take("bob@desk", dead=lease.dead_word(dead)).got == 2
 
 
+@IN_A_SHELL
 def test_a_hangup_ends_a_step_no_sooner_and_is_no_reason_to_stay_busy(
     board: LeaseBoard, tmp_path: Path
 ) -> None:
@@ -398,6 +341,14 @@ def test_a_number_that_leaves_none_is_named_with_its_maker(board: LeaseBoard, ki
     assert board.take("bob@desk", kind).got
 
 
+def test_the_guard_gives_the_status_of_the_step(board: LeaseBoard) -> None:
+    ticket = board.ticket(board.take())
+    done = board.do(lease.guard(ticket).then(board.step))
+    assert (done.returncode, done.stdout.decode().strip()) == (0, boot())
+    assert board.do(lease.guard(ticket).then(board.failing)).returncode in {7, 74}
+    assert not any(holder.busy for holder in board.who())
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="two users need root")
 def test_the_maker_of_the_last_number_is_another_user() -> None:
     root = Path(tempfile.mkdtemp(dir="/var/tmp"))
@@ -425,14 +376,8 @@ def test_places_that_cannot_be_used(board: LeaseBoard, tmp_path: Path) -> None:
     board.folder.unlink()
     board.leases.rmdir()
     board.leases.symlink_to("nowhere")
-    take = lease.take_command(WRITE, "a", "b", "c", token="d", ttl=5)
-    done = subprocess.run(
-        [*board.shell, *take.argv[1:]],
-        capture_output=True, text=True, check=True, timeout=20,
-        env={**os.environ, "FLEET_LEASE_DIR": str(board.leases)},
-    )  # fmt: skip
     with pytest.raises(DeviceError, match="no folder for leases can be written"):
-        lease.parse_lease(done.stdout, "board")
+        board.take()
 
 
 def test_a_full_disk_is_named(board: LeaseBoard) -> None:
@@ -478,13 +423,17 @@ def test_two_users_of_one_board() -> None:
 
 
 def test_many_at_once(board: LeaseBoard) -> None:
-    """Forty takers at one instant: one gets it, and each other is told or raced."""
+    """Forty takers at one instant: one gets it, and each other is told or raced.
+
+    Ten where each is a new Python.
+    """
+    turns = 1 if isinstance(board, PcLeaseBoard) else 4
     answers: list[LeaseAnswer] = []
     start = threading.Barrier(10)
 
     def run(number: int) -> None:
         start.wait()
-        for turn in range(4):
+        for turn in range(turns):
             token = f"{number * 100 + turn + 1:032x}"
             command = lease.take_command(WRITE, f"u{number}", "", "", token=token, ttl=60)
             answers.append(board.ask(command))
@@ -494,7 +443,7 @@ def test_many_at_once(board: LeaseBoard) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(answers) == 40
+    assert len(answers) == 10 * turns
     assert sum(answer.got is not None for answer in answers) <= 1
     assert all(answer.got or answer.held or answer.raced for answer in answers)
     won = [answer for answer in answers if answer.got]
@@ -504,17 +453,32 @@ def test_many_at_once(board: LeaseBoard) -> None:
 
 
 @pytest.fixture
-def between(board: LeaseBoard, tmp_path: Path) -> Callable[[str], None]:
-    """Has the board's next `mv` wait for a script: what others do between look and rename."""
-    bin_dir = tmp_path / "hooked"
+def between(
+    board: LeaseBoard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], None]:
+    """Has the board's next rename wait for a script: what others do between look and rename."""
+    bin_dir, hook = tmp_path / "hooked", tmp_path / "hook"
     bin_dir.mkdir()
     real = shutil.which("mv")
-    hook = tmp_path / "hook"
     (bin_dir / "mv").write_text(
         f'#!/bin/sh\nif [ -e "{hook}" ]; then mv() {{ {real} "$@"; }}; mv "{hook}" "{hook}.run"; '
         f'sh -eu "{hook}.run" || exit 99; fi\nexec {real} "$@"\n'
     )
     (bin_dir / "mv").chmod(0o755)
+
+    def hooked(rename: Callable[..., None]) -> Callable[..., None]:
+        def wait(*names: str) -> None:
+            if hook.exists():
+                text = hook.read_text()
+                hook.unlink()
+                subprocess.run(["sh", "-euc", text], check=True)
+            rename(*names)
+
+        return wait
+
+    if isinstance(board, PcLeaseBoard):
+        for name in ("rename", "replace"):
+            monkeypatch.setattr(os, name, hooked(getattr(os, name)))
 
     def run_then(text: str) -> None:
         board.extra = {"PATH": f"{bin_dir}:{os.environ['PATH']}"}
@@ -533,7 +497,7 @@ def test_a_holder_that_renews_in_the_last_instant_stays(
         answer = board.take("bob@desk")
         assert answer.got is None
         assert [holder.owner for holder in answer.held] == ["ann@desk"]
-    assert board.do(lease.guard(ticket).then(Command(("true",)))).returncode == 0
+    assert board.do(lease.guard(ticket).then(board.step)).returncode == 0
     assert board.generations() == ["write.1"]
 
 
@@ -584,7 +548,7 @@ def test_busybox_tools_alone(tmp_path: Path) -> None:
     board = LeaseBoard(tmp_path, "busybox")
     board.extra = {"PATH": str(bin_dir)}
     ticket = board.ticket(board.take())
-    assert board.do(lease.guard(ticket).then(Command(("true",)))).returncode == 0
+    assert board.do(lease.guard(ticket).then(board.step)).returncode == 0
     assert board.take("bob@desk").got is None
     assert board.drop("bob@desk", force=True).dropped
     assert "taken by bob@desk" in lost(board, ticket)
@@ -598,6 +562,32 @@ def test_who_goes_before_a_reading_command(board: LeaseBoard) -> None:
     answer = lease.parse_lease("noise\n" + done.stdout.decode(), "board")
     assert [holder.owner for holder in answer.held] == ["ann@desk"]
     assert done.stdout.decode().splitlines()[-2:] == ["fleet-status 1", "end"]
+
+
+def test_a_look_goes_on_behind_the_lease_that_was_taken(board: LeaseBoard) -> None:
+    said = []
+    for number in (1, 2):
+        command = lease.take_command(
+            WRITE, f"{number}@desk", "x", "run", token=f"{number:032x}", ttl=60, then=board.step
+        )
+        said.append(board.do(command).stdout.decode().splitlines())
+    assert said[0][-3:] == ["got write 1", "end", boot()]
+    assert said[1][-1] == "end", "another has it: nothing is looked at"
+
+
+def test_scripts_and_program_understand_each_other(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    program, scripts = PcLeaseBoard(tmp_path / "a", "dash"), LeaseBoard(tmp_path / "b", "dash")
+    scripts.leases = program.leases
+    answer = program.take()
+    assert [holder.owner for holder in scripts.who()] == ["ann@desk"]
+    assert scripts.take("bob@desk").got is None
+    scripts.do(lease.guard(program.ticket(answer), "keep"))
+    assert program.ask(lease.free_command(program.ticket(answer))).freed
+    assert scripts.take("bob@desk").got == 2
+    assert [holder.owner for holder in program.who()] == ["bob@desk"]
+    assert uptime() > 0
 
 
 def test_commands_fit_into_dropbear() -> None:

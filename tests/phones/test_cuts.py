@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.engine.leasing import Lease
+from fleet.engine.lease.lease import Lease
 from fleet.engine.session import Session
 from fleet.engine.states import facts_of
 from fleet.engine.transfer import upload as uploading

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from fleet.config.inventory import load_inventory
-from fleet.engine.leasing import Lease
+from fleet.engine.lease.lease import Lease
 from fleet.engine.session import Session
 from fleet.model.errors import LeaseHeldError
 from fleet.selftest.climb import Selftest, SelftestOptions

@@ -54,5 +54,6 @@ def line_of(path: str) -> list[str]:
 
 
 def number(text: str) -> int:
-    """At most nine digits; -1 for anything else."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else -1
+    """At most nine digits without a zero before them; -1 for anything else."""
+    plain = text.isascii() and text.isdigit() and len(text) <= 9
+    return int(text) if plain and str(int(text)) == text else -1

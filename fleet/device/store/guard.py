@@ -18,7 +18,7 @@ class Guard:
 
     def __init__(self, folder: str, n: str, token: str, ttl: str, mode: str) -> None:
         self.folder, self.n, self.token = folder, int(n), token
-        self.ttl, self.mode = int(ttl), mode
+        self.ttl, self.mode, self.frees = int(ttl), mode.rstrip("f"), mode.endswith("f")
         self.me = f"{folder}/write.{n}"
 
     def look(self) -> tuple[bool, str]:
@@ -59,11 +59,14 @@ class Guard:
             return self.lost("taken")
         return 0
 
-    def end(self) -> None:
+    def end(self, status: int) -> None:
         """A later step may run already, when the host gave this one up; what is lost stays so."""
         left, _ = self.look()
         mine = (line_of(self.me + "/step") + [""] * 4)[3] == str(os.getpid())
-        if mine and left:
+        if mine and left and self.frees and status == 0:
+            keep(self.me + "/released", "")
+            sys.stderr.write(f"fleet-lease-freed {self.token}\n")
+        elif mine and left:
             until = self.now + self.ttl + 1
             keep(self.me + "/step", f"{self.boot} {until} idle 0\n")
 
@@ -80,5 +83,5 @@ def guarded(words: tuple[str, ...], then: Callable[[tuple[str, ...]], int]) -> i
         return status
     done = then(words[5:])
     with contextlib.suppress(OSError, FailedError):
-        guard.end()
+        guard.end(done)
     return done

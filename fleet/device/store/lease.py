@@ -40,6 +40,8 @@ def place(make: bool) -> str:
         raise FailedError(f"{found} is a symbolic link")
     if os.path.isdir(found):
         return found
+    if os.path.exists(found):
+        raise FailedError(f"{found} is no folder")
     if not make:
         return ""
     try:

@@ -17,7 +17,7 @@ from msgspec import structs
 from fleet.engine.ab.journal import AbJournal, Pair, Try, missing, pairs_of, releases
 from fleet.engine.ab.sides import AbSide
 from fleet.engine.applying import reboot
-from fleet.engine.leasing import Lease
+from fleet.engine.lease.lease import Lease
 from fleet.engine.measuring.validity import cure_of, lasting, words_of
 from fleet.engine.operation import ask_suite
 from fleet.engine.pool import DeviceResult

@@ -29,7 +29,7 @@ from fleet.engine.cluster.wire import (
     Reply,
     blobs_of,
 )
-from fleet.engine.leasing import TTL_SECONDS
+from fleet.engine.lease.lease import TTL_SECONDS
 from fleet.engine.operation import Operation
 from fleet.engine.pool import DeviceResult, Work, guarded
 from fleet.engine.release_builder import ReleaseBuilder, runner_of

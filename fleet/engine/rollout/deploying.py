@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.config.select import select
-from fleet.engine.leasing import Lease
+from fleet.engine.lease.lease import Lease
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import NOT_ATTEMPTED, DeviceResult
 from fleet.engine.releases import stored_manifest, switch_back

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fleet.engine.claims import owner
+from fleet.engine.lease.claims import owner
 from fleet.engine.rollout.claim import NAME, adopt, claim, forget, lock
 from fleet.engine.rollout.state import Line, RunState
 from fleet.model.errors import InputError, WorkstationError, reason

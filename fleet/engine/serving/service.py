@@ -11,7 +11,7 @@ from typing import Any
 
 from fleet.device.shell import MARK
 from fleet.engine.applying import apply_system
-from fleet.engine.leasing import Lease
+from fleet.engine.lease.lease import Lease
 from fleet.engine.operation import Operation
 from fleet.engine.planning import plan_device, plan_system, refuse, require_current
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device

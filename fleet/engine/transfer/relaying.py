@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from fleet.engine.leased_stall import LeasedStall
+from fleet.engine.lease.lease import LeasedStall
 from fleet.engine.session import Session
 from fleet.engine.transfer.neighbours import LEAST_BYTES, BlobHolder, Neighbours, RelayTurn, lan_of
 from fleet.model.command import Result
@@ -17,7 +17,6 @@ from fleet.model.facts import Facts
 from fleet.model.masking import masked
 from fleet.model.plan import Blob
 from fleet.ops.backend import backend_for
-from fleet.ops.lease import lost_words
 from fleet.ops.relay import Passage, relay_command
 from fleet.ops.upload import Step
 from fleet.transport.neighbour import Bridge, peer_of
@@ -197,9 +196,7 @@ class Relaying:
             stdin=go if lease is None else lease.feed(go),
             on_stdout=passage.take,
         )
-        ticket = lease.ticket if lease is not None else None
-        # That the lease was renewed is not believed: only what ends it.
-        if lease and ticket and lost_words(ticket, result.status, result.error_text):
+        if lease is not None:  # that it was renewed is not believed: only what ends it
             lease.judge(result, result.error_text, 0.0)
         return result
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from fleet.device.shell import AfterMark, device_script
-from fleet.engine.leased_stall import LeasedStall
+from fleet.engine.lease.lease import LeasedStall
 from fleet.engine.session import Session
 from fleet.engine.states import HASHING_BYTES_PER_SECOND, ask_state
 from fleet.engine.transfer.carriers import Carriers

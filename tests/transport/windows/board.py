@@ -22,8 +22,7 @@ from fleet.device.windows.board import main
 from fleet.model.command import Call, Command
 from fleet.model.facts import Windows
 from fleet.transport import windows as speech
-from tests.ops.board import Board, flat
-from tests.ops.test_lease import LeaseBoard
+from tests.ops.board import Board, LeaseBoard, flat
 
 
 def work(

@@ -10,13 +10,15 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol, Self
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Concatenate, ParamSpec, Protocol, Self
 
 from fleet.device.shell import failed
-from fleet.engine.claims import Claim, forget, has_ended, owner
+from fleet.engine.lease import states
+from fleet.engine.lease.claims import Claim, forget, has_ended, owner
+from fleet.engine.lease.states import Standing, State
 from fleet.model.command import Command, Result
-from fleet.model.deadline import Deadline, awake_clock
+from fleet.model.deadline import Deadline, Stall, awake_clock
 from fleet.model.errors import (
     ConnectionLostError,
     FleetError,
@@ -28,20 +30,20 @@ from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.model.lease import RESERVE, WRITE, LeaseHolder, Spent, Ticket
 from fleet.ops.lease import (
-    GIVEN_BACK,
-    LOST_STATUS,
     TAG,
     LeaseAnswer,
     dead_word,
     free_command,
     freed,
     guard,
+    is_whole,
     lost_words,
     parse_lease,
     take_command,
 )
 from fleet.transport.base import Transport
 
+P = ParamSpec("P")
 # The kernel drops a connection that acknowledges nothing for 30 s (transport/ssh.py); what is
 # on its way then cannot arrive after the lease has ended.
 TTL_SECONDS = 60
@@ -79,6 +81,13 @@ def spent_error(spent: Spent, step: str = "lease") -> LeaseHeldError:
     return LeaseHeldError(words, step=step, hint=spent.cure())
 
 
+def race_error() -> LeaseHeldError:
+    """Return the error for a board that others take in the same instant, again and again."""
+    return LeaseHeldError(
+        "several users are trying to take this board at the same time", hint="run the command again"
+    )
+
+
 class LeasedSession(Protocol):
     """What a lease needs of its session."""
 
@@ -111,17 +120,8 @@ class Lease:
         self._due = RENEW_SECONDS * self._ttl / TTL_SECONDS  # of a shorter one: as much of it
         self._stall = STALL_SECONDS * self._ttl / TTL_SECONDS
         self._claim: Claim | None = None
-        self._ticket: Ticket | None = None
-        self._guards: dict[int | str, Command] = {}
-        self._good = 0.0
-        self._lost = ""
-        self._refused = False  # by the board, which knows; our own clock does not
-        self._unsure = False  # asked for, and no answer said whether it is ours
-        self._ending = False  # a step was begun behind which the board gives it back
-        self._ended: Ticket | None = None  # what such a step had; the link broke under it
-        self._deaf = 0.0  # when a renewal failed for want of a link
-        self._paused = False
-        self._done = False
+        self._lock = threading.Lock()
+        self._standing = Standing()
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._keep, daemon=True)
 
@@ -131,43 +131,52 @@ class Lease:
 
     def __exit__(self, *_: object) -> None:
         self._session.lease = None
-        self._done = True
+        self._change(states.closed)
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(FREE_SECONDS)
-        given_back = self._refused or (self._ticket is None and not self._unsure)
-        ticket = self._ticket or self._ended
-        if ticket is not None and not self._lost and not self.late:
+        now = self._standing
+        given_back = now.state in {State.FREE, State.LOST}
+        if now.ticket is not None and not given_back and not self.gone:
             with contextlib.suppress(FleetError):
-                command = free_command(ticket)
+                command = free_command(now.ticket)
                 said = self._session.transport.run(command, Deadline(FREE_SECONDS)).text
                 given_back = parse_lease(said, self._session.host.name).freed
         if self._claim is not None:
             _TAKEN.pop(self._claim.token, None)
             self._claim.close(given_back=given_back)
 
+    def _change(
+        self, step: Callable[Concatenate[Standing, P], Standing], *args: P.args, **more: P.kwargs
+    ) -> Standing:
+        """Make a transition; return the standing after it."""
+        with self._lock:
+            if not self._standing.over:
+                self._standing = step(self._standing, *args, **more)
+            return self._standing
+
     @property
     def ticket(self) -> Ticket | None:
         """What was taken; None before the first step that writes."""
-        return self._ticket
+        return self._standing.held
 
     @property
     def late(self) -> bool:
         """True when the lease was not renewed for so long that it may be another's."""
-        had = self._ticket or self._ended
-        return had is not None and awake_clock() - self._good >= self._ttl
+        return self._standing.late(awake_clock())
 
     @property
     def gone(self) -> bool:
         """True when nothing may be sent any more."""
-        return bool(self._lost) or self.late
+        return self._standing.over or self.late
 
-    def heard(self, moved: float) -> float:
-        """Seconds until a link on which bytes moved at `moved` is to be looked at again; 0: dead.
+    def patience(self, moved: float) -> float:
+        """Return the seconds until a link on which bytes moved at `moved` should be checked again;
+        0 if it is considered dead.
 
         A device that is silent for half of that time, because it hashes or writes, is asked.
         """
-        quiet = awake_clock() - max(self._good, moved)
+        quiet = awake_clock() - max(self._standing.renewed, moved)
         if quiet < self._stall / 2:
             return self._stall / 2 - quiet
         self._wake.set()
@@ -177,21 +186,20 @@ class Lease:
         """Raise when nothing may be sent any more: LeaseLostError, or ConnectionLostError where
         the lease has ended because the link was dead. Sends nothing itself.
         """
-        if not self.gone:
-            return
-        host = self._session.host.name
-        # Tried late and in vain: this workstation was awake, and it was the link.
-        if not self._lost and self._deaf > self._good + self._ttl / 2:
+        when = awake_clock()
+        now = self._change(states.lapsed, when)
+        if now.over:
+            raise LeaseLostError(
+                f"fleet no longer has exclusive access to the board: {now.why}",
+                hint=f"fleet reserve --list {self._session.host.name} (shows who uses it); "
+                "deploy again when it is free",
+            )
+        if now.late(when):
             raise ConnectionLostError(
                 f"the device did not answer for {self._ttl} s, so fleet no longer has exclusive "
                 "access to it",
                 hint="check power and cable of the device, then deploy again",
             )
-        self._lost = self._lost or f"fleet could not renew the lease within {self._ttl} s"
-        raise LeaseLostError(
-            f"fleet no longer has exclusive access to the board: {self._lost}",
-            hint=f"fleet reserve --list {host} (shows who uses it); deploy again when it is free",
-        )
 
     def take(self, then: Command | None = None, stdin: Sequence[Chunk] = ()) -> Result | None:
         """Take the lease now, before the first step that writes, so that a look holds.
@@ -200,44 +208,42 @@ class Lease:
         answer of the lease before it. None where the lease was taken before, and nothing ran.
         """
         self.check()
-        return self._take(then, stdin) if self._ticket is None else None
+        return self._take(then, stdin) if self.ticket is None else None
 
     def follows(self, generation: int | None) -> bool:
         """True when nobody wrote between a look that saw `generation` and this lease."""
-        return self._ticket is not None and self._ticket.generation - 1 == generation
+        return self.ticket is not None and self.ticket.generation - 1 == generation
 
     def guarded(self, command: Command, seconds: float = 0.0, *, ends: bool = False) -> Command:
-        """The command as it may run: taken is the lease first, if it was not yet.
+        """Return the command wrapped in the guard of the lease. Takes the lease first if need be.
 
         While it runs the lease holds for `seconds`, even without this workstation. `ends`: where
         it succeeds the device gives the lease back in the same round trip.
         """
-        self.take()
-        if self._ticket is None:
-            raise LeaseLostError("fleet no longer has exclusive access to this board")
-        self._ending = ends
+        self.check()
+        while (ticket := self._change(states.begun, ends).held) is None:
+            self.take()
         mode = math.ceil(seconds)
-        return self._guard(self._ticket, f"{mode}f" if ends else mode).then(command)
+        return guard(ticket, f"{mode}f" if ends else mode).then(command)
 
     def judge(self, result: Result, stderr: str, began: float) -> None:
-        """Look at how a guarded command ended. Raises LeaseLostError when it was refused."""
-        if self._ticket is None:
+        """Look at how a guarded command ended that was sent at `began`.
+
+        Raises LeaseLostError when it was refused.
+        """
+        ticket = self._standing.ticket
+        if ticket is None:
             return
-        if result.status == LOST_STATUS:
-            why = lost_words(self._ticket, result.status, stderr)
-            if why == GIVEN_BACK and self._ended is not None:
-                self._ticket = None
-                raise ConnectionLostError(
-                    "the device is still busy with a step that fleet started before the "
-                    "connection broke"
-                )
-            self._heard(why)
-            if self._refused:
-                self.check()
-        self._good = max(self._good, began)
-        if self._ending and freed(self._ticket, stderr):
-            self._ticket = self._ended = None
-        self._ending = False
+        why = lost_words(ticket, result.status, stderr)
+        if not why:
+            self._change(states.ended, began, freed(ticket, stderr))
+            return
+        if self._change(states.lost, ticket, why, renewal=False).state is State.FREE:
+            raise ConnectionLostError(
+                "the device is still busy with a step that fleet started before the "
+                "connection broke"
+            )
+        self.check()
 
     def feed(self, source: Iterable[Chunk]) -> Iterator[Chunk]:
         """The same chunks, as long as the lease holds."""
@@ -251,76 +257,66 @@ class Lease:
 
         Raises LeaseLostError when somebody took it in between.
         """
-        self._paused = True
+        self._change(states.paused)
         try:
             yield
         finally:
-            self._paused = False
-            self._good = max(self._good, awake_clock())
-        if self._ticket is not None:
-            self._renew(self._ticket, revive=True)
-            self.check()
+            self._change(states.resumed, still_paused=False)
+            self._change(states.renewed, awake_clock())
+        self.revive()
+        self.check()
 
     @contextlib.contextmanager
     def reconnecting(self) -> Iterator[None]:
         """Inside, the connection is made anew: what the renewing thread hears does not count."""
-        before, self._paused = self._paused, True
-        if self._ending:  # given back or not: the next step asks
-            self._ended = self._ticket or self._ended
-            self._ticket, self._ending, self._unsure = None, False, True
+        before = self._standing.paused
+        self._change(states.paused)
         try:
             yield
         finally:
-            self._paused = before
+            self._change(states.resumed, still_paused=before)
 
     def revive(self) -> None:
         """The board rebooted by itself: the lease is ours again, if nobody took it since."""
-        if self._ticket is not None and not self.gone:
-            self._renew(self._ticket, revive=True)
+        if self.ticket is not None and not self.gone:
+            self._renew(self.ticket, revive=True)
 
-    def _take(self, then: Command | None = None, stdin: Sequence[Chunk] = ()) -> Result | None:
-        session, host = self._session, self._session.host.name
+    def _take(self, then: Command | None, stdin: Sequence[Chunk]) -> Result | None:
         claim = self._claim = self._claim or Claim()
-        dead, races = "-", RACES
-        patience: Deadline | None = None
+        host, dead = self._session.host.name, ""
+        races, patience = RACES, None
         while True:
             began = awake_clock()
             result, answer = self._ask(claim, dead, then, stdin)
-            generation = answer.got
-            holder = answer.held[0] if answer.held else None
-            if holder is not None and holder.token == claim.token:
-                generation = holder.generation  # taken before, and the answer was lost
+            generation = answer.generation_of(claim.token)
             if generation is not None:
                 break
-            if holder is None:
+            if not answer.held:
                 races -= 1
                 if not races:
-                    raise LeaseHeldError(
-                        "several users are trying to take this board at the same time",
-                        hint="run the command again",
-                    )
+                    raise race_error()
                 time.sleep(LOOK_SECONDS * (1 - races / RACES))
-            elif (other := _TAKEN.get(holder.token, host)) != host:
+                continue
+            holder = answer.held[0]
+            if (other := _TAKEN.get(holder.token, host)) != host:
                 raise _twice_error(host, other)
-            elif holder.kind == RESERVE or not has_ended(holder.token):
+            if holder.kind == RESERVE or not has_ended(holder.token):
                 raise held_error(host, holder)
-            elif holder.busy:
-                patience = patience or self._wait_for(holder)
-                if patience.expired:
-                    raise held_error(host, holder)
-                time.sleep(LOOK_SECONDS)
-            else:
+            if not holder.busy:
                 dead = dead_word(holder)
-        if dead != "-":
-            session.warn(
+                continue
+            patience = patience or self._wait_for(holder)
+            if patience.expired:
+                raise held_error(host, holder)
+            time.sleep(LOOK_SECONDS)
+        if dead:
+            self._session.warn(
                 "the last fleet process on this board ended without releasing the board; fleet "
                 "released it"
             )
             forget(dead.partition(":")[2])
-        self._good = began
-        self._ticket = Ticket(answer.place, generation, claim.token, self._ttl)
+        self._change(states.taken, Ticket(answer.place, generation, claim.token, self._ttl), began)
         _TAKEN[claim.token] = host
-        self._guards.clear()
         if not self._thread.is_alive():
             self._thread.start()
         return result if answer.got is not None else None
@@ -335,15 +331,16 @@ class Lease:
             self._run_id,
             token=claim.token,
             ttl=self._ttl,
-            dead=dead,
+            dead=dead or "-",
             then=then,
         )
-        host, self._unsure = self._session.host.name, True
+        host = self._session.host.name
+        self._change(states.asked)
         result = self._session.run(command, "lease", stdin=stdin)
-        # A whole answer says whether it is ours.
-        self._unsure = "end" not in result.text.partition(TAG)[2].splitlines()
         if not result.ok and TAG not in result.text:
             raise failed(result, "lease", host)
+        if is_whole(result.text):
+            self._change(states.answered)
         answer = parse_lease(result.text, host)
         if answer.spent:
             raise spent_error(answer.spent[0])
@@ -359,46 +356,64 @@ class Lease:
         return Deadline(seconds + 2 * LOOK_SECONDS)
 
     def _keep(self) -> None:
-        """Renew when it is due; after a failure, or when the link is silent, sooner.
-
-        Ends when the lease is lost.
-        """
-        wait = self._due
-        while True:
+        wait: float | None = self._due
+        while wait is not None:
             self._wake.wait(wait)
             self._wake.clear()
-            if self._done:
-                return
-            if self._paused or self._ticket is None:
-                continue
-            if self.gone:
-                return
-            try:
-                self._renew(self._ticket)
-                wait = self._due
-            except FleetError as error:  # the link is down; who writes next sees that
-                wait = self._ttl / 12
-                if isinstance(error, TransportError) and not self.late:
-                    self._deaf = awake_clock()
+            wait = self._tend()
+
+    def _tend(self) -> float | None:
+        """Renew the lease if it is held; return the seconds until the next renewal.
+
+        They are fewer after a failure; None ends the renewing: the lease is lost or was closed.
+        """
+        now = self._standing
+        if now.closed or now.over:
+            return None
+        if now.paused or now.held is None:
+            return self._due
+        if now.late(awake_clock()):
+            return None
+        try:
+            self._renew(now.held)
+        except FleetError as error:  # the link is down; who writes next sees that
+            if isinstance(error, TransportError):
+                self._change(states.unheard, awake_clock())
+            return self._ttl / 12
+        return self._due
 
     def _renew(self, ticket: Ticket, *, revive: bool = False) -> None:
         began = awake_clock()
-        command = self._guard(ticket, "revive" if revive else "keep")
+        command = guard(ticket, "revive" if revive else "keep")
         result = self._session.transport.run(command, Deadline(max(1.0, self._stall)))
-        if self._paused and not revive:
-            return
-        if result.status == LOST_STATUS:
-            why = lost_words(ticket, result.status, result.error_text)
-            if not (self._ending and why == GIVEN_BACK):
-                self._heard(why)
+        if why := lost_words(ticket, result.status, result.error_text):
+            self._change(states.lost, ticket, why, renewal=not revive)
         elif result.ok:
-            self._good = max(self._good, began)
+            self._change(states.renewed, began, paused=revive)
 
-    def _guard(self, ticket: Ticket, mode: int | str) -> Command:
-        if mode not in self._guards:
-            self._guards[mode] = guard(ticket, mode)
-        return self._guards[mode]
 
-    def _heard(self, why: str) -> None:
-        if why:
-            self._lost, self._refused = why, True
+class LeasedStall(Stall):
+    """A stall deadline that has also ended when the lease has, or when the link is dead.
+
+    A device that answers has `seconds` without a byte, because it may be hashing; one that does
+    not even answer a renewal has STALL_SECONDS, and the lease is good for longer than that.
+    """
+
+    __slots__ = ("_lease", "_moved")
+
+    def __init__(self, seconds: float, lease: Lease) -> None:
+        super().__init__(seconds)
+        self._lease = lease
+        self._moved = awake_clock()
+
+    def touch(self) -> None:
+        """Bytes moved."""
+        super().touch()
+        self._moved = awake_clock()
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until it has to be looked at again; 0 once no time is left, or no lease."""
+        if self._lease.gone:
+            return 0.0
+        return min(super().remaining, self._lease.patience(self._moved))

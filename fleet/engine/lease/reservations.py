@@ -7,12 +7,12 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
-from fleet.engine.claims import owner
-from fleet.engine.leasing import RACES, held_error, spent_error
+from fleet.engine.lease.claims import owner
+from fleet.engine.lease.lease import RACES, held_error, race_error, spent_error
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Session
 from fleet.model.command import Command
-from fleet.model.errors import InputError, LeaseHeldError
+from fleet.model.errors import InputError
 from fleet.model.inventory import Host
 from fleet.model.lease import RESERVE, WRITE, LeaseHolder, Spent, human_seconds
 from fleet.ops.lease import LeaseAnswer, drop_command, parse_lease, take_command, who_command
@@ -116,6 +116,4 @@ def _settled(session: Session, command: Callable[[], Command]) -> LeaseAnswer:
         answer = _asked(session, command())
         if not answer.raced:
             return answer
-    raise LeaseHeldError(
-        "several users are trying to take this board at the same time", hint="run the command again"
-    )
+    raise race_error()

@@ -1,0 +1,158 @@
+"""The states of a write lease as this process knows it, and the transitions between them.
+
+`Standing` is all that the worker and the renewing thread share. It is immutable: a transition is a
+function that returns the next one, and `Lease` swaps them under its one lock; LOST and LAPSED are
+for good. The board decides who may write (fleet/device/sh/lease/lease_guard.sh); a state says what
+this process may still send.
+
+    FREE      asked → ASKED
+    ASKED     answered → FREE, then taken → HELD if it is ours; an answer that was cut leaves it
+    HELD      begun → ENDING, if the board gives the lease back behind the step
+    ENDING    ended → FREE, or HELD if the step failed; paused → DOUBTFUL: the link broke
+    DOUBTFUL  as ASKED
+    LOST      the board refused a step or a renewal; nothing more is sent
+    LAPSED    by our own clock nothing renewed it in time; nothing more is sent
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+from fleet.model.lease import Ticket
+from fleet.ops.lease import GIVEN_BACK
+
+
+class State(Enum):
+    """What this process knows of its lease."""
+
+    FREE = auto()
+    ASKED = auto()
+    HELD = auto()
+    ENDING = auto()
+    DOUBTFUL = auto()
+    LOST = auto()
+    LAPSED = auto()
+
+
+_OURS = frozenset({State.HELD, State.ENDING})
+_LAST = frozenset({State.LOST, State.LAPSED})
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A state and its particulars. Times are seconds of `awake_clock`.
+
+    `doubted` is a ticket whose last step may still run behind a broken connection, and then gives
+    the lease back. While `paused` the connection is made anew: answers to renewals do not count.
+    """
+
+    state: State = State.FREE
+    ticket: Ticket | None = None  # the last one that was taken
+    doubted: Ticket | None = None
+    renewed: float = 0.0  # the board accepted a command that was sent then
+    unheard: float = 0.0  # a renewal failed then for want of a link
+    paused: bool = False
+    closed: bool = False  # the work under the lease has ended
+    why: str = ""  # it is LOST or LAPSED, for people
+
+    @property
+    def held(self) -> Ticket | None:
+        """Return the ticket while the lease is ours; None otherwise."""
+        return self.ticket if self.state in _OURS else None
+
+    @property
+    def over(self) -> bool:
+        """Return True when no command can bring the lease back."""
+        return self.state in _LAST
+
+    def late(self, now: float) -> bool:
+        """Return True if it was not renewed for so long that another may have it."""
+        ours = self.state in _OURS or self.state is State.DOUBTFUL
+        return ours and self.ticket is not None and now - self.renewed >= self.ticket.ttl
+
+    def cut_off(self, now: float) -> bool:
+        """Return True if it is late because the link was dead, and not this workstation asleep:
+        a renewal was tried in the second half of the time.
+        """
+        ticket = self.ticket
+        return (
+            ticket is not None and self.late(now) and self.unheard > self.renewed + ticket.ttl / 2
+        )
+
+
+def asked(now: Standing) -> Standing:
+    """A command was sent that takes the lease."""
+    return replace(now, state=State.ASKED) if now.state is State.FREE else now
+
+
+def answered(now: Standing) -> Standing:
+    """The answer is whole: the lease is not ours unless `taken` follows."""
+    return replace(now, state=State.FREE)
+
+
+def taken(now: Standing, ticket: Ticket, began: float) -> Standing:
+    """A whole answer to a command that was sent at `began` says that the lease is ours."""
+    return replace(now, state=State.HELD, ticket=ticket, renewed=began)
+
+
+def begun(now: Standing, ends: bool) -> Standing:
+    """A step is sent under the lease; with `ends` the board gives the lease back behind it."""
+    if now.state not in _OURS:
+        return now
+    return replace(now, state=State.ENDING if ends else State.HELD)
+
+
+def ended(now: Standing, began: float, freed: bool) -> Standing:
+    """The step that was sent at `began` ran to its end; `freed`: the lease was given back."""
+    after = renewed(now, began, paused=True)
+    if now.state is not State.ENDING:
+        return after
+    return replace(after, state=State.FREE if freed else State.HELD)
+
+
+def renewed(now: Standing, began: float, paused: bool = False) -> Standing:
+    """The board accepted a command that was sent at `began`; `paused`: even while paused."""
+    if now.paused and not paused:
+        return now
+    return replace(now, renewed=max(now.renewed, began))
+
+
+def lost(now: Standing, ticket: Ticket, why: str, renewal: bool) -> Standing:
+    """The board refused a step under `ticket`, or the renewing thread's renewal of it."""
+    told_by_the_step = why == GIVEN_BACK and now.state is State.ENDING
+    if now.held != ticket or (renewal and (now.paused or told_by_the_step)):
+        return now
+    if why == GIVEN_BACK and now.doubted == ticket:
+        return replace(now, state=State.FREE)
+    return replace(now, state=State.LOST, why=why)
+
+
+def unheard(now: Standing, when: float) -> Standing:
+    """A renewal failed for want of a link; once the lease is late that tells nothing."""
+    return now if now.late(when) else replace(now, unheard=when)
+
+
+def lapsed(now: Standing, when: float) -> Standing:
+    """Look at our own clock."""
+    if now.ticket is None or not now.late(when) or now.cut_off(when):
+        return now
+    why = f"fleet could not renew the lease within {now.ticket.ttl} s"
+    return replace(now, state=State.LAPSED, why=why)
+
+
+def paused(now: Standing) -> Standing:
+    """The connection goes; a step that gives the lease back has done so, or not."""
+    if now.state is State.ENDING:
+        now = replace(now, state=State.DOUBTFUL, doubted=now.ticket)
+    return replace(now, paused=True)
+
+
+def resumed(now: Standing, still_paused: bool) -> Standing:
+    """The connection is there again."""
+    return replace(now, paused=still_paused)
+
+
+def closed(now: Standing) -> Standing:
+    """The work under the lease has ended."""
+    return replace(now, closed=True)
