@@ -183,6 +183,12 @@ def _of_boards(results: list[DeviceResult[AbReport]]) -> Iterator[str]:
     """What is said of single boards: failures, conditions, steps, boots."""
     for result, found in _failing(results):
         yield f"{result.host.name}: {found.text}"
+    for pairs, names in _without_failures(results).items():
+        share = 1 - 0.05 ** (1 / pairs)  # the upper end of the exact one-sided 95 % interval
+        yield (
+            f"{', '.join(names)}: 0 of {pairs} runs of B failed; a B that fails in up to "
+            f"{share:.0%} of its runs can pass this comparison"
+        )
     for result in results:
         for text in _conditions(result):
             yield f"{result.host.name}: conditions differ: {text}"
@@ -200,6 +206,16 @@ def _of_boards(results: list[DeviceResult[AbReport]]) -> Iterator[str]:
                 f"{place}, {item.boots} boots: differences between boots cause "
                 f"{item.between_boots:.0%} of the variance of the runs{text}"
             )
+
+
+def _without_failures(results: list[DeviceResult[AbReport]]) -> dict[int, list[str]]:
+    """Return the boards without a failed run, by their number of pairs."""
+    failing = {result.host.name for result, _ in _failing(results)}
+    boards: dict[int, list[str]] = {}
+    for result in results:
+        if result.value and result.value.pairs and result.host.name not in failing:
+            boards.setdefault(result.value.pairs, []).append(result.host.name)
+    return boards
 
 
 def _conditions(result: DeviceResult[AbReport]) -> list[str]:

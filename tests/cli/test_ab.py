@@ -134,6 +134,16 @@ def test_fine_says_where_b_is_faster(
     assert f"| {word or 'worse'} |" in " ".join(row.split()), row
 
 
+@pytest.mark.parametrize(("pairs", "share"), [(8, "31%"), (40, "7%")])
+def test_how_often_b_can_fail_unseen_is_said(
+    pairs: int, share: str, journal: AbJournal, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """1 - 0.05 ** (1 / 8) is 0.312, and 1 - 0.05 ** (1 / 40) is 0.072."""
+    ab_table.show(journal, [measured(0, pairs)], as_json=False)
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"evk-01: 0 of {pairs} runs of B failed; a B that fails in up to {share} of its" in told
+
+
 @pytest.mark.parametrize(
     "asked",
     [
