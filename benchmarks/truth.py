@@ -2,7 +2,7 @@
 `benchmarks.whole`.
 
     python -m benchmarks.truth                      the tables, a few minutes
-    python -m benchmarks.truth --write docs/compare.md
+    python -m benchmarks.truth
 
 Every sample comes from a fixed seed: the same code gives the same table.
 """

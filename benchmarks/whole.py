@@ -5,7 +5,7 @@ times, compared by the function that ships. The noise is that of `benchmarks.ab`
 in the order of time. Fixed seeds, one for each cell.
 
     python -m benchmarks.whole --into cells.jsonl               20 s a cell; goes on after a cut
-    python -m benchmarks.whole --into cells.jsonl --write docs/compare.md
+    python -m benchmarks.whole --into cells.jsonl
 """
 
 from __future__ import annotations

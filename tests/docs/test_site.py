@@ -58,12 +58,17 @@ def test_each_page_has_its_place_in_the_navigation() -> None:
 
 
 def test_each_page_is_in_the_index() -> None:
-    """The pages of docs/sources have an index of their own (tests/docs/test_sources.py)."""
+    """The pages of docs/sources and docs/decisions have an index of their own."""
     index = DOCS / "README.md"
     linked = set(re.findall(r"\]\(([^)#]+)", index.read_text("utf-8")))
     there = [path.relative_to(DOCS) for path in DOCS.rglob("*.md") if path != index]
-    wanted = {path.as_posix() for path in there if path.parent.name != "sources"}
+    own = {"sources", "decisions"}  # tests/docs/test_sources.py, docs/design.md
+    wanted = {path.as_posix() for path in there if path.parent.name not in own}
     assert sorted(wanted - linked) == []
+    design = (DOCS / "design.md").read_text("utf-8")
+    assert [path.name for path in there if path.parent.name == "decisions"]
+    for path in there:
+        assert path.parent.name != "decisions" or f"({path.as_posix()})" in design, path
     assert "sources/README.md" in linked
 
 
