@@ -54,10 +54,9 @@ def page(mutants: list[Mutant]) -> str:
     survived = sum(mutant.survived for mutant in mutants)
     head = (
         "## Mutants\n\n"
-        "A proof that cannot fail is none. `python -m tests.mutants` takes "
-        f"{len(mutants)} lines out of the code, one at a time, and runs the tests of "
-        "[mutants.yaml](mutants.yaml): a sample "
-        f"of promises, not all. {survived} survived the last run.\n\n"
+        f"`python -m tests.mutants` removes {len(mutants)} lines of the code, one at a time, and "
+        "runs the tests of [mutants.yaml](mutants.yaml), which must fail. "
+        f"{survived} survived the last run.\n\n"
         "| promise | without | the tests |\n|---|---|---|"
     )
     return "\n".join([head, *rows]) + "\n"

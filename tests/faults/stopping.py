@@ -114,11 +114,10 @@ def page() -> str:
     """The section of docs/promises.md."""
     head = (
         "## Stopped in the middle\n\n"
-        "A link that swallows everything from the beginning of a step on (*hang*), or a "
-        "workstation that is killed there by SIGKILL (*killed*), with the constants that ship, on "
-        "a clock of the tests. A hang always ends as `unreachable`, exit code 3; a killed process "
-        "has exit code 137 and says nothing. The same command again goes through; no "
-        "lease is waited for.\n\n"
+        "A link that swallows everything from the start of a step on (*hang*), or a workstation "
+        "that is killed there by SIGKILL (*killed*). A hang ends as `unreachable`, exit code 3, "
+        "a killed process with exit code 137. The same command then succeeds without waiting for a "
+        "lease.\n\n"
         "| command | step | live after a hang | next command | live after a kill | next command |"
         "\n|---|---|---|---|---|---|"
     )
@@ -128,9 +127,8 @@ def page() -> str:
         for row in ROWS
     ]
     tail = (
-        "\nAsked by `test_stopped.py` of tests/faults and tests/provision (three rows in the gate, "
-        "the others in the slow tier); `look` is before the first step, `system` the second step "
-        "on the system: the first one is done, and stays so."
+        "\nTested by `test_stopped.py` of tests/faults and tests/provision. `look` is before the "
+        "first step, `system` the second step on the system; the first one is complete and stays."
     )
     return "\n".join([head, *rows, tail]) + "\n"
 
