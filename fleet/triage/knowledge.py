@@ -80,6 +80,7 @@ class Known:
 
     causes: dict[str, Cause]
     owners: tuple[tuple[Cause, Signature, str], ...]
+    signatures: tuple[int, ...]  # of the owners those of the part `match`
     matcher: Matcher
     against: Matcher
     opposed: tuple[Cause, ...]
@@ -164,6 +165,7 @@ def _known(
     return Known(
         causes={cause.id: cause for cause in causes},
         owners=owners,
+        signatures=tuple(at for at, (_, _, part) in enumerate(owners) if part == "match"),
         matcher=matcher(
             [expanded(getattr(signature, part)) for _, signature, part in owners],
             [f"cause {cause.id}" for cause, _, _ in owners],

@@ -10,7 +10,7 @@ from re import _parser  # type: ignore[attr-defined]
 from typing import Any
 
 from fleet.model.errors import InputError
-from fleet.triage.patterns import PatternError, PatternSet, compiled
+from fleet.triage.patterns import PatternError, PatternSet, compiled, named_once, searcher
 
 # Words that must stand in a line before a pattern can be found there.
 #
@@ -22,7 +22,7 @@ _LEAST = 2
 def literals(pattern: str) -> list[list[str]]:
     """Return sets of lower-case words: each line that matches has one word of every set."""
     try:
-        sets = _of(list(_parser.parse(pattern, re.IGNORECASE)))
+        sets = _of(list(_parser.parse(named_once(pattern), re.IGNORECASE)))
     except (re.error, OverflowError):
         return []
     usable = {tuple(sorted(words)) for words in sets if words and min(map(len, words)) >= _LEAST}
@@ -80,15 +80,15 @@ class Matcher:
             _check(patterns, names)
         self.words = words if words is not None else [literals(pattern) for pattern in patterns]
         self._sets: dict[tuple[int, ...], PatternSet] = {}
-        self._alone: dict[int, Callable[[str], Any]] = {}
+        self._alone: dict[int, Callable[[str], bool]] = {}
 
-    def over(self, text: str) -> Matched:
-        """The patterns that can be found in lines of `text`."""
+    def over(self, text: str, among: Sequence[int] | None = None) -> Matched:
+        """The patterns, or those `among` them, that can be found in lines of `text`."""
         places = _places(text)
         numbers, rows = [], {}
-        for number, sets in enumerate(self.words):
+        for number in range(len(self.words)) if among is None else among:
             common = -1
-            for words in sets:
+            for words in self.words[number]:
                 common &= reduce(or_, map(places, words))
                 if not common:
                     break
@@ -104,8 +104,8 @@ class Matcher:
     def search(self, number: int, line: str) -> bool:
         """Return whether one pattern occurs in a line."""
         if number not in self._alone:
-            self._alone[number] = compiled(self.patterns[number]).search
-        return self._alone[number](line) is not None
+            self._alone[number] = searcher(self.patterns[number])
+        return self._alone[number](line)
 
     def compiled(self, numbers: tuple[int, ...]) -> PatternSet:
         """These patterns as one automaton."""
@@ -132,23 +132,34 @@ class Matched:
         """`rows` are the lines in which each pattern can be found, as bits."""
         self._matcher = matcher
         self.numbers = numbers
-        lines = text.lower().split("\n")
-        self._by_line: dict[str, list[int]] | None = None
-        if len(lines) <= _SPLIT:
-            self._by_line = {
-                line: [number for number in numbers if rows[number] >> at & 1]
-                for at, line in enumerate(lines)
-            }
+        self._rows = rows
+        self._any = reduce(or_, rows.values(), 0)
+        self._numbered = _numbered(text)
 
     def match(self, line: str) -> list[int]:
         """Numbers of the patterns that occur in a line of the text."""
         if not self.numbers:
             return []
-        if self._by_line is not None:
-            likely = self._by_line.get(line.lower(), self.numbers)
-            return [number for number in likely if self._matcher.search(number, line)]
+        if self._numbered is not None:
+            at = self._numbered.get(line)
+            if at is None:
+                return [row for row in self.numbers if self._matcher.search(row, line)]
+            if not self._any >> at & 1:
+                return []
+            return [
+                row
+                for row in self.numbers
+                if self._rows[row] >> at & 1 and self._matcher.search(row, line)
+            ]
         found = self._matcher.compiled(self.numbers).match(line)
         return [self.numbers[index] for index in found]
+
+
+@lru_cache(maxsize=8)
+def _numbered(text: str) -> dict[str, int] | None:
+    """Return the place of each line of a short text; None for a long text."""
+    lines = text.split("\n")
+    return {line: at for at, line in enumerate(lines)} if len(lines) <= _SPLIT else None
 
 
 @lru_cache(maxsize=8)
@@ -156,7 +167,7 @@ def _places(text: str) -> Callable[[str], int]:
     """Return a function that gives the lines with a word, as bits; of a long text all are one."""
     low = text.lower()
     parts = "\n".join(set(low.split()))  # a long log repeats its words
-    lines = low.split("\n") if low.count("\n") < _SPLIT else [low]
+    lines = low.split("\n") if _numbered(text) else [low]
 
     @cache
     def places(word: str) -> int:

@@ -8,7 +8,8 @@ read in a child process with a deadline (`fleet.triage.bounded`). Case is ignore
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 try:
@@ -29,10 +30,24 @@ def compiled(pattern: str) -> Any:  # noqa: ANN401 - re2's object has no public 
     """Return an object with `search`. Raises PatternError."""
     try:
         if re2 is None:
-            return re.compile(_named_once(pattern), re.IGNORECASE | re.ASCII)
+            return re.compile(named_once(pattern), re.IGNORECASE | re.ASCII)
         return re2.compile(pattern, _options())
     except _ERRORS as error:
         raise PatternError(str(error)) from error
+
+
+def searcher(pattern: str) -> Callable[[str], bool]:
+    """Return a function that tells whether the pattern occurs in a line. Raises PatternError.
+
+    A pattern and a line of ASCII alone are compared as bytes, which RE2 compiles and runs in two
+    thirds of the time that it needs for UTF-8.
+    """
+    wide = cache(lambda: compiled(pattern).search)
+    if re2 is None or not pattern.isascii():
+        search = wide()
+        return lambda line: search(line) is not None
+    narrow = re2.compile(pattern.encode(), _options(narrow=True)).search
+    return lambda line: (narrow(line.encode()) if line.isascii() else wide()(line)) is not None
 
 
 class PatternSet:
@@ -47,7 +62,7 @@ class PatternSet:
             self._set.Compile()
             return
         self._alone = [
-            (number, literals, compiled(pattern).search)
+            (number, literals, searcher(pattern))
             for number, (pattern, literals) in enumerate(zip(patterns, words, strict=True))
         ]
 
@@ -63,7 +78,7 @@ class PatternSet:
         ]
 
 
-def _named_once(pattern: str) -> str:
+def named_once(pattern: str) -> str:
     """Return the pattern with only the first group of each name named, as RE2 takes it."""
     seen: set[str] = set()
 
@@ -75,8 +90,10 @@ def _named_once(pattern: str) -> str:
     return re.sub(r"\(\?P<\w+>", name, pattern)
 
 
-def _options() -> Any:  # noqa: ANN401
+def _options(*, narrow: bool = False) -> Any:  # noqa: ANN401
     options = re2.Options()
+    if narrow:
+        options.encoding = re2.Options.Encoding.LATIN1
     options.case_sensitive = False
     options.log_errors = False
     options.max_mem = _MEMORY

@@ -33,6 +33,7 @@ class LogReading:
         self.lines = sorted(first.values(), key=lambda line: line.number)[:MAX_LINES]
         self.text = "\n".join(line.text for line in self.lines)
         self._benign = known.benign.over(self.text)
+        self._anywhere: dict[int, bool] = {}
 
     def benign(self, line: Line) -> bool:
         """Whether it looks like an error and is none."""
@@ -69,12 +70,21 @@ class LogReading:
         return line.number < last
 
     def hits(self) -> Iterator[tuple[Line, list[int]]]:
-        """Lines with the numbers of the patterns of causes that they hold."""
-        matched = self.known.matcher.over(self.text)
+        """Lines with the numbers of the signatures of causes that they hold."""
+        matched = self.known.matcher.over(self.text, self.known.signatures)
         for line in self.lines:
             found = matched.match(line.text)
             if found and not self.benign(line):
                 yield line, found
+
+    def anywhere(self, number: int) -> bool:
+        """Return whether a line holds this pattern of a cause (`needs` or `unless`)."""
+        if number not in self._anywhere:
+            matched = self.known.matcher.over(self.text, (number,))
+            self._anywhere[number] = any(
+                matched.match(line.text) and not self.benign(line) for line in self.lines
+            )
+        return self._anywhere[number]
 
     @cached_property
     def opposed(self) -> set[str]:

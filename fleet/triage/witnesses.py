@@ -36,16 +36,16 @@ def heard(reading: LogReading, source: str = "log") -> list[Witness]:
     for line, found in reading.hits():
         ended = reading.ended(line)
         for index in found:
-            cause, signature, part = known.owners[index]
-            if part == "match" and not _counts(index, line, reading, ended=ended):
+            cause, signature, _ = known.owners[index]
+            if not _counts(index, line, reading, ended=ended):
                 continue
             hits.setdefault(index, []).append(line)
-            if part == "match" and not (signature.summary or cause.general):
+            if not (signature.summary or cause.general):
                 causal.setdefault(line.number, len(causal))
     return [
         witness
         for index in hits
-        if known.owners[index][2] == "match" and _holds(index, hits, known)
+        if _holds(index, reading)
         for witness in _of_signature(index, hits[index], causal, reading, source)
     ]
 
@@ -63,12 +63,15 @@ def _counts(index: int, line: Line, reading: LogReading, *, ended: bool) -> bool
     return one < other if sign == "<" else one > other
 
 
-def _holds(index: int, hits: dict[int, list[Line]], known: Known) -> bool:
+def _holds(index: int, reading: LogReading) -> bool:
     """The other parts of a signature stand right behind its match."""
+    known = reading.known
     cause, signature, _ = known.owners[index]
     for beside in range(index + 1, min(index + 3, len(known.owners))):
         owner, other, part = known.owners[beside]
-        if owner is cause and other is signature and (beside in hits) == (part == "unless"):
+        if owner is cause and other is signature and (
+            reading.anywhere(beside) == (part == "unless")
+        ):
             return False
     return True
 
