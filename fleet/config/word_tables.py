@@ -42,6 +42,7 @@ class BenignLines(Body, frozen=True, kw_only=True):
 
 class _Succeeded(_Benign, frozen=True, kw_only=True):
     needs: Pattern = ""
+    weak: bool = False  # it ends no error before it
 
 
 class Success(Body, frozen=True, kw_only=True):

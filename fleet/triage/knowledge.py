@@ -87,6 +87,7 @@ class Known:
     benign: Matcher
     success: Matcher
     needs: tuple[str, ...]
+    weak: frozenset[int]
     lasting: frozenset[str]
     doubts: Matcher
     failure_words: Matcher
@@ -178,6 +179,7 @@ def _known(
         benign=matcher([row["match"] for row in tables["benign"]["patterns"]]),
         success=matcher([row["match"] for row in success["patterns"]]),
         needs=tuple(row.get("needs", "") for row in success["patterns"]),
+        weak=frozenset(at for at, row in enumerate(success["patterns"]) if row.get("weak")),
         lasting=frozenset(success["lasting"]),
         doubts=matcher(success["doubts"]),
         failure_words=matcher(success["failure_words"]),

@@ -34,29 +34,38 @@ class LogReading:
         self.text = "\n".join(line.text for line in self.lines)
         self._benign = known.benign.over(self.text)
         self._anywhere: dict[int, bool] = {}
+        self._needed: dict[str, bool] = {}
 
     def benign(self, line: Line) -> bool:
         """Whether it looks like an error and is none."""
         return bool(self._benign.match(line.text))
 
     @cached_property
-    def _successes(self) -> list[Line]:
-        """Lines by which a program says that a stage or the whole work was done on the NPU."""
+    def _successes(self) -> dict[Line, bool]:
+        """Lines by which a program says that its work was done; True for those that end errors.
+
+        A line with a word of failure is none of them.
+        """
         matched = self.known.success.over(self.text)
-        return [
-            line
-            for line in self.lines
-            if any(self._has_needed(row) for row in matched.match(line.text))
-        ]
+        failing = set(self._failing)
+        found = {}
+        for line in self.lines:
+            rows = [row for row in matched.match(line.text) if self._has_needed(row)]
+            if rows and line not in failing:
+                found[line] = any(row not in self.known.weak for row in rows)
+        return found
 
     def _has_needed(self, row: int) -> bool:
         needed = self.known.needs[row]
-        return not needed or bool(self.matching(Matcher([needed])))
+        if needed not in self._needed:
+            self._needed[needed] = not needed or bool(self.matching(Matcher([needed])))
+        return self._needed[needed]
 
     @cached_property
     def _last_success(self) -> dict[str, int]:
         """The number of the last line of success, by process; "" has those without a process."""
-        return {process_of(line.text): line.number for line in self._successes}
+        ending = (line for line, ends in self._successes.items() if ends)
+        return {process_of(line.text): line.number for line in ending}
 
     def ended(self, line: Line) -> bool:
         """Return whether a later success of the same process ends what this line reports.
@@ -97,14 +106,15 @@ class LogReading:
         }
 
     @cached_property
+    def _failing(self) -> list[Line]:
+        """Lines with a word of failure, without the harmless ones."""
+        matched = self.known.failure_words.over(self.text)
+        return [line for line in self.lines if matched.match(line.text) and not self.benign(line)]
+
+    @cached_property
     def failures(self) -> list[Line]:
         """Lines with a word of failure, without the harmless ones and those that success ends."""
-        matched = self.known.failure_words.over(self.text)
-        return [
-            line
-            for line in self.lines
-            if matched.match(line.text) and not (self.benign(line) or self.ended(line))
-        ]
+        return [line for line in self._failing if not self.ended(line)]
 
     @cached_property
     def succeeded(self) -> bool:
@@ -114,7 +124,7 @@ class LogReading:
     @property
     def achievements(self) -> list[Line]:
         """The last lines of success: what was seen to work."""
-        return self._successes[-2:]
+        return list(self._successes)[-2:]
 
     @cached_property
     def doubts(self) -> list[Line]:

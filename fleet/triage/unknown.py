@@ -75,7 +75,8 @@ def next_step(reading: LogReading) -> tuple[Question, str]:
     if reading.of_people:
         why = "the text looks like prose, not like the output of a program"
         return Question("log", "Paste the output of the program that failed."), why
-    if reading.of_build:
+    harmless = not (reading.failures or reading.doubts)
+    if reading.of_build and not harmless:
         line = reading.of_build[0]
         why = f"a build or a model conversion failed (line {line.number}), not a deployment"
         return Question(
@@ -85,11 +86,16 @@ def next_step(reading: LogReading) -> tuple[Question, str]:
         line = reading.about("foreign", "board")[0]
         why = f"the log is about other software (line {line.number}), not about an NPU device"
         return Question("log", "Paste the output of the program that failed on the device."), why
-    if reading.succeeded and not reading.failures:
+    if harmless:
+        why = "no line of this log shows a failure, and none shows that the work was done"
+        if not reading.about("npu", "transport"):
+            return Question("log", "Paste the output of the program that failed."), why
+    elif reading.succeeded and not reading.failures:
         doubt = reading.doubts[0].number
         why = f"the program finished its work, but line {doubt} may show that it was slow or wrong"
-        return louder(reading), why
-    why = "fleet recognises no line of this log, so it can say nothing about the device"
+    else:
+        line = (reading.failures or reading.doubts)[0]
+        why = f"no pattern explains line {line.number}, which looks like the failure"
     return louder(reading), why
 
 

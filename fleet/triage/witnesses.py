@@ -69,8 +69,10 @@ def _holds(index: int, reading: LogReading) -> bool:
     cause, signature, _ = known.owners[index]
     for beside in range(index + 1, min(index + 3, len(known.owners))):
         owner, other, part = known.owners[beside]
-        if owner is cause and other is signature and (
-            reading.anywhere(beside) == (part == "unless")
+        if (
+            owner is cause
+            and other is signature
+            and (reading.anywhere(beside) == (part == "unless"))
         ):
             return False
     return True

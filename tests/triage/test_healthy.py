@@ -229,3 +229,44 @@ def test_offline_is_a_phone_only_in_the_list_of_adb(log: str) -> None:
     assert "adb-offline" not in [one.cause.id for one in triage(log).causes]
     listed = triage("List of devices attached\nR5CX10ABCDE\toffline\n").causes
     assert listed[0].cause.id == "adb-offline"
+
+
+WORKED = json.loads((DATA / "worked.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", WORKED)
+def test_a_run_that_worked_is_called_so_with_what_was_seen(name: str) -> None:
+    """Written after what each program of the field prints; a failure beside it is none of it."""
+    found = triage(WORKED[name])
+    assert (found.verdict, found.causes) == ("healthy", ()), found.notes
+    assert found.notes[0].startswith("the log shows that this worked: line ")
+    failed = triage(WORKED[name] + "\nQNN HTP: could not load model: error -42\n")
+    assert failed.verdict != "healthy"
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        "QNN HTP\ninference 3100 ms on CPU\n",
+        "QNN HTP: 0 FPS\n",
+        "qnn: Finished Executing Graphs\noutput all zeros\n",
+        "llama.cpp on Snapdragon X: 51.1 tokens per second, NPU idle, cpu fallback\n",
+        "QNN HTP\nprogram ended with exit code 0x1\n",
+    ],
+)
+def test_a_result_that_may_be_slow_or_wrong_is_not_called_healthy(log: str) -> None:
+    assert triage(log).verdict != "healthy"
+
+
+def test_a_service_that_starts_again_ends_no_error() -> None:
+    """A weak success says that a step was done, not that the error before it is over."""
+    chain = "qnn htp: libQnnHtpV75Skel.so not found\n<E> qnn_open failed, 0x80000406\n"
+    log = chain + "Nov 12 10:00:01 pi systemd[1]: Started npu.service - NPU.\n"
+    assert triage(log).causes[0].cause.id == "skel-not-found"
+
+
+@pytest.mark.parametrize("log", ["total 12\n-rw-r--r-- 1 root root 9 a.so\n", "[a.b]: [SM8650]\n"])
+def test_a_harmless_log_is_said_to_show_no_failure(log: str) -> None:
+    found = triage(log)
+    assert found.verdict == "not-recognised"
+    assert found.notes[0].startswith("no line of this log shows a failure")
