@@ -88,7 +88,7 @@ def next_step(reading: LogReading) -> tuple[Question, str]:
         return Question("log", "Paste the output of the program that failed on the device."), why
     if harmless:
         why = "no line of this log shows a failure, and none shows that the work was done"
-        if not reading.about("npu", "transport"):
+        if not reading.of_device:
             return Question("log", "Paste the output of the program that failed."), why
     elif reading.succeeded and not reading.failures:
         doubt = reading.doubts[0].number
