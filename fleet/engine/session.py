@@ -261,8 +261,8 @@ class Session:
             )
         except TransportError as error:
             error.step = error.step or step
-            if lease is not None and lease.gone:
-                lease.check()
+            if lease is not None:
+                lease.broken()
             raise
         lease.judge(result, heard.text if on_stderr else result.error_text, began)
         return result

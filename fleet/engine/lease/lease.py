@@ -137,9 +137,9 @@ class Lease:
             self._thread.join(FREE_SECONDS)
         now = self._standing
         given_back = now.state in {State.FREE, State.LOST}
-        if now.ticket is not None and not given_back and not self.gone:
+        if now.returnable is not None and not self.late:
             with contextlib.suppress(FleetError):
-                command = free_command(now.ticket)
+                command = free_command(now.returnable)
                 said = self._session.transport.run(command, Deadline(FREE_SECONDS)).text
                 given_back = parse_lease(said, self._session.host.name).freed
         if self._claim is not None:
@@ -243,6 +243,11 @@ class Lease:
                 "the device is still busy with a step that fleet started before the "
                 "connection broke"
             )
+        self.check()
+
+    def broken(self) -> None:
+        """A guarded command got no answer. Raises as `check` does."""
+        self._change(states.broken)
         self.check()
 
     def feed(self, source: Iterable[Chunk]) -> Iterator[Chunk]:

@@ -8,8 +8,8 @@ this process may still send.
     FREE      asked → ASKED
     ASKED     answered → FREE, then taken → HELD if it is ours; an answer that was cut leaves it
     HELD      begun → ENDING, if the board gives the lease back behind the step
-    ENDING    ended → FREE, or HELD if the step failed; paused → DOUBTFUL: the link broke
-    DOUBTFUL  as ASKED
+    ENDING    ended → FREE, or HELD if the step failed; broken → DOUBTFUL
+    DOUBTFUL  asked → ASKED
     LOST      the board refused a step or a renewal; nothing more is sent
     LAPSED    by our own clock nothing renewed it in time; nothing more is sent
 """
@@ -36,6 +36,7 @@ class State(Enum):
 
 
 _OURS = frozenset({State.HELD, State.ENDING})
+_OURS_OR_DOUBTFUL = _OURS | {State.DOUBTFUL}
 _LAST = frozenset({State.LOST, State.LAPSED})
 
 
@@ -62,14 +63,19 @@ class Standing:
         return self.ticket if self.state in _OURS else None
 
     @property
+    def returnable(self) -> Ticket | None:
+        """Return the ticket while the lease is ours or may be; None otherwise."""
+        return self.ticket if self.state in _OURS_OR_DOUBTFUL else None
+
+    @property
     def over(self) -> bool:
         """Return True when no command can bring the lease back."""
         return self.state in _LAST
 
     def late(self, now: float) -> bool:
         """Return True if it was not renewed for so long that another may have it."""
-        ours = self.state in _OURS or self.state is State.DOUBTFUL
-        return ours and self.ticket is not None and now - self.renewed >= self.ticket.ttl
+        ticket = self.returnable
+        return ticket is not None and now - self.renewed >= ticket.ttl
 
     def cut_off(self, now: float) -> bool:
         """Return True if it is late because the link was dead, and not this workstation asleep:
@@ -83,7 +89,7 @@ class Standing:
 
 def asked(now: Standing) -> Standing:
     """A command was sent that takes the lease."""
-    return replace(now, state=State.ASKED) if now.state is State.FREE else now
+    return replace(now, state=State.ASKED)
 
 
 def answered(now: Standing) -> Standing:
@@ -141,10 +147,15 @@ def lapsed(now: Standing, when: float) -> Standing:
     return replace(now, state=State.LAPSED, why=why)
 
 
+def broken(now: Standing) -> Standing:
+    """A step got no answer; one that gives the lease back has done so, or not."""
+    if now.state is not State.ENDING:
+        return now
+    return replace(now, state=State.DOUBTFUL, doubted=now.ticket)
+
+
 def paused(now: Standing) -> Standing:
-    """The connection goes; a step that gives the lease back has done so, or not."""
-    if now.state is State.ENDING:
-        now = replace(now, state=State.DOUBTFUL, doubted=now.ticket)
+    """The connection goes."""
     return replace(now, paused=True)
 
 
