@@ -1,11 +1,11 @@
 """Writes a tiny decoder in the layout of Llama 3.2 for Snapdragon: make_windowed.py FOLDER.
 
 A prompt processor of WINDOW tokens and a token generator of one, each a context binary with its
-wrapper, a cache of 8 bits that slides by a window, and the parts for the CPU around them:
-position-processor, quantizer and dequantizer. `tokens.npy` has what numpy gives for the ids in
-`prompt.npy`. Needs onnx, onnxruntime and onnxruntime-qnn; its text means nothing. Shapes, types
-and names are those that onnxruntime-genai expects of a windowed cache: windowed_kv_cache.cpp and
-windowed_position_inputs.cpp in its src/models.
+wrapper, and a cache of 8 bits that slides by a window. The wrappers, the parts for the CPU around
+them and genai_config.json are made as by `fleet bundle wrap-ep --genai`. `tokens.npy` has what
+numpy gives for the ids in `prompt.npy`. Needs fleet, onnx, onnxruntime and onnxruntime-qnn; its
+text means nothing. Shapes, types and names are those that onnxruntime-genai expects of a windowed
+cache: windowed_kv_cache.cpp and windowed_position_inputs.cpp in its src/models.
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ import onnx
 from make_genai import TOKENIZER, compile_to
 from onnx import TensorProto, helper, numpy_helper
 
+from fleet.bundles.ep.genai import surroundings
+from fleet.bundles.ep.graphs import read_graphs
+from fleet.bundles.ep.wrapping import write_wrappers
+
 VOCABULARY, WIDTH, HEADS, HEAD, CONTEXT, WINDOW = 480, 32, 2, 16, 32, 4
-BOS, EOS, PAD = 0, 1, 0
+BOS, EOS, THETA = 0, 1, 10000.0
 PROMPT = [281, 275, 301, 32, 222, 281, 275]  # What is fleet? What is
 ANSWER = 12
 FLOAT, I32, U8, U16 = TensorProto.FLOAT, TensorProto.INT32, TensorProto.UINT8, TensorProto.UINT16
@@ -143,110 +147,7 @@ def transformer(width: int) -> onnx.ModelProto:
 
 def turns() -> np.ndarray:
     """How fast each pair of a head turns with the position."""
-    return (10000.0 ** (-np.arange(HEAD // 2) / (HEAD // 2))).astype(np.float32)
-
-
-def position_processor() -> onnx.ModelProto:
-    """Positions and the mask of genai → cosine, sine, and what is added to a score."""
-    graph = Graph()
-    node, constant = graph.node, graph.constant
-    node("Cast", "position_ids", "at", to=FLOAT)
-    node("Unsqueeze", f"at {constant('behind', np.array([0, 3], np.int64))}", "column")
-    node("Mul", f"column {constant('turns', turns().reshape(1, 1, 1, -1))}", "angle")
-    node("Cos", "angle", "position_ids_cos_f")
-    node("Sin", "angle", "position_ids_sin_f")
-    node("Shape", "position_ids", "sizes")
-    node("Gather", f"sizes {constant('second', np.int64(1))}", "width")
-    node("Sub", f"{constant('context', np.int64(CONTEXT))} width", "first")
-    node("Range", f"first context {constant('one', np.int64(1))}", "queries")
-    node("Unsqueeze", f"queries {constant('as_column', np.array([0, 1, 3], np.int64))}", "query")
-    node(
-        "LessOrEqual", f"{constant('keys', np.arange(CONTEXT).reshape(1, 1, 1, -1))} query", "seen"
-    )
-    node("Cast", "attention_mask", "there", to=TensorProto.BOOL)
-    node("Unsqueeze", f"there {constant('before', np.array([1, 2], np.int64))}", "there_row")
-    node("And", "seen there_row", "open")
-    zero, far = constant("zero", np.float32(0)), constant("far", np.float32(MASKED))
-    node("Where", f"open {zero} {far}", "mask_f")
-    half = [1, 1, "width", HEAD // 2]
-    return graph.model(
-        [("position_ids", I32, [1, "width"]), ("attention_mask", I32, [1, CONTEXT])],
-        [
-            ("position_ids_cos_f", FLOAT, half), ("position_ids_sin_f", FLOAT, half),
-            ("mask_f", FLOAT, [1, 1, "width", CONTEXT]),
-        ],
-    )  # fmt: skip
-
-
-def boundary(
-    rows: list[tuple[str, str, tuple[float, int], list[Any]]], way: str
-) -> onnx.ModelProto:
-    """Quantizer or dequantizer: each value by its own pair, 16 bits."""
-    graph, kinds = Graph(), (FLOAT, U16) if way == "QuantizeLinear" else (U16, FLOAT)
-    for name, into, pair, _ in rows:
-        graph.quantised(name, into, pair, np.uint16, way)
-    return graph.model(
-        [(name, kinds[0], shape) for name, _, _, shape in rows],
-        [(into, kinds[1], shape) for _, into, _, shape in rows],
-    )
-
-
-def configuration() -> dict[str, Any]:
-    """genai_config.json."""
-    npu = {"provider_options": [{"qnn": {"backend_path": "libQnnHtp.so"}}]}
-    turned = ["position_ids_cos", "position_ids_sin", "mask"]
-    caches = [f"past_{name}_0" for name in ("key", "value")]
-    decoder = {
-        "inputs": ["input_ids", *turned, *(f"{name}_in" for name in caches)],
-        "outputs": ["logits_q", *(f"{name}_out" for name in caches)],
-        "session_options": npu,
-    }
-    floats = [f"{name}_f" for name in turned]
-    stages: dict[str, dict[str, Any]] = {
-        "position-processor": {"inputs": ["position_ids", "attention_mask"], "outputs": floats},
-        "quantizer": {"inputs": floats, "outputs": turned},
-        "transformer_prompt": {**decoder, "run_on_token_gen": False},
-        "transformer_token": {**decoder, "run_on_prompt": False},
-        "dequantizer": {"inputs": ["logits_q"], "outputs": ["logits"]},
-    }
-    cpu = {"session_options": {"provider_options": []}}
-    pipeline = [
-        {name: {"filename": f"{name}.onnx", **cpu, **stage}} for name, stage in stages.items()
-    ]
-    about = {
-        "bos_token_id": BOS,
-        "eos_token_id": EOS,
-        "pad_token_id": PAD,
-        "type": "decoder-pipeline",
-    }
-    return {
-        "model": {
-            **about, "context_length": CONTEXT, "vocab_size": VOCABULARY,
-            "decoder": {
-                "head_size": HEAD, "hidden_size": WIDTH, "num_attention_heads": HEADS,
-                "num_hidden_layers": 1, "num_key_value_heads": HEADS,
-                "session_options": {"log_id": "onnxruntime-genai", "provider_options": []},
-                "inputs": {
-                    "input_ids": "input_ids", "position_ids": "position_ids",
-                    "attention_mask": "attention_mask",
-                    "past_key_names": "past_key_%d_in", "past_value_names": "past_value_%d_in",
-                },
-                "outputs": {
-                    "logits": "logits", "present_key_names": "past_key_%d_out",
-                    "present_value_names": "past_value_%d_out",
-                },
-                "pipeline": pipeline,
-                "sliding_window": {
-                    "window_size": WINDOW, "pad_value": CACHE[1], "alignment": "right",
-                    "slide_key_value_cache": True, "slide_inputs": True,
-                },
-            },
-        },
-        "search": {
-            "do_sample": False, "max_length": CONTEXT, "min_length": 0, "num_beams": 1,
-            "past_present_share_buffer": False,
-        },
-    }  # fmt: skip
+    return (THETA ** (-np.arange(HEAD // 2) / (HEAD // 2))).astype(np.float32)
 
 
 def answer(prompt: list[int], count: int) -> list[int]:
@@ -277,31 +178,30 @@ def answer(prompt: list[int], count: int) -> list[int]:
 
 def main() -> None:
     """Write the folder."""
+    import onnxruntime_qnn  # noqa: PLC0415 - the graph alone does not need it
+
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
-    half = [1, 1, "width", HEAD // 2]
-    turned = (("position_ids_cos", TURN, half), ("position_ids_sin", TURN, half),
-              ("mask", MASK, [1, 1, "width", CONTEXT]))  # fmt: skip
-    quantizer = boundary(
-        [(f"{n}_f", n, pair, shape) for n, pair, shape in turned], "QuantizeLinear"
-    )
-    rows = [("logits_q", "logits", LOGITS, [1, "width", VOCABULARY])]
-    for name, made in (
-        ("position-processor", position_processor()), ("quantizer", quantizer),
-        ("dequantizer", boundary(rows, "DequantizeLinear")),
-    ):  # fmt: skip
-        onnx.save(made, str(folder / f"{name}.onnx"))
     np.save(folder / "prompt.npy", np.array(PROMPT))
     np.save(folder / "tokens.npy", np.array(answer(PROMPT, ANSWER)))
-    (folder / "genai_config.json").write_text(json.dumps(configuration(), indent=1) + "\n", "utf-8")
+    said = {
+        "bos_token_id": BOS, "eos_token_id": EOS, "hidden_size": WIDTH,
+        "num_attention_heads": HEADS, "rope_theta": THETA,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(said, indent=1) + "\n", "utf-8")
     shutil.copy(TOKENIZER, folder)
     about = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>"}
     (folder / "tokenizer_config.json").write_text(json.dumps(about, indent=1) + "\n", "utf-8")
+    binaries = [folder / "transformer_prompt.bin", folder / "transformer_token.bin"]
     with tempfile.TemporaryDirectory() as made_in:
-        for name, width in (("transformer_prompt", WINDOW), ("transformer_token", 1)):
-            source = Path(made_in, f"{name}.onnx")
+        for binary, width in zip(binaries, (WINDOW, 1), strict=True):
+            source = Path(made_in, "source.onnx")
             onnx.save(transformer(width), str(source))
-            compile_to(source, folder / f"{name}.onnx")
+            compile_to(source, Path(made_in, f"{binary.stem}.onnx"))
+            shutil.move(Path(made_in, f"{binary.stem}_qnn.bin"), binary)
+    library = Path(onnxruntime_qnn.get_library_path()).with_name("libQnnSystem.so")
+    files = [read_graphs(binary, library) for binary in binaries]
+    write_wrappers(files, None, surroundings(files, None))  # fleet bundle wrap-ep --genai
     sys.stdout.flush()
     os._exit(0)  # the emulator may crash on the way out
 

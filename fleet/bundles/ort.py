@@ -11,6 +11,7 @@ from typing import Any
 
 from fleet.bundles.closure import Launch
 from fleet.bundles.ep.compatibility import Compatibility, parse
+from fleet.bundles.ep.genai import GENAI
 from fleet.bundles.ep.models import OnnxModel, beside, read_model
 from fleet.bundles.jsonfile import read_json
 from fleet.bundles.plain import inspect_plain
@@ -19,7 +20,6 @@ from fleet.model.errors import BundleError
 from fleet.model.finding import Finding
 from fleet.model.runtime import same_build
 
-GENAI = "genai_config.json"
 _FILE_KEYS = ("filename", "config_filename", "adapter_filename")
 _READ_BY_GENAI = (GENAI, "tokenizer.json", "tokenizer.model", "tokenizer_config.json")
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.txt", "spiece.model")

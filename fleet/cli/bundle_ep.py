@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from fleet.bundles.ep.genai import surroundings
 from fleet.bundles.ep.graphs import GraphFile, read_graphs
-from fleet.bundles.ep.wrapping import write_wrappers
+from fleet.bundles.ep.wrapping import Wrapper, write_wrappers
 from fleet.bundles.system_library import TARGET, system_library
 from fleet.cli import options as opt
 from fleet.cli import output
@@ -26,13 +28,23 @@ def wrap_ep(
             help="Folder to write the ONNX files to; the context binaries must be in it.",
         ),
     ] = None,
+    genai: Annotated[
+        bool,
+        typer.Option(
+            "--genai",
+            help="Also make what onnxruntime-genai needs around a language model: "
+            "genai_config.json, position-processor, quantizer, dequantizer.",
+        ),
+    ] = False,
     as_json: opt.Json = False,
 ) -> None:
     """Make ONNX wrappers (EPContext) for context binaries, for ONNX Runtime's QNN provider.
 
     One for each graph, beside its binary. Inputs and outputs keep the types of the graph.
 
-    Example: fleet bundle wrap-ep llama32/*.bin
+    Examples:
+      fleet bundle wrap-ep resnet50.bin
+      fleet bundle wrap-ep --genai llama32/*.bin
     """
     library = system_library(RuntimeStore())
     if library is None:
@@ -41,12 +53,17 @@ def wrap_ep(
             "libQnnSystem for this computer (x86_64 Linux)",
             hint=f"fleet runtime fetch --target {TARGET}",
         )
-    written = write_wrappers([read_graphs(path, library) for path in files], folder)
+    read = [read_graphs(path, library) for path in files]
+    more = surroundings(read, folder) if genai else {}
+    written = write_wrappers(read, folder, more)
     if as_json:
-        output.emit_json(
-            [{"wrapper": w.path, **_as_dict(w.file), **asdict(w.graph)} for w in written]
-        )
+        wrappers = [{"wrapper": w.path, **_as_dict(w.file), **asdict(w.graph)} for w in written]
+        output.emit_json({"wrappers": wrappers, "files": list(more)} if genai else wrappers)
         return
+    _show(written, more)
+
+
+def _show(written: Sequence[Wrapper], more: Iterable[Path]) -> None:
     columns = ("wrapper", "context binary", "QAIRT build", "inputs", "outputs")
     rows = [
         (
@@ -61,6 +78,8 @@ def wrap_ep(
         for wrapper in written
     ]
     output.table("Wrappers", columns, rows)
+    for path in more:
+        output.note(f"made: {path.name}")
     output.note(f"next: fleet bundle inspect --kind ort {written[0].path.parent}")
 
 

@@ -14,8 +14,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from fleet.bundles.ep.genai import GENAI
 from fleet.bundles.genie import corrected_file
-from fleet.bundles.ort import GENAI, providers_in, providers_of
+from fleet.bundles.ort import providers_in, providers_of
 from fleet.device.texts import path_of
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError

@@ -8,7 +8,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from fleet.bundles.ort import GENAI, providers_of
+from fleet.bundles.ep.genai import GENAI
+from fleet.bundles.ort import providers_of
 from fleet.device.texts import path_of
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -90,13 +90,19 @@ def wrapper(file: GraphFile, graph: Graph) -> bytes:
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def write_wrappers(files: Sequence[GraphFile], folder: Path | None = None) -> list[Wrapper]:
-    """Write them beside their binaries, or into `folder`, which has the binaries then too.
+def write_wrappers(
+    files: Sequence[GraphFile],
+    folder: Path | None = None,
+    more: Mapping[Path, bytes] | None = None,
+) -> list[Wrapper]:
+    """Write them beside their binaries, or into `folder`, which has the binaries then too; and
+    with them the files `more`.
 
     Nothing is written over what differs. Raises BundleError for such a file, for two wrappers
     of one name, for a folder without the binaries, or when it cannot be written.
     """
-    planned: dict[Path, tuple[Wrapper, bytes]] = {}
+    planned: dict[Path, bytes] = dict(more or {})
+    made: list[Wrapper] = []
     for file in files:
         target = folder or file.path.parent
         if not (target / file.path.name).is_file():
@@ -112,23 +118,24 @@ def write_wrappers(files: Sequence[GraphFile], folder: Path | None = None) -> li
                     f"two graphs would both be written to {path}",
                     hint="give each binary an --output folder of its own",
                 )
-            planned[path] = (Wrapper(path, file, graph), wrapper(file, graph))
+            planned[path] = wrapper(file, graph)
+            made.append(Wrapper(path, file, graph))
     try:
-        for path, (_, content) in planned.items():
+        for path, content in planned.items():
             if path.exists() and path.read_bytes() != content:
                 raise BundleError(
                     f"the file {path} already exists with other content, and fleet does not "
                     "overwrite it",
                     hint=f"mv '{path}' '{path}.old' (then run the command again)",
                 )
-        for path, (_, content) in planned.items():
+        for path, content in planned.items():
             _write(path, content)
     except OSError as error:
         raise BundleError(
             f"cannot write the ONNX files: {reason(error)}",
             hint="name a folder that you can write to: --output FOLDER",
         ) from error
-    return [made for made, _ in planned.values()]
+    return made
 
 
 def _write(path: Path, content: bytes) -> None:
