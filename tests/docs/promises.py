@@ -20,15 +20,15 @@ HEAD = """# Promises
 This page lists what `fleet` promises and the tests that prove each promise. To run them:
 
 ```sh
-make test         # tests without a mark
-make test-gate    # tests marked *gate*
-make test-slow    # tests marked *slow*
+make test         # fast tests
+make test-gate    # gate tests
+make test-slow    # slow tests
 ```
 
 No proof comes from hardware. Boards are [lab boards](lab.md) with a real sshd and adbd, broken
 links come from a proxy, and power cuts are those of an emulated machine
 ([platforms](platforms.md)). The limits of a proof are below it. The page is generated from
-[promises.yaml](promises.yaml).
+[promises.yaml](promises.yaml), which names every test.
 """
 
 COUNTS = """## Number of trials
@@ -70,6 +70,15 @@ def _promise(row: dict[str, Any]) -> Promise:
     return Promise(**{**row, **lists})
 
 
+def _tests(one: Promise) -> str:
+    """Return the numbers of tests by tier, and the folders that hold them."""
+    gated = sum(name in gate() for name in one.fast)
+    counts = {"fast": len(one.fast) - gated, "gate": gated, "slow": len(one.slow)}
+    folders = sorted({name.split("/")[1] for name in (*one.fast, *one.slow)})
+    numbers = ", ".join(f"{number} {tier}" for tier, number in counts.items() if number)
+    return f"{numbers}; {', '.join(f'`tests/{folder}`' for folder in folders)}"
+
+
 def page(groups: dict[str, list[Promise]]) -> str:
     """The whole page."""
     parts = [HEAD]
@@ -79,10 +88,7 @@ def page(groups: dict[str, list[Promise]]) -> str:
             parts.append(f"**{one.id}.** {one.promise}\n")
             if one.limits:
                 parts.append(f"*Limits:* {one.limits}\n")
-            tests = [f"- `{name}`" + " *gate*" * (name in gate()) for name in one.fast] + [
-                f"- `{n}` *slow*" for n in one.slow
-            ]
-            parts.append("\n".join(tests) + "\n")
+            parts.append(f"*Tests:* {_tests(one)}.\n")
     return "\n".join([*parts, COUNTS, stopping.page(), mutants.page(mutants.load())])
 
 
