@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,20 +47,16 @@ def load(path: Path = SOURCE) -> list[Mutant]:
 
 
 def page(mutants: list[Mutant]) -> str:
-    """Its section of docs/promises.md."""
-    rows = [
-        f"| {mutant.promise} | {mutant.what} | {'**survived**' if mutant.survived else 'died'} |"
-        for mutant in mutants
-    ]
+    """Return the section of docs/promises.md about the mutants."""
     survived = sum(mutant.survived for mutant in mutants)
-    head = (
+    counts = Counter(mutant.promise for mutant in mutants)
+    return (
         "## Mutants\n\n"
         f"`python -m tests.mutants` removes {len(mutants)} lines of the code, one at a time, and "
-        "runs the tests of [mutants.yaml](mutants.yaml), which must fail. "
-        f"{survived} survived the last run.\n\n"
-        "| promise | without | the tests |\n|---|---|---|"
+        "runs tests that must then fail. [mutants.yaml](mutants.yaml) lists the lines, of the "
+        f"promises {', '.join(f'{key} ({number})' for key, number in counts.items())}. "
+        f"{survived} survived the last run.\n"
     )
-    return "\n".join([head, *rows]) + "\n"
 
 
 def survives(mutant: Mutant) -> bool:

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -110,21 +111,25 @@ def stopper(step: str, stop: Callable[[], None]) -> Callable[[Event], None]:
     return hear
 
 
+def _after(row: Row) -> tuple[str, str, str, str, str]:
+    """Return the command of a row and what it says of a hang and of a kill."""
+    return row.command, row.hang, row.again_hang, row.killed, row.again_killed
+
+
 def page() -> str:
-    """The section of docs/promises.md."""
+    """Return the section of docs/promises.md about stopped commands."""
     head = (
         "## Stopped in the middle\n\n"
         "A link that swallows everything from the start of a step on (*hang*), or a workstation "
         "that is killed there by SIGKILL (*killed*). A hang ends as `unreachable`, exit code 3, "
         "a killed process with exit code 137. The same command then succeeds without waiting for a "
         "lease.\n\n"
-        "| command | step | live after a hang | next command | live after a kill | next command |"
+        "| command | steps | live after a hang | next command | live after a kill | next command |"
         "\n|---|---|---|---|---|---|"
     )
     rows = [
-        f"| {row.command} | {row.step} | {row.hang} | {row.again_hang} | {row.killed} | "
-        f"{row.again_killed} |"
-        for row in ROWS
+        f"| {command} | {', '.join(row.step for row in alike)} | {' | '.join(after)} |"
+        for (command, *after), alike in groupby(ROWS, _after)
     ]
     tail = (
         "\nTested by `test_stopped.py` of tests/faults and tests/provision. `look` is before the "
