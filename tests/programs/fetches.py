@@ -17,6 +17,7 @@ WHAT = (
         "",
     ),
     ("qnn_executor_runner", "Debian: libgflags", "1 MB", "EXECUTORCH_SOURCE"),
+    ("genai as a service", "PyPI: openai, litellm", "250 MB on disk", ""),
     ("larger models", "PyPI: gguf, flatbuffers, tqdm, ai-edge-litert", "25 MB", ""),
     ("genie", "PyPI: onnxruntime-qnn 2.3.0 to 2.7.0", "450 MB", ""),
     ("qnn-net-run", "nothing: programs of your SDK", "0 MB", "FLEET_QAIRT_SDK"),

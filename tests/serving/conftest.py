@@ -56,7 +56,11 @@ class Echo:
     def client(self, **headers: str) -> httpx.Client:
         head = {"Authorization": f"Bearer {TOKEN}", **headers}
         return httpx.Client(
-            base_url=f"http://127.0.0.1:{self.port}", headers=head, timeout=30, trust_env=False
+            base_url=f"http://127.0.0.1:{self.port}",
+            headers=head,
+            timeout=30,
+            trust_env=False,
+            verify=False,
         )
 
     def health(self) -> httpx.Response:

@@ -44,6 +44,7 @@ _APART = {
     *("prompt_cache_retention", "cache_prompt", "prediction", "verbosity", "reasoning_effort"),
 }
 _PLAIN = "leave it out: the service only makes plain text"
+_JSON = {"type": "json_object"}  # the prompt has to ask for JSON itself, at OpenAI too
 _LOGPROBS = "leave it out: log probabilities are not supported"
 # Fields without which the answer would not be what the client expects, and their harmless values.
 UNSUPPORTED = {
@@ -54,7 +55,7 @@ UNSUPPORTED = {
     "logprobs": ((False, 0), _LOGPROBS),
     "top_logprobs": ((0,), _LOGPROBS),
     "logit_bias": ((), "leave it out: the bundle fixes the sampler"),
-    "response_format": (({"type": "text"},), _PLAIN),
+    "response_format": (({"type": "text"}, _JSON), _PLAIN),
     "modalities": ((["text"],), _PLAIN),
     "audio": ((), _PLAIN),
     "functions": ((), "use tools"),
@@ -171,6 +172,8 @@ class Reader:
         sampling, ignored = self._sampled(body)
         if body.get("tool_choice") not in (None, "auto", "none"):
             ignored = (*ignored, "tool_choice")
+        if body.get("response_format") == _JSON:
+            ignored = (*ignored, "response_format")
         limit = older if body.get(_NEWER) is None else newer
         stops = _stops(body)
         return Ask(prompt(), limit, stream, usage, stops, sampling, names, ignored)

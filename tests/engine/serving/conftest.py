@@ -95,7 +95,9 @@ class Service:
         head = {"Authorization": f"Bearer {self.token()}"}
         with (
             self.tunnel() as url,
-            httpx.Client(base_url=url, headers=head, timeout=120, trust_env=False) as client,
+            httpx.Client(
+                base_url=url, headers=head, timeout=120, trust_env=False, verify=False
+            ) as client,
         ):
             yield client
 
