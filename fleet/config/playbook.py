@@ -17,7 +17,7 @@ from fleet.config.playbook_file import (
     ServeBody,
 )
 from fleet.config.problems import Problems, suggest_or_list, suggestion
-from fleet.config.runners import DEFAULT_RUNNERS, facts_of_runner, known_runners
+from fleet.config.runners import default_runner, facts_of_runner, known_runners
 from fleet.config.shape import read_body
 from fleet.config.suite_file import suite_use
 from fleet.config.system_file import LOGIN, FileBody, RepositoryBody, SystemBody
@@ -352,7 +352,7 @@ class _Loader:
         return name
 
     def _run(self, body: RunBody, kind: str, bundle: Path, *, script: bool) -> RunSpec:
-        name = self._runner(body, kind)
+        name = self._runner(body, kind, bundle)
         needed = not script and facts_of_runner(name).lacks_prompt(body.options)
         prompt = self._prompt(body, bundle, needed=needed)
         return RunSpec(
@@ -461,8 +461,8 @@ class _Loader:
             )
         return found
 
-    def _runner(self, body: RunBody, kind: str) -> str:
-        name = body.runner or DEFAULT_RUNNERS[kind]
+    def _runner(self, body: RunBody, kind: str, bundle: Path) -> str:
+        name = body.runner or default_runner(kind, bundle, body.options)
         known = known_runners()
         if name not in known:
             at = self._document.value(("run", "runner"))

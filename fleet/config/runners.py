@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from fleet.data import shipped_text
@@ -39,7 +41,7 @@ def _facts(row: Mapping[str, Any]) -> RunnerFacts:
 
 OWN_RUNNERS = {name: _facts(row) for name, row in json.loads(shipped_text(TABLE)).items()}
 # What a playbook without `runner:` means, by kind of bundle; `runtime` is one without a bundle.
-DEFAULT_RUNNERS = {
+DEFAULT_RUNNERS: dict[str, str] = {
     kind: name for name, facts in OWN_RUNNERS.items() for kind in facts.default_for
 } | {"runtime": "runtime"}
 
@@ -47,6 +49,18 @@ DEFAULT_RUNNERS = {
 def known_runners() -> list[str]:
     """Return the names of all runners, those of other packages last."""
     return [*OWN_RUNNERS, *(entry.name for entry in entry_points(group=GROUP))]
+
+
+def default_runner(
+    kind: str, bundle: Path, options: Mapping[str, Any] = MappingProxyType({})
+) -> str:
+    """Return the runner of a playbook without `runner:`.
+
+    A folder with genai_config.json generates text as a whole, unless `options` name its models.
+    """
+    if kind == "ort" and not options and (bundle / "genai_config.json").is_file():
+        return "genai"
+    return DEFAULT_RUNNERS[kind]
 
 
 def facts_of_runner(name: str) -> RunnerFacts:

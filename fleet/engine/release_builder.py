@@ -20,7 +20,7 @@ from fleet.bundles.inspect import inspect_bundle
 from fleet.bundles.op_packages import op_package_files, with_op_packages
 from fleet.bundles.ort import untaken
 from fleet.bundles.system_library import system_library
-from fleet.config.runners import DEFAULT_RUNNERS
+from fleet.config.runners import default_runner
 from fleet.engine.resolver import Parts, Resolver
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError, PlaybookError
@@ -280,7 +280,7 @@ def runner_of(playbook: Playbook) -> Runner:
     kind = playbook.bundle_kind
     if kind == "runtime":
         return RUNTIME
-    run = playbook.run or RunSpec(runner=DEFAULT_RUNNERS[kind])
+    run = playbook.run or RunSpec(runner=default_runner(kind, playbook.bundle))
     found = runner(run.runner)
     if kind not in found.kinds:
         fits = [name for name, own in OWN.items() if kind in own.kinds]

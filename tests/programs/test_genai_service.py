@@ -106,7 +106,7 @@ def installed() -> Path:
     folder = cache_root() / f"clients-{'-'.join(CLIENTS)}-{sys.version_info[1]}"
     with file_lock(cache_root() / "packages.lock", 900):
         if not (folder / "litellm").is_dir():
-            argv = [sys.executable, "-m", "pip", "install", "-q", "--target", str(folder)]
+            argv = [sys.executable, "-m", "pip", "install", "-qqq", "--target", str(folder)]
             subprocess.run([*argv, *CLIENTS], check=True, timeout=600)
     return folder
 

@@ -162,3 +162,24 @@ def test_the_reference_names_all_of_them() -> None:
     page = (ROOT / "docs" / "playbook.md").read_text("utf-8")
     (row,) = [line for line in page.splitlines() if line.startswith("| `runner` |")]
     assert [name for name in OWN if f"`{name}`" not in row] == []
+
+
+@pytest.mark.parametrize(
+    ("run", "named"),
+    [
+        ("", "genai"),
+        ("run: {prompt: hi}", "genai"),
+        ("run: {options: {model: a.onnx}}", "ort"),
+        ("run: {runner: ort}", "ort"),
+    ],
+)
+def test_a_genai_folder_runs_as_a_whole_unless_one_model_is_named(
+    tmp_path: Path, run: str, named: str
+) -> None:
+    (tmp_path / "bundle").mkdir()
+    (tmp_path / "bundle" / "genai_config.json").write_text("{}")
+    path = tmp_path / "p.yaml"
+    path.write_text(f"name: a\nbundle: {{path: bundle, kind: ort}}\nruntime: '2.51.0'\n{run}\n")
+    assert runner_of(load_playbook(path)).name == named
+    (tmp_path / "bundle" / "genai_config.json").unlink()
+    assert runner_of(load_playbook(path)).name == "ort"
