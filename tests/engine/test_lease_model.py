@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from fleet.engine.lease.lease import Lease
 from fleet.engine.lease.states import Standing, State
@@ -50,7 +51,8 @@ from tests.transport.windows.board import PcLeaseBoard
 TTL = 6000  # so long that the time that the test itself takes is nothing
 SHORT, LONG = 2500, 7000
 FAULTS: tuple[tuple[str, ...], ...]
-FAULTS = ((), (), (), ("unsent",), ("unheard",), ("", "unsent"), ("", "unheard"))
+FAULTS = tuple((*first, how) for first in ((), ("",)) for how in ("unsent", "unheard", "late"))
+WHO = st.sampled_from((0, 1))
 TO = {  # the transitions that states.py documents
     State.FREE: {State.ASKED, State.HELD},  # HELD: the same answer says whose it is
     State.ASKED: {State.FREE},
@@ -134,7 +136,9 @@ class Link:
 
     def run(self, command: Command, deadline: Deadline, **_: Any) -> Result:
         fault = self.faults.pop(0) if self.faults else ""
-        if fault == "unsent":
+        if fault == "late":
+            self.world.late.append(command)
+        if fault in {"unsent", "late"}:
             raise CutError("the command did not arrive")
         result = self.world.execute(command)
         beside, self.beside = self.beside, None
@@ -148,16 +152,16 @@ class Link:
 class World(RuleBasedStateMachine):
     """Two workstations, a board and what happens to them."""
 
-    board_of: Callable[[Path], LeaseBoard]
-
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
         self.folder = Path(tempfile.mkdtemp())
-        self.board = self.board_of(self.folder)
+        python = kind == "python"
+        self.board = PcLeaseBoard(self.folder, "dash") if python else LeaseBoard(self.folder, kind)
         self.model = Model()
         self.clock = 1e6
-        self.ran = 0
+        self.ran = self.sent = 0
+        self.late: list[Command] = []  # they arrive before the next step of anybody
         self.patch.setattr(tempfile, "tempdir", str(self.folder))
         for room in ("lease.lease", "session"):
             self.patch.setattr(f"fleet.engine.{room}.awake_clock", lambda: self.clock)
@@ -191,6 +195,12 @@ class World(RuleBasedStateMachine):
 
     def execute(self, command: Command) -> Result:
         assert command.call is not None
+        self.sent += 1
+        if command.call.name == "lease_guard" and command.argv[-1] != "keep" and self.late:
+            late, self.late, ran = self.late, [], self.ran
+            for one in late:
+                self.execute(one)
+            self.ran = ran
         done = self.board.do(command)
         result = Result(done.returncode, done.stdout, done.stderr, 0.0)
         words = command.call.args
@@ -251,26 +261,34 @@ class World(RuleBasedStateMachine):
 
     # What happens.
 
-    @rule(
-        who=st.sampled_from((0, 1)),
-        faults=st.sampled_from(
-            [[], [], [], ["unsent"], ["unheard"], ["", "unsent"], ["", "unheard"]]
-        ),
-        ends=st.booleans(),
-        works=st.booleans(),
-        beside=st.booleans(),
-        again=st.booleans(),
-    )
-    def step(  # noqa: PLR0917 - what hypothesis draws
-        self, who: int, faults: tuple[str, ...], ends: bool, works: bool, beside: bool, again: bool
+    @rule(who=WHO, ends=st.booleans(), works=st.booleans(), beside=st.booleans())
+    def a_step(self, who: int, ends: bool, works: bool, beside: bool) -> None:
+        self.step(who, ends, works, beside=beside)
+
+    @rule(who=WHO, ends=st.booleans(), again=st.booleans(), fault=st.sampled_from(FAULTS))
+    def a_step_over_a_broken_link(
+        self, who: int, ends: bool, again: bool, fault: tuple[str, ...]
+    ) -> None:
+        self.step(who, ends, fault=fault)
+        if again:
+            self.sessions[who].reopen()
+
+    def step(
+        self,
+        who: int,
+        ends: bool,
+        works: bool = True,
+        beside: bool = False,
+        fault: tuple[str, ...] = (),
     ) -> None:
         session, lease = self.sessions[who], self.lease(who)
         link = session.transport
         assert isinstance(link, Link)
-        link.faults = list(faults)
+        link.faults = list(fault)
         if beside:
             link.beside = lease._tend
         was, ran, before = lease._standing, self.ran, self.others_hold(who)
+        late, sent = was.returnable is not None and self.clock - was.renewed >= TTL, self.sent
         command = self.board.step if works else self.board.failing
         try:
             done = session.run(command, "step", mutates=True, ends=ends)
@@ -282,14 +300,12 @@ class World(RuleBasedStateMachine):
             assert lease._standing.over
             assert was.ticket is not None, "it never had one"
             mine = self.model.every.get(was.ticket.generation)
-            lapsed = self.clock - was.renewed >= TTL
             ours = mine is not None and mine.token == was.ticket.token
-            assert lapsed or not ours or self.model.holder != was.ticket.token
+            assert late or not ours or self.model.holder != was.ticket.token
             assert GIVEN_BACK not in lease._standing.why, "only the holder gives it back"
             assert self.ran == ran
         except CutError:
-            if again:
-                session.reopen()
+            assert fault
         except ConnectionLostError:
             assert lease._standing.state is State.FREE or was.cut_off(self.clock)
             assert self.ran == ran
@@ -298,10 +314,11 @@ class World(RuleBasedStateMachine):
             assert self.ran == ran + 1
             free = ends and works
             assert lease._standing.state is (State.FREE if free else State.HELD)
-        finally:
-            link.faults, link.beside = [], None
+        if late:
+            assert self.sent == sent, "nothing is sent any more"
+        link.faults, link.beside = [], None
 
-    @rule(who=st.sampled_from((0, 1)), fault=st.sampled_from(["", "", "unsent", "unheard"]))
+    @rule(who=WHO, fault=st.sampled_from(["", "", "unsent", "unheard"]))
     def tend(self, who: int, fault: str) -> None:
         """The renewing thread looks."""
         lease, link = self.leases[who], self.sessions[who].transport
@@ -310,10 +327,6 @@ class World(RuleBasedStateMachine):
             link.faults = [fault]
             lease._tend()
             link.faults = []
-
-    @rule(who=st.sampled_from((0, 1)))
-    def reopen(self, who: int) -> None:
-        self.sessions[who].reopen()
 
     @rule(seconds=st.sampled_from((SHORT, SHORT, LONG)))
     def time_passes(self, seconds: int) -> None:
@@ -338,7 +351,7 @@ class World(RuleBasedStateMachine):
                 boot, until, *rest = path.read_text().split()
                 path.write_text(" ".join((change(boot, int(until)), *rest)) + "\n")
 
-    @rule(who=st.sampled_from((0, 1)), seconds=st.sampled_from((0, LONG)), taken=st.booleans())
+    @rule(who=WHO, seconds=st.sampled_from((0, LONG)), taken=st.booleans())
     def the_holder_reboots_the_board(self, who: int, seconds: int, taken: bool) -> None:
         session, lease = self.sessions[who], self.lease(who)
         was = lease._standing
@@ -358,7 +371,7 @@ class World(RuleBasedStateMachine):
         self.board.do(drop_command("eve@desk", "force", "e" * 32, force=True))
         self.model.drop()
 
-    @rule(who=st.sampled_from((0, 1)), fault=st.sampled_from(["", "", "unsent", "unheard"]))
+    @rule(who=WHO, fault=st.sampled_from(["", "", "unsent", "unheard"]))
     def leave(self, who: int, fault: str = "") -> None:
         lease, link = self.leases[who], self.sessions[who].transport
         if lease is None:
@@ -393,20 +406,8 @@ class World(RuleBasedStateMachine):
         assert [one.token for one in held] == ([self.model.holder] if self.model.holder else [])
 
 
-class OfScripts(World):
-    @staticmethod
-    def board_of(folder: Path) -> LeaseBoard:
-        return LeaseBoard(folder, "dash")
-
-
-class OfThePythonProgram(World):
-    @staticmethod
-    def board_of(folder: Path) -> LeaseBoard:
-        return PcLeaseBoard(folder, "dash")
-
-
-LIMITS = settings(max_examples=20, stateful_step_count=20)
-TestScripts = OfScripts.TestCase
-TestScripts.settings = LIMITS
-TestPythonProgram = OfThePythonProgram.TestCase
-TestPythonProgram.settings = LIMITS
+@pytest.mark.parametrize("kind", ["python", "dash", "busybox", "mksh"])
+def test_two_writers_and_a_board(kind: str) -> None:
+    limits = settings(max_examples=20, stateful_step_count=30)
+    make: Any = partial(World, kind)
+    run_state_machine_as_test(make, settings=limits)

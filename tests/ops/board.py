@@ -32,6 +32,8 @@ KINDS = (*SHELLS, "python")  # the last does the same by the device worker
 
 
 class Board:
+    windows = False
+
     def __init__(self, root: Path, kind: str) -> None:
         shell, _, tar = kind.replace("python", "dash").partition("+")
         found = needs.tool(shell)
@@ -123,6 +125,15 @@ class Board:
         assert self.stage(manifest).returncode == 0
         done = self.switch(manifest)
         assert done.returncode == 0, done.stderr
+
+    @property
+    def release(self) -> Path:
+        """The folder of the live release; `own` is what fleet keeps of it."""
+        return self.base / "releases" / "app" / str(self.current)
+
+    @property
+    def own(self) -> Path:
+        return self.base / "meta" / "app" / str(self.current)
 
     @property
     def current(self) -> str | None:

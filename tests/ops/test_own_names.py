@@ -19,7 +19,7 @@ from fleet.device.texts import path_of
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef, check_windows_names
 from fleet.ops.release import actions_for
-from tests.transport.windows.board import PcBoard
+from tests.transport.windows.board import board_of
 
 from . import hostile
 from .board import KINDS, SHELLS, Board, manifest
@@ -253,7 +253,7 @@ def test_scripts_that_keep_a_content_write_through_no_link(tmp_path: Path, shell
 def test_a_run_has_a_folder_that_was_not_there_before(
     tmp_path: Path, kind: str, planted: str
 ) -> None:
-    board = PcBoard(tmp_path) if kind == "windows" else Board(tmp_path, kind)
+    board = board_of(kind, tmp_path)
     aside, work = tmp_path / "aside", board.base / "runs" / "r1"
     aside.mkdir()
     files = [aside / name for name in ("prompt.txt", "config.json", ".looks", ".running", ".late")]

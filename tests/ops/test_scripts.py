@@ -1,4 +1,7 @@
-"""The device scripts, under every POSIX shell of this machine, on real files."""
+"""What takes blobs and makes releases, on real files: one suite for each device program.
+
+The scripts under every POSIX shell of this machine, the device worker, and what a Windows PC runs.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,11 @@ from fleet.ops import release
 from fleet.ops.backend import backend_for
 from fleet.ops.frames import frames
 from fleet.ops.release import actions_for
+from tests.transport.windows.board import board_of
 
 from .board import KINDS, SHELLS, Board, flat, manifest
 
+OF_A_LOGIN_SHELL = pytest.mark.parametrize("board", KINDS, indirect=True)
 CONTENT = {
     "lib/libA.so": b"a" * 3_000_000,
     "bin/tool": b"#!/bin/sh\necho hi\n",
@@ -35,9 +40,9 @@ CONTENT = {
 }
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=(*KINDS, "windows"))
 def board(request: pytest.FixtureRequest, tmp_path: Path) -> Board:
-    return Board(tmp_path, request.param)
+    return board_of(request.param, tmp_path)
 
 
 def test_a_whole_deploy(board: Board, tmp_path: Path) -> None:
@@ -48,10 +53,12 @@ def test_a_whole_deploy(board: Board, tmp_path: Path) -> None:
     )  # fmt: skip
     board.deploy(app)
     assert board.current == app.id
-    folder = board.base / "current" / "app"
     for name, data in CONTENT.items():
-        assert (folder / name).read_bytes() == data
-    assert os.access(folder / "bin/tool", os.X_OK)
+        assert (board.release / name).read_bytes() == data
+        assert (board.release / name).is_symlink() != board.windows
+    twice = board.release / "bundle/copy-of-a"
+    assert twice.samefile(board.release / "lib/libA.so"), "equal content is there once"
+    assert os.access(board.release / "bin/tool", os.X_OK)
     after = board.state(app)
     assert (after.current, after.installed) == (app.id, True)
     assert after.have == set(app.blobs)
@@ -66,6 +73,7 @@ def test_equal_content_is_sent_once(tmp_path: Path) -> None:
     assert len(app.blobs) == len(CONTENT) - 1
 
 
+@OF_A_LOGIN_SHELL
 def test_env_sh_works_with_any_value(board: Board, tmp_path: Path) -> None:
     app = manifest(tmp_path / "src", CONTENT)
     board.deploy(app)
@@ -82,6 +90,7 @@ def test_env_sh_works_with_any_value(board: Board, tmp_path: Path) -> None:
     assert done.stdout == f"{path}/lib|it's; $(id) `x`|none"
 
 
+@OF_A_LOGIN_SHELL
 def test_the_environment_for_a_login_follows_the_live_release(board: Board, tmp_path: Path) -> None:
     """One path for all releases: the next one, a rollback, and what stands in its place."""
     board.base = tmp_path / "it's a base"
@@ -125,10 +134,10 @@ def test_every_device_writes_the_same_environment_for_a_login(tmp_path: Path) ->
     assert ". ('/home/o''brien/fleet/meta/app/' + $fleetRelease.Trim() + '/env.ps1')" in text
 
 
+@pytest.mark.parametrize("board", ["dash", "windows"], indirect=True)
 @pytest.mark.parametrize("seed", range(12))
-def test_cut_anywhere_then_resumed(tmp_path: Path, seed: int) -> None:
+def test_cut_anywhere_then_resumed(board: Board, tmp_path: Path, seed: int) -> None:
     """At any cut no third state: blobs are whole or not there, and the rest is not sent twice."""
-    board = Board(tmp_path, "dash")
     app = manifest(tmp_path / "src", CONTENT)
     dice = random.Random(seed)
     whole = sum(item.size for item in app.blobs.values())
@@ -185,12 +194,12 @@ def test_a_part_that_moved_on_is_refused(board: Board, tmp_path: Path) -> None:
 def test_damaged_blob_is_found_by_size_and_by_hash(board: Board, tmp_path: Path) -> None:
     app = manifest(tmp_path / "src", CONTENT)
     board.deploy(app)
-    assert board.state(app).sealed
+    assert board.state(app).sealed != board.windows
     blob = board.base / "store" / app.files[0].sha256
     was = blob.stat()
     blob.chmod(0o644)
     blob.write_bytes(b"b" * 3_000_000)
-    later = (board.base / "meta/app" / app.id / ".installed").stat().st_mtime_ns + 1_000_000_000
+    later = (board.own / ".installed").stat().st_mtime_ns + 1_000_000_000
     os.utime(blob, ns=(later, later))
     assert not board.state(app).sealed
     assert board.state(app).bad == {app.files[0].sha256}
@@ -203,15 +212,18 @@ def test_damaged_blob_is_found_by_size_and_by_hash(board: Board, tmp_path: Path)
     assert SendBlobs in kinds
     assert SwitchRelease not in kinds
     board.deploy(app)
-    assert (board.base / "current/app/lib/libA.so").read_bytes() == b"a" * 3_000_000
+    assert (board.release / "lib/libA.so").read_bytes() == b"a" * 3_000_000
 
 
-def test_removed_link_is_repaired_in_place(board: Board, tmp_path: Path) -> None:
+def test_a_file_that_is_gone_or_another_is_put_back(board: Board, tmp_path: Path) -> None:
     app = manifest(tmp_path / "src", CONTENT)
     board.deploy(app)
-    (board.base / "current/app/bin/tool").unlink()
+    (board.release / "bin/tool").unlink()
+    copied = board.release / "bundle/empty"
+    copied.unlink()
+    copied.write_bytes(b"")
     state = board.state(app)
-    assert len(state.unlinked) == 1
+    assert len(state.unlinked) == 2
     assert isinstance(actions_for(app, state, 3)[0], StageRelease)
     assert board.stage(app).returncode == 0
     assert actions_for(app, board.state(app), 3) == ()
@@ -226,18 +238,18 @@ def test_stage_refuses_when_a_blob_is_gone(board: Board, tmp_path: Path) -> None
     assert board.current is None
 
 
-def test_current_is_old_or_new_at_every_instant(tmp_path: Path) -> None:
-    board = Board(tmp_path, "dash")
+@pytest.mark.parametrize("board", ["dash", "windows"], indirect=True)
+def test_current_is_old_or_new_at_every_instant(board: Board, tmp_path: Path) -> None:
     apps = [manifest(tmp_path / str(n), {"f": bytes([n])}) for n in (1, 2)]
     for app in apps:
         board.deploy(app)
-    seen: set[bytes] = set()
+    seen: set[bytes | str | None] = set()
     stop = threading.Event()
 
     def observe() -> None:
         path = board.base / "current" / "app" / "f"
         while not stop.is_set():
-            seen.add(path.read_bytes())
+            seen.add(board.current if board.windows else path.read_bytes())
 
     thread = threading.Thread(target=observe)
     thread.start()
@@ -245,7 +257,7 @@ def test_current_is_old_or_new_at_every_instant(tmp_path: Path) -> None:
         assert board.switch(apps[turn % 2]).returncode == 0
     stop.set()
     thread.join()
-    assert seen == {b"\1", b"\2"}
+    assert seen == ({app.id for app in apps} if board.windows else {b"\1", b"\2"})
 
 
 def test_history_rollback_and_prune(board: Board, tmp_path: Path) -> None:
@@ -324,8 +336,7 @@ def test_full_disk_is_said_and_what_arrived_stays(tmp_path: Path) -> None:
         subprocess.run(["umount", str(small)], check=True)
 
 
-def test_unwritable_base_is_said(tmp_path: Path) -> None:
-    board = Board(tmp_path, "dash")
+def test_unwritable_base_is_said(board: Board, tmp_path: Path) -> None:
     board.base.parent.mkdir(exist_ok=True)
     board.base.write_text("a file where the folder should be")
     app = manifest(tmp_path / "src", {"f": b"x"})
@@ -415,6 +426,7 @@ def test_garbage_in_the_history_removes_nothing_that_stays(
     assert left == {apps[1].id, apps[2].id}
     assert board.current == apps[2].id
     assert (board.base / "beside").read_text() == "kept"
+    assert board.store() == set(apps[1].blobs) | set(apps[2].blobs)
 
 
 def test_without_a_history_only_the_current_release_is_known(board: Board, tmp_path: Path) -> None:
@@ -423,7 +435,7 @@ def test_without_a_history_only_the_current_release_is_known(board: Board, tmp_p
     (board.base / "history" / "app").unlink()
     board.prune("3")
     assert board.current == app.id
-    assert (board.base / "current" / "app" / "f").read_bytes() == b"x"
+    assert (board.release / "f").read_bytes() == b"x"
 
 
 @pytest.mark.parametrize("planted", ["link", "folder", "pipe"])
@@ -486,11 +498,14 @@ def test_more_than_four_gigabytes(board: Board, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "shell",
-    ["dash", *(pytest.param(shell, marks=pytest.mark.slow) for shell in ("busybox", "mksh"))],
+    "board",
+    [
+        *("dash", "windows"),
+        *(pytest.param(shell, marks=pytest.mark.slow) for shell in ("busybox", "mksh")),
+    ],
+    indirect=True,
 )
-def test_a_run_past_its_limit_takes_its_children_along(shell: str, tmp_path: Path) -> None:
-    board = Board(tmp_path, shell)
+def test_a_run_past_its_limit_takes_its_children_along(board: Board, tmp_path: Path) -> None:
     mark = f"4321.{os.getpid()}"
     script = f"trap '' TERM; sleep {mark} & sleep {mark}"
     done = board.run("run", str(tmp_path / "w"), "", "1", "none", "keep", "sh", "-c", script)
@@ -509,3 +524,10 @@ def test_the_status_of_a_run_is_its_own(
         )
         assert (done.returncode, done.stdout) == (status, heard)
         assert not (tmp_path / feed / ".late").exists()
+
+
+def test_a_program_that_is_not_there_is_named(board: Board, tmp_path: Path) -> None:
+    work = str(tmp_path / "w")
+    done = board.run("run", work, "", "30", "none", "clean", "no-such-program.exe")
+    assert (done.returncode, b"no-such-program.exe" in done.stderr) == (127, True)
+    assert not (tmp_path / "w").exists()

@@ -57,9 +57,16 @@ def run(work: str, config: str, limit: str, feed: str, after: str, *argv: str) -
         env["PATH"] = own + os.pathsep + env.get("PATH", "")
     tool = os.path.normpath(argv[0])  # of slashes: the loader and FastRPC of Windows want their own
     words = [sys.executable if argv[0] == "python3" else tool, *argv[1:]]
+    status = start(words, work + "/prompt.txt" if feed == "prompt" else os.devnull, env, limit)
+    if after == "clean":
+        shutil.rmtree(work, ignore_errors=True)
+    return status
+
+
+def start(words: list[str], source: str, env: dict[str, str], limit: str) -> int:
+    """Run a program that reads `source` for at most `limit` seconds; its status."""
     if os.name == "nt" and words[0].rstrip(" .").lower().endswith((".bat", ".cmd")):
         return err(f"{words[0]} is a batch file: cmd.exe would read its arguments as code", 126)
-    source = work + "/prompt.txt" if feed == "prompt" else os.devnull
     with open(source, "rb") as given:
         try:
             child = subprocess.Popen(words, stdin=given, env=env, start_new_session=os.name != "nt")
@@ -71,8 +78,6 @@ def run(work: str, config: str, limit: str, feed: str, after: str, *argv: str) -
     timer.start()
     code = child.wait()
     timer.cancel()
-    if after == "clean":
-        shutil.rmtree(work, ignore_errors=True)
     return LATE if late.is_set() else ended(code)
 
 

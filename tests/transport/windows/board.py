@@ -73,6 +73,8 @@ def _names() -> dict[str, str]:
 class PcBoard(Board):
     """A base folder; the same tests as for other systems run on it."""
 
+    windows = True
+
     def __init__(self, root: Path) -> None:
         super().__init__(root, "dash")
         self.facts = replace(self.facts, windows=Windows())
@@ -91,13 +93,10 @@ class PcBoard(Board):
         pointer = self.base / "current" / "app"
         return pointer.read_text().strip() if pointer.is_file() else None
 
-    @property
-    def release(self) -> Path:
-        return self.base / "releases" / "app" / str(self.current)
 
-    @property
-    def own(self) -> Path:
-        return self.base / "meta" / "app" / str(self.current)
+def board_of(kind: str, root: Path) -> Board:
+    """The board of a kind of tests/ops/board.py, or `windows`."""
+    return PcBoard(root) if kind == "windows" else Board(root, kind)
 
 
 class PcLeaseBoard(LeaseBoard):
