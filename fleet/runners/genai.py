@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fleet.bundles.ep.genai import GENAI
@@ -25,7 +25,7 @@ from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics
 from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import TIMED_OUT, Options, has_program
-from fleet.runners.ort import PACKAGE_FOLDER, requirements
+from fleet.runners.ort import EMULATED_SOC, PACKAGE_FOLDER, requirements
 from fleet.runners.scripted import OUTCOME, Scripted, finished, script_argv, token_times
 
 # The one whose interface is used here; it needs onnxruntime 1.31. Wheels for x86_64, aarch64 and
@@ -72,13 +72,13 @@ class GenaiRunner(Scripted):
         return (file_ref(source, SCRIPT, executable=True), *site)
 
     def corrected(self, kit: Kit) -> tuple[FileRef, ...]:
-        """genai_config.json with the backend library of the device's system: most public ones
+        """genai_config.json with options of the provider that fit the device: most public ones
         name QnnHtp.dll, which Linux cannot open. With a windowed cache, the CPU is switched off in
         it too: onnxruntime-genai 0.16 does not lay a configuration over the parts of another.
         """
         data = copy.deepcopy(kit.bundle.config.get("genai"))
         alone = _is_windowed(kit.bundle) and _switch_cpu_off(data)
-        if not _set_backend(data, windows=kit.windows) and not alone:
+        if not _fit(data, lambda options: _for_target(kit, options)) and not alone:
             return ()
         text = json.dumps(data, indent=2, ensure_ascii=False).encode()
         return (file_ref(corrected_file(GENAI, text), GENAI),)
@@ -134,21 +134,37 @@ class GenaiRunner(Scripted):
         )
 
 
-def _set_backend(value: object, *, windows: bool) -> bool:
-    """Set each `backend_path` that names the HTP library of another system; return True if one
-    was set.
+def _fit(part: object, change: Callable[[dict[str, Any]], bool]) -> bool:
+    """Apply `change` to the options of the QNN provider in each part of a configuration; return
+    True if one of them was changed.
     """
-    if isinstance(value, list):
-        value = dict(enumerate(value))
-    if not isinstance(value, dict):
-        return False
-    other, mine = ("libQnnHtp.so", "QnnHtp.dll") if windows else ("QnnHtp.dll", "libQnnHtp.so")
-    path = value.get("backend_path")
-    change = isinstance(path, str) and re.split(r"[/\\]", path)[-1].lower() == other.lower()
-    if change:
-        value["backend_path"] = mine
-    below = [_set_backend(item, windows=windows) for item in value.values()]
-    return change or True in below
+    changed = False
+    for name, member in part.items() if isinstance(part, dict) else enumerate(_list(part)):
+        own = isinstance(member, dict) and str(name).lower() == "qnn"
+        changed |= change(member) if own else _fit(member, change)
+    return changed
+
+
+def _list(part: object) -> list[Any]:
+    return part if isinstance(part, list) else []
+
+
+def _for_target(kit: Kit, options: dict[str, Any]) -> bool:
+    """Set the options of the provider that depend on the device; return True if one was set.
+
+    The backend library has the name of its system. The HTP emulator has no shared memory of an
+    HTP, and needs a chip for what it compiles.
+    """
+    before = dict(options)
+    other, mine = ("libQnnHtp.so", "QnnHtp.dll") if kit.windows else ("QnnHtp.dll", "libQnnHtp.so")
+    path = options.get("backend_path")
+    if isinstance(path, str) and re.split(r"[/\\]", path)[-1].lower() == other.lower():
+        options["backend_path"] = mine
+    if not kit.dsp and not kit.windows:
+        options.pop("enable_htp_shared_memory_allocator", None)
+        if not kit.bundle.contexts:
+            options.setdefault("soc_model", EMULATED_SOC)
+    return options != before
 
 
 def package_for(bundle: Bundle) -> str:
@@ -169,8 +185,8 @@ def _is_windowed(bundle: Bundle) -> bool:
 
 def _switch_cpu_off(part: object) -> bool:
     """Switch the CPU off in every part that names QNN; True if there is one."""
-    members = list(part.values()) if isinstance(part, dict) else part
-    changed = [_switch_cpu_off(member) for member in members] if isinstance(members, list) else []
+    members = list(part.values()) if isinstance(part, dict) else _list(part)
+    changed = [_switch_cpu_off(member) for member in members]
     options = part.get("session_options") if isinstance(part, dict) else None
     if isinstance(options, dict) and "qnn" in providers_in(options):
         options["session.disable_cpu_ep_fallback"] = "1"

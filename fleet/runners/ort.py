@@ -93,10 +93,10 @@ class OrtOptions(Options, frozen=True):
     log: Annotated[int, Meta(ge=0, le=4)] = 2
 
 
-_PASSED_ON = {  # options that the script has under the same name
+_PASSED_ON = (  # options that the script has under the same name; the id of a release has them
     *("inputs", "reference", "dimensions", "iterations", "warmups", "profiling", "session", "seed"),
     *("log", "accelerator"),
-}
+)
 
 
 class OrtRunner(Scripted):

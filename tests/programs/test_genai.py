@@ -126,7 +126,7 @@ def test_it_works_with_each_qairt(own: Bench, tmp_path: Path, version: str) -> N
     cached_runtime(version, X86)
     bundle = tmp_path / "bundle"
     config = json.loads((bundle / "genai_config.json").read_text())
-    htp = {"backend_path": "libQnnHtp.so", "soc_model": "77", "htp_arch": "73"}
+    htp = {"backend_path": "libQnnHtp.so"}
     config["model"]["decoder"]["session_options"]["provider_options"] = [{"qnn": htp}]
     (bundle / "genai_config.json").write_text(json.dumps(config))
     (bundle / "model_qnn.bin").unlink()

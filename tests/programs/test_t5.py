@@ -36,7 +36,7 @@ def deployed(bench: Bench, folder: Path, max_tokens: int) -> DeviceResult[Any]:
         "model": "encoder_model.onnx", "decoder": "decoder_model.onnx",
         "decoder_with_past": "decoder_with_past_model.onnx", "iterations": 3, "tolerance": 0,
         "inputs": {name: f"{name}.npy" for name in ("input_ids", "attention_mask")},
-        "provider": {"soc_model": "77", "htp_arch": "73"}, "keep_outputs": True,
+        "keep_outputs": True,
         "reference": {"tokens": "tokens.npy"} if max_tokens > len(TOKENS) else {},
     }  # fmt: skip
     text = {

@@ -30,6 +30,7 @@ from tests.serving.test_genai import GENAI, QNN
 from .kits import bundle
 from .test_ort import JSON
 
+SHARED = "enable_htp_shared_memory_allocator"
 RUNNER = OWN["genai"]
 TOO_LONG = "the prompt is longer than the context of the model"
 KEYS = (
@@ -193,3 +194,33 @@ def test_a_cache_that_slides_gets_a_package_that_has_one_and_no_cpu() -> None:
     assert alone == ["transformer_prompt", "transformer_token"]
     plain = inspect_ort(assets / "tiny-genai", None, hashes=False)
     assert (package_for(plain), window_of(plain)) == (PACKAGE, 1)
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [
+        ({"windows": True}, {"backend_path": "QnnHtp.dll", SHARED: "1"}),
+        ({}, {"backend_path": "libQnnHtp.so", SHARED: "1"}),
+        ({"dsp": False}, {"backend_path": "libQnnHtp.so"}),
+    ],
+)
+def test_options_of_the_provider_fit_the_device(
+    device: dict[str, Any], expected: dict[str, str]
+) -> None:
+    """As published for a PC with Windows; the emulator has no shared memory of an HTP."""
+    assets = Path(__file__).parents[2] / "assets"
+    folder = inspect_ort(assets / "tiny-genai-windowed", None, hashes=False)
+    said = json.loads((assets / "tiny-genai-windowed" / "genai_config.json").read_text())
+    published = {"backend_path": "QnnHtp.dll", SHARED: "1"}
+    for name, stage in ((n, s) for p in said["model"]["decoder"]["pipeline"] for n, s in p.items()):
+        if name.startswith("transformer"):
+            stage["session_options"]["provider_options"] = [{"qnn": dict(published)}]
+    bundle = replace(folder, config={**folder.config, "genai": said})
+    (config,) = GenaiRunner().corrected(Kit(bundle, RunSpec(runner="genai"), **device))
+    found = json.loads(config.source.read_text())["model"]["decoder"]["pipeline"]
+    stages = {name: stage for part in found for name, stage in part.items()}
+    for name in ("transformer_prompt", "transformer_token"):
+        assert stages[name]["session_options"]["provider_options"] == [{"qnn": expected}]
+    bare = replace(bundle, contexts=())
+    (config,) = GenaiRunner().corrected(Kit(bare, RunSpec(runner="genai"), dsp=False))
+    assert '"soc_model": "77"' in config.source.read_text(), "what the emulator compiles for"

@@ -3,7 +3,10 @@ own playbooks use and speak of. Real files, as a user writes them."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +186,46 @@ def test_a_genai_folder_runs_as_a_whole_unless_one_model_is_named(
     assert runner_of(load_playbook(path)).name == named
     (tmp_path / "bundle" / "genai_config.json").unlink()
     assert runner_of(load_playbook(path)).name == "ort"
+
+
+STARTS = """
+import sys
+from pathlib import Path
+from fleet.bundles.inspect import guessed, inspect_bundle
+from fleet.config.runners import default_runner
+from fleet.model.playbook import RunSpec
+from fleet.runners import Kit
+from fleet.runners.registry import runner
+for name, options in (
+    ("tiny-ort", {}), ("tiny-genai", {}), ("tiny-genie", {}),
+    ("tiny-litert", {"accelerator": "cpu"}),
+    ("tiny-t5", {"model": "encoder_model.onnx", "decoder": "decoder_model.onnx",
+                 "decoder_with_past": "decoder_with_past_model.onnx"}),
+):
+    folder = Path(sys.argv[1], name)
+    kind = guessed(folder)
+    own = default_runner(kind, folder, options)
+    kit = Kit(inspect_bundle(folder, None, hashes=False, kind=kind),
+              RunSpec(runner=own, prompt="a", options=options))
+    print(name, kind, own, runner(own).start(kit))
+"""
+
+
+def test_a_start_is_the_same_in_every_process() -> None:
+    """The id of a release has it: `fleet run` and `fleet serve` look for what deploy made."""
+    assets = Path(__file__).parents[2] / "assets"
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", STARTS, str(assets)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert found[0] == found[1]
+    assert [line.split()[2] for line in found[0].splitlines()] == [
+        "ort", "genai", "genie", "litert", "ort",
+    ]  # fmt: skip
