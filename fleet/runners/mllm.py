@@ -56,6 +56,13 @@ class MllmRunner(OwnProgram):
                 hint="write `prompt:` in the playbook as one line",
             )
 
+    def opens(self, kit: Kit) -> tuple[str, ...]:
+        """Return the op packages that mllm's QNN backend registers by fixed names
+        (docs/op-packages.md); without a DSP there is no second one.
+        """
+        roles = ("CPU", "HTP") if kit.dsp else ("CPU",)
+        return tuple(f"libQnnLLaMAPackage_{role}.so" for role in roles)
+
     def health(self, kit: Kit, timeout: float) -> Start | None:
         """A shortest prompt: backend, device, context and both op packages."""
         return self._start(kit, _HEALTH_PROMPT, timeout)

@@ -108,6 +108,7 @@ def net_run(rng: random.Random, folder: Path) -> Made:
 
 def mllm(rng: random.Random, folder: Path) -> Made:
     names = [f"m{rng.randrange(9)}.mllm", "tokenizer.json", "config.json"]
+    names += [f"libQnnLLaMAPackage_{role}.so" for role in ("CPU", "HTP")]
     opens = [put(folder, name, b"{}").removeprefix("bundle/") for name in names]
     opens += [name.partition("/")[2] for name in (*HTP, "lib/libQnnHtpPrepare.so")]
     return Made("mllm", {"runner": "mllm", "program": "tool", "prompt": "a"}, [*opens, "tool"])
