@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fleet.cli import output
 from fleet.model.home import runs_home
+from fleet.model.plain import to_plain
 from fleet.model.text import from_here
 
 if TYPE_CHECKING:
@@ -256,19 +257,18 @@ def _emit(journal: AbJournal, results: list[DeviceResult[AbReport]]) -> None:
                 "rows": [_plain("", item, _every(results) == "yes") for item in together],
             },
             "failures": [
-                {"device": result.host.name, **vars(found), "answer": str(found.answer)}
+                {"device": result.host.name, **to_plain(found)}
                 for result, found in _failing(results)
             ],
             "conditions": {result.host.name: _conditions(result) for result in results},
-            "answers": [row.as_dict() for row in _answers(results)],
+            "answers": _answers(results),
             "ended_by_budget": [result.host.name for result in _out_of_time(results)],
         }
     )
 
 
 def _plain(place: str, item: Judged, emulated: bool) -> dict[str, object]:
-    decision = vars(item.decision) | {"answer": str(item.decision.answer)}
-    return {"device": place, **vars(item), "decision": decision, "emulated": emulated}
+    return {"device": place, **to_plain(item), "emulated": emulated}
 
 
 def worse(journal: AbJournal, results: list[DeviceResult[AbReport]]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +18,7 @@ from fleet.model.bundle import KINDS, Bundle, ContextBinary
 from fleet.model.errors import BundleError, InputError
 from fleet.model.files import human_bytes
 from fleet.model.op_package import CPU, HTP, OpLibrary
+from fleet.model.plain import to_plain
 from fleet.runtimes.store import RuntimeStore
 
 app = App(no_args_is_help=True, help="Inspect bundles (compiled models), or get them from AI Hub.")
@@ -45,7 +46,7 @@ def inspect(
     library, kind = system_library(RuntimeStore()), kind or guessed(folder.expanduser())
     bundle = inspect_bundle(folder, library, hashes=not no_hash, kind=kind)
     if as_json:
-        output.emit_json(_as_dict(bundle))
+        output.emit_json(bundle)
     else:
         _show(bundle)
     if not bundle.usable:
@@ -76,9 +77,8 @@ def op_package(
         else:
             read.append(replace(library, role=HTP) if library.machine == "hexagon" else library)
     if as_json:
-        libraries = [{**asdict(library), "kind": library.kind} for library in read]
-        errors = [problem.as_dict() for problem in failed]
-        output.emit_json({"libraries": libraries, "errors": errors})
+        libraries = [to_plain(library) | {"kind": library.kind} for library in read]
+        output.emit_json({"libraries": libraries, "errors": failed})
     else:
         _show_libraries(read)
         for problem in failed:
@@ -127,7 +127,7 @@ def _show(bundle: Bundle) -> None:
         ("hashes", f"compared with {bundle.checked_by}" if bundle.checked_by else "not compared"),
     ]
     output.table("Bundle", ("", ""), rows)
-    for text in _problems(bundle):
+    for text in bundle.problems:
         output.note(f"problem: {text}")
     for text in bundle.warnings:
         output.note(f"note: {text}")
@@ -156,28 +156,6 @@ def _context_row(item: ContextBinary) -> tuple[object, ...]:
         human_bytes(item.size),
         item.read_by,
     )
-
-
-def _problems(bundle: Bundle) -> list[str]:
-    return [
-        *(f"{item.name} is missing; {item.named_by} refers to it" for item in bundle.missing),
-        *(f"{item.name}: {item.problem}" for item in bundle.contexts if item.problem),
-        *(
-            (
-                f"{item.name} is damaged: its SHA-256 is {item.found[:12]}, but "
-                f"{bundle.checked_by} has {item.expected[:12]}"
-            )
-            for item in bundle.wrong_hashes
-        ),
-    ]
-
-
-def _as_dict(bundle: Bundle) -> dict[str, object]:
-    value = asdict(bundle)
-    del value["config"], value["extensions"]
-    for item in value["files"]:
-        del item["source"]
-    return {**value, "size": bundle.size, "usable": bundle.usable, "problems": _problems(bundle)}
 
 
 app.command("wrap-ep")(bundle_ep.wrap_ep)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from fleet.bundles.ep.genai import surroundings
-from fleet.bundles.ep.graphs import GraphFile, read_graphs
+from fleet.bundles.ep.graphs import read_graphs
 from fleet.bundles.ep.wrapping import Wrapper, write_wrappers
 from fleet.bundles.system_library import TARGET, system_library
 from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.model.errors import BundleError
+from fleet.model.plain import to_plain
 from fleet.runtimes.store import RuntimeStore
 
 
@@ -57,7 +57,12 @@ def wrap_ep(
     more = surroundings(read, folder) if genai else {}
     written = write_wrappers(read, folder, more)
     if as_json:
-        wrappers = [{"wrapper": w.path, **_as_dict(w.file), **asdict(w.graph)} for w in written]
+        wrappers = [
+            {"wrapper": w.path, "context_binary": w.file.path}
+            | to_plain(w.file)
+            | to_plain(w.graph)
+            for w in written
+        ]
         output.emit_json({"wrappers": wrappers, "files": list(more)} if genai else wrappers)
         return
     _show(written, more)
@@ -85,8 +90,3 @@ def _show(written: Sequence[Wrapper], more: Iterable[Path]) -> None:
 
 def _shape(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape)) or "scalar"
-
-
-def _as_dict(file: GraphFile) -> dict[str, Any]:
-    names = ("build_id", "backend_api", "soc_model", "hexagon_arch", "compatibility")
-    return {"context_binary": file.path, **{name: getattr(file, name) for name in names}}

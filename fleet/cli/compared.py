@@ -14,6 +14,7 @@ from fleet.engine.rollout.journal import Journal
 from fleet.model.errors import FleetError, GateError, InputError, NotComparableError
 from fleet.model.gates import LEAST_REPEATS
 from fleet.model.metrics import PRIMARY
+from fleet.model.plain import to_plain
 from fleet.model.text import from_here
 from fleet.profiles.compare import gates, selecting, writing
 from fleet.profiles.compare import matrix as matrices
@@ -61,10 +62,12 @@ def _files(side: RecordGroup) -> tuple[Path | None, Path | None]:
     found = set()
     for run_id in {record.run_id for record in side.records}:
         try:
-            inputs = Journal.read(RunStore().root / run_id / NAME).header["inputs"]
-        except (FleetError, OSError, KeyError, TypeError):
+            inputs = Journal.read(RunStore().root / run_id / NAME).header.inputs
+        except (FleetError, OSError):
             return None, None
-        found.add((Path(inputs["playbook"]), Path(inputs["inventory"])))
+        if inputs is None:
+            return None, None
+        found.add((inputs.playbook, inputs.inventory))
     book, inventory = found.pop() if len(found) == 1 else (None, None)
     return (book, inventory) if book and book.is_file() else (None, None)
 
@@ -112,7 +115,7 @@ def save(
 def show(found: Comparison, judged: Sequence[JudgedGate], *, as_json: bool) -> None:
     """Conditions first, for they decide what the table is worth."""
     if as_json:
-        output.emit_json(found.as_dict() | {"gates": [result.as_dict() for result in judged]})
+        output.emit_json(to_plain(found) | {"gates": judged})
         return
     for weight, head in writing.HEADS.items():
         mine = [writing.finding(finding) for finding in found.findings if finding.weight is weight]
@@ -245,7 +248,7 @@ def show_matrix(
     selecting.refuse_unknown(metric, found.records)
     made = matrices.matrix(found, metric[0], columns, margin)
     if as_json:
-        output.emit_json(made.as_dict())
+        output.emit_json(made)
         return
     heads = [short_build(v) if columns == "runtime" else v[:12] for v in made.versions]
     rows = [

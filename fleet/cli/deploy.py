@@ -41,6 +41,7 @@ from fleet.model.errors import InputError
 from fleet.model.events import RolloutDone
 from fleet.model.inventory import Host
 from fleet.model.lockfile import Lock
+from fleet.model.plain import to_plain
 from fleet.model.playbook import Playbook
 from fleet.profiles.runs import RunStore
 
@@ -200,7 +201,7 @@ def _show_planned(results: list[DeviceResult[Any]], as_json: bool, *, admin: boo
     if as_json:
         for result in results:
             if result.plan is not None:
-                output.emit_line({"event": "Plan", **result.plan.as_dict()})
+                output.emit_line({"event": "Plan", **to_plain(result.plan)})
     else:
         (show_admin if admin else show_plans)(results)
         show_errors([result for result in results if not (result.plan and result.plan.refused)])
@@ -361,7 +362,7 @@ def end_deploy(operation: Operation, results: list[DeviceResult[Any]], *, as_jso
 
 def show_measured(operation: Operation, results: list[DeviceResult[Any]]) -> None:
     """The table of runs, and where the records are."""
-    records = [r.as_dict() for result in results for r in result.records if r.suite is None]
+    records = [to_plain(r) for result in results for r in result.records if r.suite is None]
     if any(record.suite for result in results for record in result.records):
         from fleet.cli.verify import show_answers  # noqa: PLC0415 - with `suite:` only
 
@@ -399,22 +400,24 @@ def _resume(run_id: str, parallel: int | None, *, force: bool, as_json: bool) ->
 def _begun_with(journal: Journal) -> list[str]:
     """The words of the deploy that a journal is of; none where they are damaged."""
     header = journal.state.header
-    try:
-        inputs, frozen = Inputs.from_dict(header["inputs"]), header["options"]["frozen"]
-    except (KeyError, TypeError):
+    if (inputs := header.inputs) is None:
         return []
     words = ["deploy", str(inputs.playbook), "--inventory", str(inputs.inventory)]
     words += [word for pattern in inputs.limit for word in ("--limit", str(pattern))]
     if inputs.lock_file is not None:
-        words += ["--frozen" if frozen else "--locked", "--lock-file", str(inputs.lock_file)]
+        words += [
+            "--frozen" if header.options.frozen else "--locked",
+            "--lock-file",
+            str(inputs.lock_file),
+        ]
     return words
 
 
 def _show_complete(journal: Journal, *, as_json: bool) -> None:
-    state, run_id = journal.state, journal.state.header["run"]
+    state, run_id = journal.state, journal.state.header.run
     if as_json:
         done = RolloutDone("", run_id, state.word, state.text, tuple(state.rows()))
-        output.emit_line(done.as_dict())
+        output.emit_line(done)
     elif state.rolling:
         output.say(f"run {run_id} was rolled back: {state.text or state.rolling}")
     else:
@@ -422,7 +425,7 @@ def _show_complete(journal: Journal, *, as_json: bool) -> None:
 
 
 def _show_runs(runs: RunStore, *, as_json: bool) -> None:
-    found = [run.as_dict() for run in known_runs(runs)]
+    found = [to_plain(run) for run in known_runs(runs)]
     if as_json:
         output.emit_json(found)
         return

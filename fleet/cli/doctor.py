@@ -304,7 +304,7 @@ def _text(name: str) -> str:
 def _explain(code: str, *, as_json: bool) -> None:
     found = explain(harmless(code))
     if as_json:
-        output.emit_json(found.as_dict())
+        output.emit_json(found)
     else:
         show_explained(found)
     if not found.meanings and not found.causes:

@@ -147,9 +147,7 @@ def cure(
     after = {fix.host.name: fix.diagnosis for fix in cures if fix.diagnosis is not None}
     result = [after.get(diagnosis.target) or diagnosis for diagnosis in found]
     if asked.as_json:
-        fixes = [fix.as_dict() for fix in cures]
-        targets = [diagnosis.as_dict() for diagnosis in result]
-        output.emit_json({"schema": 1, "targets": targets, "fixes": fixes})
+        output.emit_json({"schema": 1, "targets": result, "fixes": cures})
     return result
 
 

@@ -298,7 +298,7 @@ def report(
 ) -> None:
     """Show or print them; `bundle` is written, too, after a question unless `yes`."""
     if as_json and shown:
-        output.emit_json({"schema": 1, "targets": [diagnosis.as_dict() for diagnosis in found]})
+        output.emit_json({"schema": 1, "targets": found})
     elif assistant:
         from fleet.doctor.bundle import for_assistant  # noqa: PLC0415 - words of the redaction
 

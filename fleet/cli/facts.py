@@ -38,7 +38,7 @@ def facts(
         results = on_every_device(hosts, gather_facts, lambda _: None, options)
     found = {result.host.name: result.value for result in results if result.value is not None}
     if as_json:
-        emit(results, "round_trips", "error", plain=lambda f: {"facts": f and f.as_dict()})
+        emit(results, "round_trips", "error", plain=lambda f: {"facts": f})
     else:
         _show(found, whole=verbose or len(hosts) == 1)
         show_errors(results)

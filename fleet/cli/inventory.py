@@ -86,7 +86,7 @@ def _check_playbook(path: Path, *, as_json: bool) -> None:
 
     errors, fault = playbook_errors(path), fault_of(path)
     if as_json:
-        found = {"errors": [error.as_dict() for error in errors], "untrusted": _doubt(fault)}
+        found = {"errors": errors, "untrusted": _doubt(fault)}
         output.emit_json({"file": str(path), **found})
     else:
         _warn_of(path, fault)
@@ -103,11 +103,11 @@ def _report(path: Path, reading: InventoryReading) -> dict[str, Any]:
         "file": str(path),
         "ansible": reading.ansible,
         "hosts": len(reading.inventory.hosts) if reading.inventory else None,
-        "errors": [error.as_dict() for error in reading.errors],
+        "errors": reading.errors,
         "warnings": [*reading.warnings, *_missing(reading)],
         "ignored": [{"key": each.key, "position": str(each.position)} for each in reading.ignored],
         "untrusted": _doubt(next(filter(None, map(fault_of, _deciding(path, reading))), None)),
-        "powers": [vars(power) for power in _powers(reading)],
+        "powers": _powers(reading),
     }
 
 

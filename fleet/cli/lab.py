@@ -6,7 +6,6 @@ import contextlib
 import os
 import shlex
 import subprocess
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -134,9 +133,8 @@ def up(
         phone_port=phone_port,
     )
     if as_json:
-        every = {"boards": lab.boards, "phones": lab.phones}
-        rows = {key: [asdict(board) for board in group] for key, group in every.items()}
-        output.emit_json({"emulated": True, **rows, "adb_server": lab.adb_server})
+        every = {"boards": lab.boards, "phones": lab.phones, "adb_server": lab.adb_server}
+        output.emit_json({"emulated": True, **every})
         return
     _tell(lab)
 
@@ -238,7 +236,7 @@ def list_boards(folder: DirOption = DEFAULT_DIR, as_json: opt.Json = False) -> N
     lab = _running(folder)
     boards = [*lab.boards, *lab.phones]
     if as_json:
-        output.emit_json([asdict(board) for board in boards])
+        output.emit_json(boards)
         return
     drops = ("emulated", "user", "kind", "profile")
     rows = [

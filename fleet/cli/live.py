@@ -37,7 +37,7 @@ def listening(
 
         def say(event: Event) -> None:
             with lock:
-                output.emit_line(event.as_dict())
+                output.emit_line(event)
 
         yield say
     elif not show_output and output.on_terminal():

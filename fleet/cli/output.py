@@ -12,7 +12,6 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, TextIO
 
@@ -22,7 +21,7 @@ from fleet.cli.hints import command_spans, completed, completed_all
 from fleet.cli.markup import escape, plain
 from fleet.model.errors import FleetError
 from fleet.model.masking import masked_data, revealed
-from fleet.model.secret import Secret
+from fleet.model.plain import to_plain
 from fleet.model.text import harmless, harmless_json
 
 # Tables that fit the terminal: no word is folded, and what has no room is said.
@@ -260,12 +259,6 @@ def width() -> int | None:
     return None if _plain(sys.stdout) else _screens.console.width
 
 
-def _as_json(value: object) -> object:
-    if isinstance(value, Path | Secret):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} has no JSON form")
-
-
 def emit_json(value: object, *, shows_secret: bool = False) -> None:
     """One JSON document on standard output; `shows_secret` where to show one is its purpose."""
     _echo(value, indent=2, plain=shows_secret)
@@ -285,8 +278,8 @@ def emit_line(value: object) -> None:
 
 
 def _echo(value: object, indent: int | None = None, *, plain: bool = False) -> None:
-    value = completed_all(value)
-    text = json.dumps(value, indent=indent, default=_as_json, ensure_ascii=False)
+    value = completed_all(to_plain(value))
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
     if revealed() and not plain:
         text = json.dumps(masked_data(json.loads(text)), indent=indent, ensure_ascii=False)
     if shape == "yaml":

@@ -19,6 +19,7 @@ from fleet.cli.profiles_store import opened
 from fleet.model.errors import InputError
 from fleet.model.extras import install_extra
 from fleet.model.metrics import HEADLINES, LATENCY, LOSS, METRICS, NETWORK, PRIMARY
+from fleet.model.plain import to_plain
 from fleet.model.record import Record
 from fleet.model.text import harmless
 from fleet.profiles.compare.groups import sides_of
@@ -351,12 +352,12 @@ def list_runs(
     with opened(store) as found:
         if single:
             rows: list[dict[str, Any]] = [
-                row.as_dict() for row in found.find(query, newest or None)
+                to_plain(row) for row in found.find(query, newest or None)
             ]
             whole = found.count(query) if newest and len(rows) == newest else len(rows)
         else:
             more = [
-                row.as_dict()
+                to_plain(row)
                 for row in found.list_runs(
                     query, newest + 1 if newest else None, folded=not whole_ab
                 )
@@ -426,7 +427,7 @@ def show(
         runs = list(dict.fromkeys(record.run_id for record in counted))
         of = f"tag:{side}" if side else selection
         title = f"run {runs[0]}" if len(runs) == 1 else f"{of}: {len(runs)} runs"
-        show_records(title, [record.as_dict() for record in mine])
+        show_records(title, [to_plain(record) for record in mine])
         show_pictures(mine)
     _show_around(records)
 

@@ -16,6 +16,7 @@ from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.cli.options import App
 from fleet.model.errors import InputError
+from fleet.model.plain import to_plain
 from fleet.profiles.exports import export
 from fleet.profiles.imports import BadFile, Importer, Labels
 from fleet.profiles.store import ProfileStore, select
@@ -73,7 +74,7 @@ def import_files(
         )
         where = found.path
     if as_json:
-        output.emit_json(done.as_dict())
+        output.emit_json(done)
     else:
         damaged = sum(not file.unknown for file in done.bad)
         output.say(
@@ -202,7 +203,7 @@ def list_baselines(store: opt.Store = None, as_json: opt.Json = False) -> None:
     Example: fleet profiles baseline list
     """
     with opened(store, look=False) as found:
-        rows = [baseline.as_dict() for baseline in found.baselines()]
+        rows = [to_plain(baseline) for baseline in found.baselines()]
     if as_json:
         output.emit_json(rows)
     else:

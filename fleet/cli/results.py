@@ -10,6 +10,7 @@ from fleet.cli import output
 from fleet.cli.hints import completed
 from fleet.model.files import human_bytes
 from fleet.model.finding import with_hosts
+from fleet.model.plain import to_plain
 
 if TYPE_CHECKING:  # records are shown without the engine
     from fleet.engine.pool import DeviceResult
@@ -43,15 +44,10 @@ def show_devices(title: str, results: Sequence[DeviceResult[Any]]) -> None:
     show_errors(results)
 
 
-def _as_dict(value: object) -> Mapping[str, object]:
-    """Return the members of a value; none of a device that gave no answer."""
-    return getattr(value, "as_dict", dict)()
-
-
 def emit(
     results: Sequence[DeviceResult[Value]],
     *members: str,
-    plain: Callable[[Value | None], Mapping[str, object]] = _as_dict,
+    plain: Callable[[Value | None], Mapping[str, object]] = to_plain,
 ) -> None:
     """Print devices as JSON: host, outcome, these members (text, round_trips, error), the value.
 
@@ -60,10 +56,8 @@ def emit(
 
     def row(result: DeviceResult[Value]) -> dict[str, object]:
         values = {name: getattr(result, name) for name in members}
-        if values.get("error") is not None:
-            values["error"] = values["error"].as_dict()
         head = {"host": result.host.name, "outcome": result.outcome}
-        return {**head, **values, **plain(result.value)}
+        return {**head, **values, **(plain(result.value) or {})}
 
     output.emit_json([row(result) for result in results])
 
@@ -74,7 +68,7 @@ def tell_holders(results: Sequence[DeviceResult[Any]]) -> None:
         if result.outcome == "not attempted":
             output.note(f"{result.host.name}: fleet did not attempt this device")
         holders: Holders | None = result.value.holders if result.value else None
-        for text in holders.notes() if holders else ():
+        for text in holders.notes if holders else ():
             output.note(f"{result.host.name}: {text}")
 
 

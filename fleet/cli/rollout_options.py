@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import structs
 
 from fleet.cli import output
 from fleet.cli.options import WAVES
 from fleet.model.deadline import parse_duration
 from fleet.model.errors import InputError
+from fleet.model.plain import to_plain
 from fleet.model.rollout import NONE, Amount, RolloutSpec, check_rising, is_amount, parse_on_fail
 
 if TYPE_CHECKING:  # `fleet exec` has no playbook
@@ -99,7 +101,7 @@ def spec_of(spec: RolloutSpec | None, flags: RolloutFlags) -> RolloutSpec | None
         changes |= {"canary_hosts": ()} if amount else {"canary": NONE, "canary_hosts": (canary,)}
     if not changes:
         return spec
-    return replace(spec or RolloutSpec(), **changes)
+    return structs.replace(spec or RolloutSpec(), **changes)
 
 
 def _shares(text: str) -> tuple[Amount, ...]:
@@ -136,8 +138,8 @@ def show_waves(waves: Sequence[Wave], spec: RolloutSpec | None, *, as_json: bool
     from fleet.engine.rollout.judge import limits  # noqa: PLC0415 - of deploys
 
     if as_json:
-        shown = [{**wave.as_dict(), **limits(wave, spec).as_dict()} for wave in waves]
-        output.emit_line({"event": "Waves", "host": "", "rollout": spec.as_dict(), "waves": shown})
+        shown = [{**to_plain(wave), **to_plain(limits(wave, spec))} for wave in waves]
+        output.emit_line({"event": "Waves", "host": "", "rollout": spec, "waves": shown})
         return
     total, done, rows = sum(len(wave.hosts) for wave in waves), 0, []
     for wave in waves:

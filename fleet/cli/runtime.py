@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -16,6 +15,7 @@ from fleet.cli import output
 from fleet.cli.options import App
 from fleet.model.errors import InputError
 from fleet.model.files import human_bytes
+from fleet.model.plain import to_plain
 from fleet.model.runtime import Runtime
 from fleet.runtimes.select import select_files
 from fleet.runtimes.spec import DEFAULT_SPEC
@@ -113,10 +113,15 @@ def list_(as_json: opt.Json = False) -> None:
     store = RuntimeStore()
     runtimes = store.list()
     if as_json:
-        output.emit_json([_as_dict(item) for item in runtimes])
+        output.emit_json(runtimes)
     elif runtimes:
         rows = [
-            (item.id, ", ".join(item.targets), ", ".join(item.hexagon_archs), _size(item))
+            (
+                item.id,
+                ", ".join(item.targets),
+                ", ".join(item.hexagon_archs),
+                human_bytes(item.size),
+            )
             for item in runtimes
         ]
         output.table(f"Runtimes in {store.root}", ("id", "targets", "Hexagon", "size"), rows)
@@ -148,13 +153,15 @@ def show(
     if check:
         store.verify(runtime, deep=True)
     if as_json:
-        output.emit_json(_as_dict(runtime, files=files))
+        output.emit_json(
+            to_plain(runtime) | ({"files": to_plain(runtime.libraries)} if files else {})
+        )
         return
     rows = [
         ("build id", runtime.build_id),
         ("targets", ", ".join(runtime.targets)),
         ("Hexagon archs", ", ".join(runtime.hexagon_archs) or "none"),
-        ("files", f"{len(runtime.libraries)}, {_size(runtime)}"),
+        ("files", f"{len(runtime.libraries)}, {human_bytes(runtime.size)}"),
         ("folder", runtime.root),
         *((item.kind, f"{item.name}: {', '.join(item.provides)}") for item in runtime.sources),
     ]
@@ -199,7 +206,7 @@ def files(
     """
     selection = select_files(RuntimeStore().get(name), target, arch, runner)
     if as_json:
-        output.emit_json({**asdict(selection), "size": selection.size})
+        output.emit_json(to_plain(selection) | {"size": selection.size})
         return
     output.table(
         f"{runner} on {target}: {human_bytes(selection.size)}",
@@ -215,18 +222,6 @@ def files(
 def _say(runtime: Runtime) -> None:
     done = "added" if runtime.changed else "the store already has this runtime, nothing changed:"
     output.note(f"{done} {runtime.id} ({', '.join(runtime.targets)})")
-
-
-def _size(runtime: Runtime) -> str:
-    return human_bytes(sum(item.size for item in runtime.libraries))
-
-
-def _as_dict(runtime: Runtime, *, files: bool = False) -> dict[str, object]:
-    value = asdict(runtime)
-    del value["changed"], value["source"]
-    libraries = value.pop("libraries")
-    value["size"] = sum(item.size for item in runtime.libraries)
-    return {**value, "files": libraries} if files else value
 
 
 @contextmanager

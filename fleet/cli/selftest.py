@@ -73,10 +73,8 @@ def selftest(
         output.emit_json(
             {
                 "schema": 1,
-                "devices": [climbed.as_dict() for climbed in found],
-                "errors": [
-                    result.error.as_dict() for result in results if result.error is not None
-                ],
+                "devices": found,
+                "errors": [result.error for result in results if result.error is not None],
                 "archive": path if found else None,
                 "contents": _listed(members),
             }

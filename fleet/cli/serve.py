@@ -97,7 +97,7 @@ def bench(
     store = RunStore(output_dir)
     store.save(store.folder(record.run_id, record.host, 0, warmup=False), record)
     if as_json:
-        output.emit_json(record.as_dict())
+        output.emit_json(record)
     else:
         _show(record, report)
     if report.errors or not report.asked:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -56,7 +55,7 @@ def trust(
             rows.append(_trust(target, reflashed=reflashed, yes=yes, quiet=as_json))
         except FleetError as error:
             error.device = error.device or target.name
-            rows.append({"host": target.name, "outcome": "failed", "error": error.as_dict()})
+            rows.append({"host": target.name, "outcome": "failed", "error": error})
             failures.append(error)
             output.show_error(error)
     if as_json:
@@ -103,7 +102,7 @@ def _show_log(hosts: tuple[Host, ...], *, as_json: bool) -> None:
     paths = dict.fromkeys(log_path(host) for host in hosts)
     lines = [line for path in paths for line in read(path) if line.host in names]
     if as_json:
-        output.emit_json([asdict(line) for line in lines])
+        output.emit_json(lines)
         return
     rows = [(a.time, a.host, a.why, a.old or "-", a.new, a.by) for a in lines]
     output.table("trust", ("when", "host", "why", "old", "new", "by"), rows, ("by", "why"))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fleet.config.fields import Duration
-from fleet.config.shape import After, Before, Body, Doc, Schema
-from fleet.config.values import Pattern, seconds_of
+from fleet.config.shape import Body
+from fleet.config.values import After, Before, Doc, Duration, Pattern, Schema, seconds_of
 from fleet.config.yamlpos import describe
 from fleet.model.errors import InputError
 from fleet.model.gates import (

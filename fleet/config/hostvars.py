@@ -11,15 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fleet.config.fields import Duration, FilePath
 from fleet.config.problems import Problems
-from fleet.config.shape import BAD, After, Schema, Walker, unwrapped
+from fleet.config.shape import BAD, Walker, unwrapped
 from fleet.config.shape_schema import value_schema
 from fleet.config.values import (
     FILE_PATH,
     TARGET,
+    After,
+    Duration,
+    FilePath,
     Pattern,
     Range,
+    Schema,
     no_template,
     unlike,
 )

@@ -10,15 +10,23 @@ import msgspec
 from msgspec import Meta, field
 
 from fleet.config.chat import shipped_names
-from fleet.config.fields import Duration, FilePath
 from fleet.config.gates_file import Cool, Sampling, Until
 from fleet.config.op_packages import OpPackageBody
 from fleet.config.runners import OWN_RUNNERS
-from fleet.config.shape import Before, Body, Doc, Schema
+from fleet.config.shape import Body
 from fleet.config.suite_file import OnOff, SuiteUseBody
 from fleet.config.system_file import Fastrpc, SystemBody
 from fleet.config.tune import PATTERN
-from fleet.config.values import TARGET, Pattern, no_template
+from fleet.config.values import (
+    TARGET,
+    Before,
+    Doc,
+    Duration,
+    FilePath,
+    Pattern,
+    Schema,
+    no_template,
+)
 from fleet.config.verify_file import VerifyBody
 from fleet.config.yamlpos import describe
 from fleet.model.bundle import KINDS

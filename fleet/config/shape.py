@@ -8,7 +8,6 @@ at once, each at its line and column. `T | SomeStruct` is a short form or a mapp
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from inspect import isclass
@@ -27,7 +26,7 @@ from typing import (
 import msgspec
 
 from fleet.config.problems import Problems, suggest_or_list, suggestion
-from fleet.config.values import Pattern, Range, beyond, no_word, unlike
+from fleet.config.values import After, Before, Doc, Pattern, Range, beyond, no_word, unlike
 from fleet.config.yamlpos import Document, Keys, Vault
 from fleet.model.errors import InputError
 
@@ -45,37 +44,6 @@ class Body(msgspec.Struct, frozen=True):
     """
 
     OTHERS: ClassVar[Any] = None
-
-
-class Doc(str):
-    """The description of a key, for its JSON Schema."""
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True)
-class Before:
-    """A function that reads the raw value; `final`: its result is taken as it is.
-
-    Raises InputError.
-    """
-
-    read: Callable[[Any], Any]
-    final: bool = False
-
-
-@dataclass(frozen=True)
-class After:
-    """A function that checks the converted value. Raises InputError."""
-
-    check: Callable[[Any], Any]
-
-
-@dataclass(frozen=True, eq=False)  # a type holds it, so it needs a hash
-class Schema:
-    """The JSON Schema of a value, instead of that of its type."""
-
-    body: Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-from fleet.config.shape import Schema, branches, is_body, keys_of, unwrapped
-from fleet.config.values import Pattern, Range
+from fleet.config.shape import branches, is_body, keys_of, unwrapped
+from fleet.config.values import Pattern, Range, Schema
 
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _LIMITS = {

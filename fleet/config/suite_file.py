@@ -19,9 +19,9 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from fleet.config.chat import Message, template_for
-from fleet.config.fields import FilePath
 from fleet.config.problems import Problems, suggest_or_list
-from fleet.config.shape import Before, Body, Doc, Schema, read_body
+from fleet.config.shape import Body, read_body
+from fleet.config.values import Before, Doc, FilePath, Schema
 from fleet.config.yaml_words import missing_file, near_hint
 from fleet.config.yamlpos import MAX_BYTES, Document, Keys, describe, parse, read
 from fleet.device.server.chat import MAX_PROMPT_BYTES

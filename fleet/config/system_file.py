@@ -6,9 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import field
 
-from fleet.config.fields import FilePath
-from fleet.config.shape import Before, Body, Doc, Schema
-from fleet.config.values import Pattern
+from fleet.config.shape import Body
+from fleet.config.values import Before, Doc, FilePath, Pattern, Schema
 from fleet.data import load
 
 LOGIN = "@login"

@@ -15,10 +15,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from fleet.config.fields import Source
 from fleet.config.problems import Problems, suggest_or_list
 from fleet.config.shape import Body, read_body
-from fleet.config.values import Pattern
+from fleet.config.values import Pattern, Source
 from fleet.config.word_tables import (
     ActorWords,
     BenignLines,

@@ -1,4 +1,6 @@
-"""Single values of inventories and playbooks: what is right, and cause and cure of what is not."""
+"""Single values of files that people write: marks and types for the Structs that `shape` reads, and
+cause and cure of a value that is wrong.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from fleet.config.problems import SECRET_KEYS, suggestion
 from fleet.config.yamlpos import Vault, describe
@@ -22,6 +24,37 @@ DURATION_SCHEMA = {
         {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(ms|s|m|h)?\s*$"},
     ]
 }
+
+
+class Doc(str):
+    """The description of a key, for its JSON Schema."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Before:
+    """A function that reads the raw value; `final`: its result is taken as it is.
+
+    Raises InputError.
+    """
+
+    read: Callable[[Any], Any]
+    final: bool = False
+
+
+@dataclass(frozen=True)
+class After:
+    """A function that checks the converted value. Raises InputError."""
+
+    check: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, eq=False)  # a type holds it, so it needs a hash
+class Schema:
+    """The JSON Schema of a value, instead of that of its type."""
+
+    body: Mapping[str, Any]
 
 
 def no_template(value: str) -> str:
@@ -149,3 +182,15 @@ def no_word(key: str, value: str, words: Sequence[str]) -> tuple[str, str]:
     """Message and cure for a word that is none of `words`."""
     hint = suggestion(value, words) or f"use one of: {', '.join(words)}"
     return f"'{value}' is not a value of '{key}'", hint
+
+
+Duration = Annotated[float, Before(seconds_of), Schema(DURATION_SCHEMA)]
+FilePath = Annotated[str, FILE_PATH]
+Source = Annotated[
+    str,
+    Pattern(
+        r"https://\S+|docs/sources/\S+ \d+",
+        "source",
+        "write only an https:// address, or a note like `lab: ...`",
+    ),
+]

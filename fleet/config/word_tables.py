@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from fleet.config.shape import After, Body
+from fleet.config.shape import Body
+from fleet.config.values import After
 from fleet.model.errors import InputError
 
 

@@ -13,6 +13,7 @@ from fleet.doctor.contents import PARTS, kept
 from fleet.doctor.redaction import Redactor
 from fleet.model.diagnosis import Diagnosis
 from fleet.model.errors import InputError
+from fleet.model.plain import to_plain
 from fleet.model.text import harmless
 from fleet.model.version import VERSION
 
@@ -29,7 +30,7 @@ def doctor_members(found: Sequence[Diagnosis]) -> dict[str, str]:
     }
     members = {"host.json": redactor.json(host)}
     for number, diagnosis in enumerate(found, 1):
-        members[f"device-{number}.json"] = redactor.json(diagnosis.as_dict())
+        members[f"device-{number}.json"] = redactor.json(to_plain(diagnosis))
         for part, text in kept(diagnosis.parts, redactor).items():
             members[f"device-{number}/raw/{part}.txt"] = text
     return {f"fleet-doctor/{name}": text for name, text in members.items()}

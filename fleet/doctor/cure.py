@@ -10,6 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fleet.doctor.examine import Round, diagnose
 from fleet.doctor.remedy import FASTRPC, PROVISION, REDEPLOY, ROLLBACK, UNKNOWN_CAUSE
@@ -44,19 +45,10 @@ class Cure:
     hint: str = ""
     outcome: str = "planned"
     diagnosis: Diagnosis | None = None
-
-    def as_dict(self) -> dict[str, object]:
-        """Return plain data for JSON."""
-        return {
-            "target": self.host.name,
-            "cause": self.remedy.cause,
-            "remedy": self.remedy.operation,
-            "steps": list(self.remedy.steps),
-            "commands": list(self.remedy.commands),
-            "why_not": self.why,
-            "hint": self.hint,
-            "outcome": self.outcome,
-        }
+    PLAIN: ClassVar[
+        str
+    ] = """target=host.name cause=remedy.cause remedy=remedy.operation steps=remedy.steps
+        commands=remedy.commands why_not=why hint outcome"""
 
 
 def plan_cures(hosts: Sequence[Host], found: Sequence[Diagnosis]) -> list[Cure]:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
+from msgspec import structs
+
 from fleet.device.texts import shell_text, text_of
 from fleet.doctor.checks import every
 from fleet.doctor.parts import own_words, raw_parts
@@ -48,6 +50,7 @@ from fleet.model.errors import (
 from fleet.model.events import Listener
 from fleet.model.facts import Facts
 from fleet.model.inventory import Host
+from fleet.model.plain import to_plain
 from fleet.model.playbook import Playbook
 from fleet.model.slots import SLOTS
 from fleet.model.text import harmless
@@ -247,7 +250,7 @@ def _harmless(check: Check) -> Check:
     def plain(text: str) -> str:
         return "\n".join(harmless(line) for line in text.split("\n"))
 
-    return replace(
+    return structs.replace(
         check, text=plain(check.text), command=plain(check.command), output=plain(check.output)
     )
 
@@ -300,8 +303,8 @@ def _unreached(result: DeviceResult[None]) -> Diagnosis:
     platform = "android" if result.host.phone else ""
     ranked = rank(_of_checks([check], failing=True), platform, known=knowledge().causes)
     slots = names_of(result.host)
-    ranked = tuple(replace(cause, slots={**cause.slots, **slots}) for cause in ranked)
-    said = error.as_dict() if error else None
+    ranked = tuple(structs.replace(cause, slots={**cause.slots, **slots}) for cause in ranked)
+    said = to_plain(error) if error else None
     return Diagnosis(result.host.name, UNCHECKED, ranked, (check,), error=said)
 
 
@@ -342,7 +345,7 @@ def _of_found(target: str, found: _Found) -> Diagnosis:
         possible = [witness for witness in possible if not witness.cause.general]
     seen_here = {**_slots(facts), **_of_facts(known), **places_of(found.seen)}
     ranked = tuple(
-        replace(cause, facts=known, slots={**cause.slots, **seen_here})
+        structs.replace(cause, facts=known, slots={**cause.slots, **seen_here})
         for cause in rank(possible, _platform(facts), known=knowledge().causes)
     )
     return Diagnosis(

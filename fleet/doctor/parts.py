@@ -10,6 +10,7 @@ from fleet.doctor.seen import Seen
 from fleet.engine.session import Session
 from fleet.model.errors import FleetError, TransportError
 from fleet.model.facts import Facts
+from fleet.model.plain import to_plain
 
 _SECONDS = 90.0
 _HEAD = "== "
@@ -45,7 +46,7 @@ def raw_parts(session: Session, seen: Seen) -> dict[str, str]:
     A device that cannot say it gives the reason instead.
     """
     probe = "\n".join(f"{key}\t{value}" for key, rows in seen.lines.items() for value in rows)
-    facts = json.dumps(seen.facts.as_dict(), indent=1)
+    facts = json.dumps(to_plain(seen.facts), indent=1)
     return {"facts": facts, "probe": probe, **_said(session)}
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from fleet.doctor.seen import Release, Seen
 from fleet.doctor.subject import Subject, subjects

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.release_builder import ReleaseBuilder
@@ -39,10 +40,7 @@ class Drift:
 
     differences: tuple[str, ...]
     emulated: bool
-
-    def as_dict(self) -> dict[str, object]:
-        """Return plain data for JSON."""
-        return {"drift": list(self.differences), "emulated": self.emulated}
+    PLAIN: ClassVar[str] = "drift=differences emulated"
 
 
 def drift(

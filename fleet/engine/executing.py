@@ -7,6 +7,7 @@ import math
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from fleet.device.shell import AfterMark, device_script
 from fleet.engine.become import ROOT, Become
@@ -38,12 +39,7 @@ class Executed:
     stdout: str
     stderr: str
     holders: Holders | None = None
-
-    def as_dict(self) -> dict[str, object]:
-        """Return plain data for JSON."""
-        plain = {"status": self.status, "stdout": self.stdout, "stderr": self.stderr}
-        held = self.holders
-        return plain | (held.as_dict() | {"notes": held.notes()} if held else {})
+    PLAIN: ClassVar[str] = "status stdout stderr **holders"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import ClassVar
+
+from msgspec import structs
 
 from fleet.content.hashes import HashCache
 from fleet.device.shell import AfterMark, device_script, failed
@@ -24,6 +27,7 @@ from fleet.model.facts import Facts
 from fleet.model.files import human_bytes, sha256_file
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
+from fleet.model.plain import to_plain
 from fleet.model.plan import Action, Blob, SendBlobs, StageRelease, SwitchRelease
 from fleet.ops.backend import backend_for
 from fleet.ops.fsck import Contents, Damage, StoredRelease, ask, damages, passed_word, with_cure
@@ -141,7 +145,7 @@ class Repair:
             if item.sha256 in self.sources
         ]
         if sent:
-            part = replace(manifest, files=tuple(sent), stored_id=release.id)
+            part = structs.replace(manifest, files=tuple(sent), stored_id=release.id)
             if not self._carry(part, [SendBlobs(tuple(Blob(item) for item in sent))]):
                 return
             have.update({item.sha256: item.size for item in sent})
@@ -205,14 +209,13 @@ class FsckReport:
     bytes: int
     base_dir: str
     emulated: bool
+    PLAIN: ClassVar[str] = "damages=both blobs bytes base_dir emulated"
 
-    def as_dict(self) -> dict[str, object]:
-        """Return plain data for JSON; each damage says whether it is repaired."""
-        both = [(damage, False) for damage in self.damages]
-        both += [(damage, True) for damage in self.repaired]
-        damages = [{**damage.as_dict(), "repaired": repaired} for damage, repaired in both]
-        sums = {"blobs": self.blobs, "bytes": self.bytes, "base_dir": self.base_dir}
-        return {"damages": damages, **sums, "emulated": self.emulated}
+    @property
+    def both(self) -> list[dict[str, object]]:
+        """All damages; each says whether it is repaired."""
+        sides = ((self.damages, False), (self.repaired, True))
+        return [to_plain(damage) | {"repaired": done} for side, done in sides for damage in side]
 
 
 @dataclass

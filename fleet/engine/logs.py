@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fleet.device.shell import MARK, device_script, failed
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
@@ -32,10 +33,7 @@ class LogLines:
     lines: Sequence[tuple[str, str]]
     unread: Sequence[tuple[str, str]]
     holders: Holders
-
-    def as_dict(self) -> dict[str, object]:
-        """Return plain data for JSON."""
-        return {"lines": self.lines, "unread": self.unread, "notes": self.holders.notes()}
+    PLAIN: ClassVar[str] = "lines unread notes=holders.notes"
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ from fleet.model.errors import AnswerError, InputError, WorkstationError
 from fleet.model.events import DevicePlanned, Listener, RunDone, StepStarted
 from fleet.model.inventory import Host
 from fleet.model.lockfile import LockedRelease
+from fleet.model.plain import to_plain
 from fleet.model.plan import DevicePlan, PruneReleases
 from fleet.model.playbook import Playbook, RunSpec
 from fleet.model.record import Record
@@ -92,7 +93,7 @@ def ask_suite(job: RunJob, suite: Suite) -> Record:
         suite=result,
     )
     record = job.store.save(folder, record)
-    session.emit(RunDone(host, record.as_dict()))
+    session.emit(RunDone(host, to_plain(record)))
     return record
 
 
@@ -147,7 +148,7 @@ def ask_samples(job: RunJob, prepared: PreparedSamples) -> Record:
         suite=result,
     )
     record = job.store.save(folder, record)
-    session.emit(RunDone(host, record.as_dict()))
+    session.emit(RunDone(host, to_plain(record)))
     return record
 
 
@@ -274,7 +275,7 @@ class Operation:
         self.hosts = tuple(hosts)
         self.options = options or DeployOptions()
         if playbook.tune and self.options.transfer == TransferOptions():
-            self.options = replace(self.options, transfer=options_of(playbook.tune))
+            self.options = structs.replace(self.options, transfer=options_of(playbook.tune))
         self.transfer = TransferContext(self.options.transfer)
         self.run_id = run_id or new_run_id()
         self.inputs = inputs

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import ClassVar
+
+from msgspec import Struct, field
 
 from fleet.engine.transfer.context import TransferOptions
 from fleet.model.lockfile import Lock
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeployOptions:
+class DeployOptions(Struct, frozen=True, kw_only=True):
     """How to go about it. `run` is auto (when something changed), always or never.
 
     `lock`: deploy nothing but what is locked. `frozen`: take the runtimes and files that the
@@ -25,5 +26,6 @@ class DeployOptions:
     allow_reboot: bool = False
     lock: Lock | None = None
     frozen: bool = False
-    transfer: TransferOptions = field(default_factory=TransferOptions)
+    transfer: TransferOptions = field(default_factory=TransferOptions, name="pace")
     tags: tuple[str, ...] = ()
+    PLAIN: ClassVar[str] = "* -lock"  # of a journal: a lock is read again from its own file

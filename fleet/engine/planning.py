@@ -88,7 +88,7 @@ def plan_device(session: Session, builder: ReleaseBuilder, *, verify: bool = Fal
         become=system.become.describe() if system.plan.needs_root else "",
         current=state.current,
         notes=(
-            *seen.holders.notes(),
+            *seen.holders.notes,
             *system.plan.notes,
             *_notes(facts, builder, parts, state),
             *way(session, sum(action.bytes for action in actions)),

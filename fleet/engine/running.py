@@ -23,6 +23,7 @@ from fleet.model.errors import ConnectionLostError
 from fleet.model.events import Output, RunDone, StepStarted
 from fleet.model.home import kept, open_private, private_folder, write_private
 from fleet.model.masking import StreamMasker, masked
+from fleet.model.plain import to_plain
 from fleet.model.plan import DevicePlan
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Record
@@ -170,7 +171,7 @@ def _once(job: RunJob, kit: Kit, start: Start, turn: Turn, records: list[Record]
     record = replace(record, marks=marks)
     record = job.store.save(folder, record)
     records.append(record)
-    session.emit(RunDone(host, record.as_dict()))
+    session.emit(RunDone(host, to_plain(record)))
     if lost is not None:
         raise lost
 
@@ -200,7 +201,7 @@ def record_of(job: RunJob, placed: Placed, turn: Turn, outcome: Outcome) -> Reco
         prompt_sha256=hashlib.sha256(placed.start.prompt).hexdigest(),
         files={item.name: item.sha256 for item in manifest.files},
         origin=manifest.origin,
-        facts=job.plan.facts.as_dict(),
+        facts=to_plain(job.plan.facts),
         identity=job.identity,
         text=outcome.text,
         fleet=VERSION,

@@ -6,9 +6,9 @@ import json
 import re
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from fleet.device.shell import device_script, framed, odd_answer
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
@@ -46,16 +46,12 @@ class Deployed:
     since: str | None = None
     by: str | None = None
     rate: Rate | None = None
+    PLAIN: ClassVar[str] = "* previous"
 
     @property
     def previous(self) -> str | None:
         """Where a rollback goes: the newest in history that is not current."""
         return next((past for past in reversed(self.history) if past != self.id), None)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        rate = str(self.rate) if self.rate else None
-        return {**asdict(self), "rate": rate, "previous": self.previous}
 
 
 def parse_status(text: str, host: str) -> list[Deployed]:
@@ -104,17 +100,7 @@ class DeviceStatus:
     emulated: bool
     fsck: dict[str, Any] | None
     holders: Holders
-
-    def as_dict(self) -> dict[str, object]:
-        """Return plain data for JSON."""
-        return {
-            "deployed": [release.as_dict() for release in self.deployed],
-            "base_dir": self.base_dir,
-            "disk_free_bytes": self.disk_free_bytes,
-            "emulated": self.emulated,
-            "fsck": self.fsck,
-            **self.holders.as_dict(),
-        }
+    PLAIN: ClassVar[str] = "* -holders **holders"
 
 
 def status(
@@ -136,7 +122,7 @@ def status(
         found, holders, passed = deployed(session, facts.base_dir)
         result.outcome = "ok"
         checked = [f"fsck passed {passed['passed']}"] if passed else []
-        result.text = "; ".join([*holders.notes(), *checked])
+        result.text = "; ".join([*holders.notes, *checked])
         result.value = DeviceStatus(
             deployed=tuple(found),
             base_dir=facts.base_dir,
@@ -197,7 +183,7 @@ def switches(runs: RunStore, needed: Mapping[Place, int]) -> dict[Place, list[st
         state = Journal.state_of(path.parent)
         if state is None:
             continue
-        by = str(state.header.get("owner") or state.header["workstation"])
+        by = state.header.owner or state.header.workstation
         for device in state.devices.values():
             place = device.name, device.release
             if device.switched and place in needed:

@@ -44,7 +44,7 @@ def open_terminal(
                 return _attended(argv)
         if session.transport.system == "posix":
             said = session.ask(who_command(), "lease").text
-            for note in holders_in(said, host.name).notes():
+            for note in holders_in(said, host.name).notes:
                 session.warn(note)
         session.close()
         return _attended(argv)

@@ -7,14 +7,15 @@ file that says how far it came.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import Struct, field, structs
 
 from fleet.engine.become import Become
 from fleet.engine.provisioning import run_as_root
@@ -23,28 +24,38 @@ from fleet.model.command import Command
 from fleet.model.errors import DeviceError, InputError, reason
 from fleet.model.events import StepStarted
 from fleet.model.home import kept, open_private, private_folder
+from fleet.model.plain import read_plain, to_plain
 from fleet.model.plan import Action
 from fleet.ops.system.access import ACL
 from fleet.ops.system.step import SystemStep
 
 SCHEMA = 1
 LOOK_SECONDS = 30.0
+_Words = tuple[tuple[str, ...], ...]
 ACL_STAYS = f"keeps an {ACL} of a udev rule until you reboot or run setfacl -b"
 
 
-@dataclass(frozen=True)
-class Done:
-    """A step that was begun, and how it is taken back."""
+class Done(Struct, frozen=True, kw_only=True):
+    """A step that was begun, and how it is taken back. `undone`: by an undo that failed at
+    another step.
+    """
 
-    describe: str
-    commands: tuple[Command, ...]
-    staged: dict[str, bytes]
+    describe: str = field(name="begin")
+    undo: _Words
+    staged: Mapping[str, bytes]
     needs_root: bool
     refreshes: bool
     seconds: float
     no_undo: str
-    ended: bool
-    undone: bool = False  # by an undo that failed at another step
+    ended: bool = False
+    undone: bool = False
+    PLAIN: ClassVar[str] = "schema=SCHEMA * -ended -undone"
+    SCHEMA: ClassVar[int] = SCHEMA
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """The commands that take it back."""
+        return tuple(map(Command, self.undo))
 
 
 class UndoLog:
@@ -57,34 +68,32 @@ class UndoLog:
     def begin(self, step: Action) -> None:
         """Write down how `step` is taken back, before it begins; on disk when this returns."""
         system = step if isinstance(step, SystemStep) else None
-        staged = system.undo_staged() if system else {}
         self._append(
-            {
-                "schema": SCHEMA,
-                "begin": step.describe(),
-                "undo": [list(command.argv) for command in step.undo()],
-                "staged": {k: base64.b64encode(v).decode() for k, v in staged.items()},
-                "needs_root": step.needs_root,
-                "refreshes": bool(system and system.refreshes),
-                "seconds": system.seconds if system else 60.0,
-                "no_undo": step.no_undo,
-            }
+            Done(
+                describe=step.describe(),
+                undo=_words(step.undo()),
+                staged=system.undo_staged() if system else {},
+                needs_root=step.needs_root,
+                refreshes=bool(system and system.refreshes),
+                seconds=system.seconds if system else 60.0,
+                no_undo=step.no_undo,
+            )
         )
 
     def end(self, undo: tuple[Command, ...] | None = None) -> None:
         """The step that was begun last has ended well; `undo` is known better now."""
-        known = {} if undo is None else {"undo": [list(command.argv) for command in undo]}
+        known = {} if undo is None else {"undo": _words(undo)}
         self._append({"end": True, **known})
 
     def undone(self, step: int) -> None:
         """The step of this number is taken back; another one is not."""
         self._append({"undone": step})
 
-    def _append(self, line: dict[str, Any]) -> None:
+    def _append(self, line: object) -> None:
         with kept(self.path):
             private_folder(self.path.parent)
             with open_private(self.path, "ab") as stream:
-                stream.write(json.dumps(line).encode() + b"\n")
+                stream.write(json.dumps(to_plain(line)).encode() + b"\n")
                 stream.flush()
                 os.fsync(stream.fileno())
 
@@ -94,7 +103,7 @@ class UndoLog:
         for number, line in enumerate(_lines(self.path), 1):
             try:
                 found = _take(found, json.loads(line))
-            except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+            except (ValueError, TypeError, IndexError, RecursionError, InputError) as error:
                 raise InputError(
                     f"line {number} of {self.path}, the log of changed system files, is damaged: "
                     f"{reason(error)}",
@@ -115,29 +124,17 @@ def _lines(path: Path) -> Iterator[str]:
 def _take(found: list[Done], line: dict[str, Any]) -> list[Done]:
     if "undone" in line:
         step = int(line["undone"])
-        return [replace(each, undone=each.undone or n == step) for n, each in enumerate(found)]
+        return [structs.replace(e, undone=e.undone or n == step) for n, e in enumerate(found)]
     if "end" in line:
-        last = replace(found[-1], ended=True)
+        last = structs.replace(found[-1], ended=True)
         if "undo" in line:
-            last = replace(last, commands=_commands(line["undo"]))
+            last = structs.replace(last, undo=msgspec.convert(line["undo"], _Words))
         return [*found[:-1], last]
-    return [
-        *found,
-        Done(
-            describe=line["begin"],
-            commands=_commands(line["undo"]),
-            staged={k: base64.b64decode(v) for k, v in line["staged"].items()},
-            needs_root=line["needs_root"],
-            refreshes=line["refreshes"],
-            seconds=line["seconds"],
-            no_undo=line["no_undo"],
-            ended=False,
-        ),
-    ]
+    return [*found, read_plain(Done, line, "line", "")]
 
 
-def _commands(lines: list[list[str]]) -> tuple[Command, ...]:
-    return tuple(Command(tuple(words)) for words in lines)
+def _words(commands: Iterable[Command]) -> _Words:
+    return tuple(command.argv for command in commands)
 
 
 def backwards(done: list[Done]) -> list[Done]:

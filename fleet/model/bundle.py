@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from fleet.model.files import FileRef
 from fleet.model.op_package import OpPackage
@@ -149,6 +149,7 @@ class Bundle:
     op_packages: tuple[OpPackage, ...] = ()
     engines: tuple[Engine, ...] = ()
     opens: tuple[NamedFile, ...] = ()
+    PLAIN: ClassVar[str] = "* size usable problems -config -extensions"
 
     @property
     def size(self) -> int:
@@ -160,3 +161,18 @@ class Bundle:
         """False when a file is missing, damaged or not the one in SHA256SUMS."""
         broken = any(item.problem for item in self.contexts)
         return not (self.missing or self.wrong_hashes or broken)
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong with its files, a sentence each."""
+        return [
+            *(f"{item.name} is missing; {item.named_by} refers to it" for item in self.missing),
+            *(f"{item.name}: {item.problem}" for item in self.contexts if item.problem),
+            *(
+                (
+                    f"{item.name} is damaged: its SHA-256 is {item.found[:12]}, but "
+                    f"{self.checked_by} has {item.expected[:12]}"
+                )
+                for item in self.wrong_hashes
+            ),
+        ]

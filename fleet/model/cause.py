@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
@@ -98,6 +98,7 @@ class Fix(Struct, frozen=True):
     changes: str = ""
     undo: str = ""
     steps: tuple[str, ...] = ()
+    PLAIN: ClassVar[str] = "* -unless -when"  # conditions were decided already
 
     def fits(self, platform: str, facts: Mapping[str, str]) -> bool:
         """Whether it is a cure on this platform ("" is any), where these words are known."""

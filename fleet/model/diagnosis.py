@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import ClassVar
 
-from msgspec import structs
+from msgspec import Struct, field
 
 from fleet.model.cause import Cause, Fix, Twin
 from fleet.model.slots import filled
@@ -18,23 +17,16 @@ UNRECOGNISED = "not-recognised"
 OK, WARN, BAD, UNKNOWN = "ok", "warn", "bad", "unknown"
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """One thing that was seen: a line of a log (`line` from 1) or the output of a command."""
 
     source: str
     text: str
     line: int = 0
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {"source": self.source, "text": self.text} | (
-            {"line": self.line} if self.line else {}
-        )
+    PLAIN: ClassVar[str] = "source text line?"
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     """One look at a layer. `status` is ok, warn, bad or unknown.
 
     `facts` are the words that the causes ask for (`node.cdsp: EACCES`); `text` is for people;
@@ -49,13 +41,8 @@ class Check:
     command: str = ""
     output: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
 
-
-@dataclass(frozen=True)
-class Remedy:
+class Remedy(Struct, frozen=True):
     """What fleet can do about the problem of a device, as it is shown, applied and undone.
 
     `operation` is provision, redeploy or rollback; "" where fleet can do nothing, and `refusal`
@@ -71,8 +58,7 @@ class Remedy:
     refusal: str = ""
 
 
-@dataclass(frozen=True)
-class Ranked:
+class Ranked(Struct, frozen=True):
     """A cause with the confidence (0 to 1) that it is the one, and why.
 
     `platform` and the `facts` of the device choose among the fixes; "" and none when a log does
@@ -92,6 +78,11 @@ class Ranked:
     agreeing: int = 1
     plan: tuple[Fix, ...] = ()
     check: str = ""
+    # docs/doctor.md lists them
+    PLAIN: ClassVar[
+        str
+    ] = """id=cause.id title confidence:3 layer=cause.layer severity=cause.severity
+        evidence explanation fix=fixes verify slots tell_apart=twins sources=cause.sources"""
 
     @property
     def title(self) -> str:
@@ -121,33 +112,8 @@ class Ranked:
         """Causes that would show the same, with the command that tells."""
         return self.cause.twins
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: what docs/doctor.md lists."""
-        return {
-            "id": self.cause.id,
-            "title": self.title,
-            "confidence": round(self.confidence, 3),
-            "layer": self.cause.layer,
-            "severity": self.cause.severity,
-            "evidence": [evidence.as_dict() for evidence in self.evidence],
-            "explanation": self.explanation,
-            "fix": [_plain(fix) for fix in self.fixes],
-            "verify": self.verify,
-            "slots": dict(self.slots),
-            "tell_apart": [structs.asdict(twin) for twin in self.twins],
-            "sources": list(self.cause.sources),
-        }
 
-
-def _plain(fix: Fix) -> dict[str, Any]:
-    """As JSON shows it: the condition was looked at already."""
-    data = structs.asdict(fix)
-    del data["unless"], data["when"]
-    return data
-
-
-@dataclass(frozen=True)
-class Question:
+class Question(Struct, frozen=True):
     """What tells causes with the same log apart, or what is needed before one can be named.
 
     `command` is read-only; `yes` and `no` are the causes that the answers speak for ("" for none).
@@ -160,13 +126,8 @@ class Question:
     yes: str = ""
     no: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return asdict(self)
 
-
-@dataclass
-class Diagnosis:
+class Diagnosis(Struct):
     """What is wrong with one target: a device or a file. `error` says why it was not checked.
 
     `questions` come in the order in which they should be asked. Of a log that is not recognised
@@ -190,27 +151,14 @@ class Diagnosis:
     round_trips: int = 0
     parts: dict[str, str] = field(default_factory=dict)
     secrets: tuple[tuple[str, str], ...] = ()
+    PLAIN: ClassVar[str] = "* verdict=shown_verdict seconds:3 -parts -secrets"
 
     @property
     def partly(self) -> bool:
         """Whether a device was looked at, and no session was asked for."""
         return bool(self.checks) and not any(check.id == "session" for check in self.checks)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        seen = "nothing-wrong-seen" if self.verdict == HEALTHY and self.partly else self.verdict
-        return {
-            "target": self.target,
-            "verdict": seen,
-            "emulated": self.emulated,
-            "causes": [cause.as_dict() for cause in self.causes],
-            "checks": [check.as_dict() for check in self.checks],
-            "notes": list(self.notes),
-            "questions": [question.as_dict() for question in self.questions],
-            "understood": list(self.understood),
-            "suspects": [line.as_dict() for line in self.suspects],
-            "error": self.error,
-            "remedy": None if self.remedy is None else asdict(self.remedy),
-            "seconds": round(self.seconds, 3),
-            "round_trips": self.round_trips,
-        }
+    @property
+    def shown_verdict(self) -> str:
+        """The verdict, which a look without a session cannot give in full."""
+        return "nothing-wrong-seen" if self.verdict == HEALTHY and self.partly else self.verdict

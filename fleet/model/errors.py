@@ -41,7 +41,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from fleet.model.masking import masked
 
@@ -70,6 +70,7 @@ class FleetError(Exception):
     exit_code = 1
     retryable = False
     cure = ""  # shown where a caller gives no hint
+    PLAIN: ClassVar[str] = "error=__class__.__name__ message hint=advice device step position=place"
 
     def __init__(
         self,
@@ -93,16 +94,15 @@ class FleetError(Exception):
             part for part in (str(self.position or ""), self.device, self.message) if part
         )
 
-    def as_dict(self) -> dict[str, object]:
-        """The error for `--json`: kind, message, hint, device, step and position."""
-        return {
-            "error": type(self).__name__,
-            "message": self.message,
-            "hint": self.hint or self.cure,
-            "device": self.device,
-            "step": self.step,
-            "position": str(self.position) if self.position else "",
-        }
+    @property
+    def advice(self) -> str:
+        """The hint, or what helps with errors of this kind."""
+        return self.hint or self.cure
+
+    @property
+    def place(self) -> str:
+        """The position in a file, "" if there is none."""
+        return str(self.position or "")
 
 
 _PLAIN: tuple[tuple[tuple[type[Exception], ...], str], ...] = (

@@ -7,31 +7,29 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from typing import Any
+
+from msgspec import Struct, structs
 
 from fleet.model.masking import masked_data
 
 _HEARD = {"text", "hint", "why", "record"}  # fields that may hold what a device said
 
 
-@dataclass(frozen=True)
-class Event:
-    """Root of all events. `host` is the inventory name, "" for the whole run."""
+class Event(Struct, frozen=True, tag_field="event", tag=True):
+    """Root of all events. `host` is the inventory name, "" for the whole run.
+
+    JSON lines have the name of the class as `event`.
+    """
 
     host: str
 
     def __post_init__(self) -> None:
-        for name in _HEARD & vars(self).keys():
-            object.__setattr__(self, name, masked_data(getattr(self, name)))
-
-    def as_dict(self) -> dict[str, Any]:
-        """`{"event": "StepStarted", "host": ..., ...}` for JSON lines."""
-        return {"event": type(self).__name__, **asdict(self)}
+        for name in _HEARD.intersection(self.__struct_fields__):
+            structs.force_setattr(self, name, masked_data(getattr(self, name)))
 
 
-@dataclass(frozen=True)
-class StepStarted(Event):
+class StepStarted(Event, frozen=True, tag=True):
     """A step begins. `bytes` is its payload, 0 when it sends none."""
 
     step: str
@@ -39,8 +37,7 @@ class StepStarted(Event):
     bytes: int = 0
 
 
-@dataclass(frozen=True)
-class Progress(Event):
+class Progress(Event, frozen=True, tag=True):
     """`done` of `total` payload bytes of a step are sent."""
 
     step: str
@@ -48,8 +45,7 @@ class Progress(Event):
     total: int
 
 
-@dataclass(frozen=True)
-class Cooling(Event):
+class Cooling(Event, frozen=True, tag=True):
     """A run waits until `zone`, now at `celsius` °C, is below `below`; `left` seconds at most."""
 
     zone: str
@@ -58,39 +54,34 @@ class Cooling(Event):
     left: float
 
 
-@dataclass(frozen=True)
-class Chosen(Event):
+class Chosen(Event, frozen=True, tag=True):
     """The carrier of bulk data (paramiko, ssh, adb), and why it."""
 
     carrier: str
     why: str
 
 
-@dataclass(frozen=True)
-class Relayed(Event):
+class Relayed(Event, frozen=True, tag=True):
     """`bytes` of a blob came from the board `source` instead of this workstation."""
 
     source: str
     bytes: int
 
 
-@dataclass(frozen=True)
-class Output(Event):
+class Output(Event, frozen=True, tag=True):
     """Text that a runner printed; `stream` is stdout or stderr."""
 
     stream: str
     text: str
 
 
-@dataclass(frozen=True)
-class Warned(Event):
+class Warned(Event, frozen=True, tag=True):
     """Something a person should know and that stops nothing."""
 
     text: str
 
 
-@dataclass(frozen=True)
-class DeviceDone(Event):
+class DeviceDone(Event, frozen=True, tag=True):
     """A device is finished.
 
     `outcome` is changed, unchanged, planned, refused, failed, unreachable or, in a rollout that
@@ -108,8 +99,7 @@ class DeviceDone(Event):
     bytes_relayed: int = 0
 
 
-@dataclass(frozen=True)
-class DevicePlanned(Event):
+class DevicePlanned(Event, frozen=True, tag=True):
     """A deploy has decided what to do on a device, and begins.
 
     `current` is the release that is live there, None for none; `kind` is what decides which
@@ -122,8 +112,7 @@ class DevicePlanned(Event):
     boot_id: str
 
 
-@dataclass(frozen=True)
-class WaveStarted(Event):
+class WaveStarted(Event, frozen=True, tag=True):
     """A wave of a rollout begins with these devices."""
 
     wave: str
@@ -131,8 +120,7 @@ class WaveStarted(Event):
     devices: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Soaking(Event):
+class Soaking(Event, frozen=True, tag=True):
     """The rollout waits before it looks at the devices of a wave again."""
 
     wave: str
@@ -140,16 +128,14 @@ class Soaking(Event):
     seconds: float
 
 
-@dataclass(frozen=True)
-class Looked(Event):
+class Looked(Event, frozen=True, tag=True):
     """A device was looked at after the soak; `outcome` is ok, failed or unreachable."""
 
     outcome: str
     text: str
 
 
-@dataclass(frozen=True)
-class WaveJudged(Event):
+class WaveJudged(Event, frozen=True, tag=True):
     """A wave ended; `verdict` is go, stop or rollback, `text` the reason where it went badly."""
 
     wave: str
@@ -157,16 +143,14 @@ class WaveJudged(Event):
     text: str
 
 
-@dataclass(frozen=True)
-class RolledBack(Event):
+class RolledBack(Event, frozen=True, tag=True):
     """A rollout that failed has switched a device back, or has not; `text` says which."""
 
     outcome: str
     text: str
 
 
-@dataclass(frozen=True)
-class RolloutDone(Event):
+class RolloutDone(Event, frozen=True, tag=True):
     """The end of a deploy. `ending`: finished, failed, stopped, rolled back, not rolled back.
 
     `devices` has host, wave, outcome and text of every device, also of those that an earlier
@@ -179,8 +163,7 @@ class RolloutDone(Event):
     devices: tuple[dict[str, str], ...]
 
 
-@dataclass(frozen=True)
-class RunDone(Event):
+class RunDone(Event, frozen=True, tag=True):
     """One run on a device ended; `record` is the record as plain data."""
 
     record: dict[str, Any]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from typing import ClassVar
+
+from msgspec import Struct
 
 # Where libcdsprpc looks for a shell of the DSP, as far as the probe knows.
 SHELL_FOLDERS = ("/usr/share/hexagon-dsp", "/usr/share/qcom", "/usr/lib/dsp", "/usr/lib/rfsa/adsp")
 
 
-@dataclass(frozen=True)
-class Soc:
+class Soc(Struct, frozen=True):
     """Identity of the chip.
 
     `kernel_soc_id` is the number in /sys/devices/soc0/soc_id (676); `soc_model` the one of
@@ -38,8 +39,7 @@ class Soc:
     covered: bool = False
 
 
-@dataclass(frozen=True)
-class User:
+class User(Struct, frozen=True):
     """The deploy user. `groups_db` is what the database says, `groups_live` this login."""
 
     name: str | None = None
@@ -49,8 +49,7 @@ class User:
     groups_live: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class DeviceNode:
+class DeviceNode(Struct, frozen=True):
     """A device node and a true open() of it by the deploy user.
 
     `open_error` is "" when it opened, else EACCES, ENOENT, ... ; None when not tried.
@@ -65,8 +64,7 @@ class DeviceNode:
     open_error: str | None = None
 
 
-@dataclass(frozen=True)
-class Disk:
+class Disk(Struct, frozen=True):
     """Room where releases go. `available_bytes` and `inodes` are those of the deploy user.
     `recyclable_bytes` are in recyclable blobs, which give way to what is sent.
     """
@@ -86,8 +84,7 @@ class Disk:
         )
 
 
-@dataclass(frozen=True)
-class ThermalZone:
+class ThermalZone(Struct, frozen=True):
     """One sensor; `celsius` is None when it cannot be read."""
 
     name: str
@@ -95,8 +92,7 @@ class ThermalZone:
     celsius: float | None
 
 
-@dataclass(frozen=True)
-class Tools:
+class Tools(Struct, frozen=True):
     """Programs found on the device. `sha256` is the argv of a hash tool, () when none.
     `python3_whole` is False where Python lacks hashlib or threading, as in Yocto's core of it.
     `find_printf` is True for GNU's find, `cpio` where a phone unpacks what it has packed.
@@ -116,8 +112,7 @@ class Tools:
     gzip: bool = False
 
 
-@dataclass(frozen=True)
-class Battery:
+class Battery(Struct, frozen=True):
     """Charge of a phone: percent, charging / discharging / full, a charger, degrees Celsius."""
 
     percent: int | None = None
@@ -126,8 +121,7 @@ class Battery:
     celsius: float | None = None
 
 
-@dataclass(frozen=True)
-class Android:
+class Android(Struct, frozen=True):
     """What only Android says, from its properties (the names are those of getprop).
 
     `soc_model` is ro.soc.model (Android 12) or ro.vendor.qti.soc_model, `platform`
@@ -154,8 +148,7 @@ class Android:
     battery: Battery = Battery()
 
 
-@dataclass(frozen=True)
-class Windows:
+class Windows(Struct, frozen=True):
     """What only Windows says.
 
     `processor` is the registry's ProcessorNameString. `services` are the NPU driver's (name,
@@ -180,8 +173,7 @@ class Windows:
     default_shell: str = ""
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(Struct, frozen=True):
     """All facts of one device, from one round trip. `dsp_shells` are files
     fastrpc_shell_*3 of the compute DSP in the folders that libcdsprpc searches. `local`: its
     programs and libraries are those of this computer.
@@ -221,6 +213,7 @@ class Facts:
     local: bool = False
     android: Android | None = None
     windows: Windows | None = None
+    PLAIN: ClassVar[str] = "* emulated"
 
     @property
     def os_family(self) -> str:
@@ -237,7 +230,3 @@ class Facts:
         (docs/sources/qairt.md 2), so its speed is never the NPU's.
         """
         return self.lab or self.machine in {"x86_64", "amd64", "i686"}
-
-    def as_dict(self) -> dict[str, object]:
-        """The facts as plain data for JSON, with `emulated`."""
-        return {**asdict(self), "emulated": self.emulated}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from fleet.model.errors import FleetError, InputError, reason
 
@@ -38,6 +39,7 @@ class FileRef:
     sha256: str
     executable: bool = False
     held: bytes | None = field(default=None, repr=False, compare=False)
+    PLAIN: ClassVar[str] = "* -source -held"
 
     def __post_init__(self) -> None:
         check_name(self.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 _OF_DEVICES = re.compile(r"\bfleet (?:doctor|facts)(?=$| \(|[;,])")
 
@@ -39,10 +39,6 @@ class Finding:
     def cure_on(self, *hosts: str) -> str:
         """The cure; a command that examines devices names these."""
         return with_hosts(self.cure, hosts)
-
-    def as_dict(self) -> dict[str, str]:
-        """Plain data for JSON."""
-        return asdict(self)
 
 
 def with_hosts(text: str, hosts: Sequence[str]) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, dataclass
-from typing import Any
+from typing import ClassVar
+
+from msgspec import Struct
 
 WRITE, RESERVE = "write", "reserve"
 
 
-@dataclass(frozen=True)
-class Ticket:
+class Ticket(Struct, frozen=True):
     """A write lease that was taken. `folder` is absolute on the board, `ttl` in seconds.
 
     `generation` is the fencing token; `token` tells it from another of the same number.
@@ -22,8 +22,7 @@ class Ticket:
     ttl: int
 
 
-@dataclass(frozen=True)
-class LeaseHolder:
+class LeaseHolder(Struct, frozen=True):
     """Who holds a board. `kind` is write or reserve; `left` and `age` are seconds.
 
     `age` is None when the board was booted since; `busy`: a step of his runs there now.
@@ -38,6 +37,7 @@ class LeaseHolder:
     left: int
     age: int | None
     busy: bool
+    PLAIN: ClassVar[str] = "* -token"
 
     def describe(self) -> str:
         """`reserved by ann@desk, taken 5 s ago, for 1 h 5 min more: camera tests`."""
@@ -47,13 +47,8 @@ class LeaseHolder:
         why = f": {self.reason}" if self.reason else ""
         return f"{word} {self.owner}{since}, for another {human_seconds(self.left)}{run}{why}"
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; the token stays out of it."""
-        return {key: value for key, value in asdict(self).items() if key != "token"}
 
-
-@dataclass(frozen=True)
-class Spent:
+class Spent(Struct, frozen=True):
     """A generation after which there is none: no lease of its kind can be taken or broken.
 
     Fleet does not get there; `maker` is the user of the board who made the folder, `-` unknown.

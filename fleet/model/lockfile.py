@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import ClassVar
 
 from msgspec import Struct
 
 from fleet.model.errors import InputError, LockFileError
 from fleet.model.files import FileRef, check_name
 from fleet.model.manifest import Manifest
+from fleet.model.plain import to_plain
 
 SCHEMA = 1
 NAME = "fleet.lock"
@@ -33,6 +34,7 @@ class LockedFile(Struct, frozen=True):
     size: int
     executable: bool = False
     arch: str = ""
+    PLAIN: ClassVar[str] = "name sha256 size executable? arch?"
 
     def __post_init__(self) -> None:
         path = PurePosixPath(self.name)
@@ -61,9 +63,20 @@ class LockedRelease(Struct, frozen=True):
     build_id: str
     env: Mapping[str, str]
     files: tuple[LockedFile, ...]
+    PLAIN: ClassVar[str] = "target arch id build_id env=sorted_env count files"
 
     def __post_init__(self) -> None:
         _once([file.name for file in self.files])
+
+    @property
+    def sorted_env(self) -> dict[str, str]:
+        """The environment by name: the same bytes for the same lock."""
+        return dict(sorted(self.env.items()))
+
+    @property
+    def count(self) -> int:
+        """How many files there are: a list that was cut is noticed."""
+        return len(self.files)
 
     @property
     def kind(self) -> str:
@@ -119,25 +132,22 @@ class Lock(Struct, frozen=True):
         return self
 
     def text(self) -> str:
-        """The file: the same lock gives the same bytes, one line a file."""
+        """The file: the same lock gives the same bytes, one line a file. JSON is YAML, too."""
+        head = {"schema": SCHEMA, "name": self.name, "playbook": self.playbook}
         lines = [
             HEADER,
-            f"schema: {SCHEMA}",
-            f"name: {_quoted(self.name)}",
-            f"playbook: {_quoted(self.playbook)}",
+            *(f"{key}: {json.dumps(value)}" for key, value in head.items()),
             "releases:",
         ]
         for release in sorted(self.releases, key=lambda each: (each.target, each.arch)):
+            values = to_plain(release)
+            files = sorted(values.pop("files"), key=lambda file: str(file["name"]))
+            lines += [f"  {key}: {json.dumps(value)}" for key, value in values.items()]
+            lines[-len(values)] = f"- {lines[-len(values)].lstrip()}"
             lines += [
-                f"- target: {_quoted(release.target)}",
-                f"  arch: {_quoted(release.arch)}",
-                f"  id: {_quoted(release.id)}",
-                f"  build_id: {_quoted(release.build_id)}",
-                f"  env: {json.dumps(dict(release.env), sort_keys=True)}",
-                f"  count: {len(release.files)}",
                 "  files:",
+                *(f"  - {json.dumps(file, ensure_ascii=False)}" for file in files),
             ]
-            lines += [_line(each) for each in sorted(release.files, key=lambda f: f.name)]
         return "\n".join(lines) + "\n"
 
 
@@ -147,19 +157,6 @@ def _once(names: list[str]) -> None:
         if name in seen:
             raise LockFileError(f"the lock file has two entries for {name}", hint=CURE)
         seen.add(name)
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
-def _line(file: LockedFile) -> str:
-    values: dict[str, Any] = {"name": file.name, "sha256": file.sha256, "size": file.size}
-    if file.executable:
-        values["executable"] = True
-    if file.arch:
-        values["arch"] = file.arch
-    return f"  - {json.dumps(values, ensure_ascii=False)}"
 
 
 def locked(

@@ -8,19 +8,20 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from msgspec import Struct, field, structs
 
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef
+from fleet.model.plain import read_plain, to_plain
 
 SCHEMA = 1
 KEEP = 2  # releases of a push, on a device
 RELEASE = "{release}"  # stands for the release's absolute folder in environment values
 BASE = "{base}"  # and this for the base folder, three levels above
-_COLUMNS = ("name", "size", "sha256", "executable")  # of a file
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # as of playbooks
 
 
@@ -38,8 +39,7 @@ def check_name(name: str) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(Struct, frozen=True, dict=True):
     """One release of one name. The id is the hash of everything that makes it what it is.
 
     `env` values may hold `{release}` and `{base}`. `origin` says where the parts come from
@@ -53,27 +53,21 @@ class Manifest:
     unset: tuple[str, ...] = ()
     origin: Mapping[str, Any] = field(default_factory=dict)
     stored_id: str = ""
+    SCHEMA: ClassVar[int] = SCHEMA
+    # As it stands on the device: no host paths.
+    PLAIN: ClassVar[str] = "schema=SCHEMA name env unset origin files=in_order"
 
-    def as_dict(self) -> dict[str, Any]:
-        """The manifest as it stands on the device: no host paths."""
-        return {
-            "schema": SCHEMA,
-            "name": self.name,
-            "env": dict(self.env),
-            "unset": list(self.unset),
-            "origin": dict(self.origin),
-            "files": [
-                {name: getattr(item, name) for name in _COLUMNS}
-                for item in sorted(self.files, key=lambda item: item.name)
-            ],
-        }
+    @property
+    def in_order(self) -> list[FileRef]:
+        """The files by name."""
+        return sorted(self.files, key=lambda item: item.name)
 
     @cached_property
     def id(self) -> str:
         """16 hex digits: the same content gives the same id on every host."""
         if self.stored_id:
             return self.stored_id
-        text = json.dumps(self.as_dict(), sort_keys=True, separators=(",", ":"))
+        text = json.dumps(to_plain(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @cached_property
@@ -94,6 +88,21 @@ class Manifest:
         }
 
 
+class _StoredFile(Struct, frozen=True):
+    name: str
+    size: int
+    sha256: str
+    executable: bool = False
+
+
+class _Stored(Struct, frozen=True):
+    name: str
+    env: Mapping[str, str]
+    unset: tuple[str, ...]
+    origin: Mapping[str, Any]
+    files: tuple[_StoredFile, ...] = ()
+
+
 def read_manifest(text: str, name: str, release_id: str, *, whole: bool = False) -> Manifest:
     """What the manifest.json of a release on a device says. ValueError where it is damaged, or
     is another's.
@@ -101,12 +110,11 @@ def read_manifest(text: str, name: str, release_id: str, *, whole: bool = False)
     `whole`: with its files, and only where its hash is the id of the release.
     """
     try:
-        data = json.loads(text)
-        files = tuple(FileRef(Path(), **item) for item in data["files"]) if whole else ()
-        env = {str(key): str(value) for key, value in data["env"].items()}
-        found = Manifest(data["name"], files, env, tuple(data["unset"]), data["origin"])
-    except (KeyError, TypeError, AttributeError, RecursionError, InputError) as error:
+        stored = read_plain(_Stored, json.loads(text), "manifest.json", "")
+        files = tuple(FileRef(Path(), *structs.astuple(item)) for item in stored.files if whole)
+    except (RecursionError, InputError) as error:
         raise ValueError(str(error)) from error
+    found = Manifest(stored.name, files, stored.env, stored.unset, stored.origin)
     if found.name != name or (whole and found.id != release_id):
         raise ValueError("manifest.json belongs to another release")
-    return found if whole else replace(found, stored_id=release_id)
+    return found if whole else structs.replace(found, stored_id=release_id)

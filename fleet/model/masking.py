@@ -156,11 +156,11 @@ def _masked(value: object, spared: frozenset[str] = frozenset()) -> object:
     if isinstance(value, list | tuple):
         found = map(_masked, value)
         return tuple(found) if isinstance(value, tuple) else list(found)
+    spared = FACTS if isinstance(value, Facts) else spared
     if isinstance(value, Struct):
         return structs.replace(value, **_members(structs.asdict(value), spared))
     if is_dataclass(value) and not isinstance(value, type):
         members = {field.name: getattr(value, field.name) for field in fields(value)}
-        spared = FACTS if isinstance(value, Facts) else spared
         return replace(value, **_members(members, spared))
     return value
 

@@ -1,14 +1,20 @@
-"""The one reader of data that machines write: JSON → Structs; an error names its key."""
+"""Data that machines write: JSON → Structs, where an error names its key, and values → JSON."""
 
 from __future__ import annotations
 
 import types
+from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from functools import cache
 from inspect import isclass
+from operator import attrgetter
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import Struct
 
 from fleet.model.errors import InputError
 
@@ -28,10 +34,17 @@ def read_plain(kind: type[_S], data: object, what: str, cure: str) -> _S:
     names the first wrong key; `what` is the name of the whole (`record`), `cure` the hint.
     """
     try:
-        return msgspec.convert(data, kind)
+        return msgspec.convert(data, kind, dec_hook=_from_text)
     except (msgspec.ValidationError, UnicodeEncodeError):  # the latter of a lone surrogate
         made: _S = _SlowReader(what, cure).value(kind, data, "")
         return made
+
+
+def _from_text(kind: type, value: object) -> Any:  # noqa: ANN401
+    """Return a value that JSON has as its text. Raises ValueError."""
+    if not isinstance(value, str):
+        raise ValueError("no text")  # noqa: TRY004 - msgspec maps it
+    return kind.parse(value) if hasattr(kind, "parse") else kind(value)
 
 
 @cache
@@ -106,7 +119,7 @@ class _SlowReader:
         if plain is int and isinstance(value, float) and value.is_integer():
             value = int(value)
         try:
-            return msgspec.convert(value, limits)
+            return msgspec.convert(value, limits, dec_hook=_from_text)
         except msgspec.ValidationError as error:
             raise self._wrong(where, _wanted(plain), value) from error
 
@@ -114,3 +127,96 @@ class _SlowReader:
 def _wanted(kind: Any) -> str:  # noqa: ANN401
     plain = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return _WORDS.get(plain, "a number")
+
+
+# What machines read: values → JSON.
+
+_ATOMS = frozenset({str, int, float, bool, type(None)})
+
+
+def to_plain(value: object) -> Any:  # noqa: ANN401 - JSON
+    """Return a value as plain data for JSON: a Struct or dataclass is a mapping of its fields.
+
+    A class that shows something else names it in `PLAIN`, in this order: fields and properties;
+    `*` is every field, `-name` leaves one out, `name?` leaves it out if it is empty, `name:3`
+    rounds a number to 3 places, `key=name.member` is a member under another key, and `**name` are
+    the members of the value of that name. With an empty `PLAIN` the value is its text. Bytes are
+    base64. Raises TypeError for an object that is none of these.
+    """
+    kind: Any = type(value)
+    if kind in _ATOMS:
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        found = [to_plain(item) for item in value]
+        return found if isinstance(value, list | tuple) else sorted(found)
+    if isinstance(value, bytes | Enum):
+        return b64encode(value).decode() if isinstance(value, bytes) else value.value
+    members = members_of(kind)
+    if members:
+        return _tag(kind) | _shown(value, members)
+    if members is not None or isinstance(value, Path | str):
+        return str(value)
+    raise TypeError(f"{kind.__name__} has no JSON form")
+
+
+class Member(Struct, frozen=True):
+    """A member of a value as JSON shows it. With the key `**` its own members are shown."""
+
+    key: str
+    path: str
+    places: int | None = None
+    omit_empty: bool = False
+
+    def of(self, value: object) -> Any:  # noqa: ANN401 - of any type
+        """Return its value."""
+        return attrgetter(self.path)(value)
+
+
+def field_names(kind: Any) -> tuple[str, ...]:  # noqa: ANN401 - a class
+    """Return the names of the fields of a Struct or a dataclass; none of another class."""
+    if is_dataclass(kind):
+        return tuple(field.name for field in fields(kind))
+    return tuple(getattr(kind, "__struct_fields__", ()))
+
+
+@cache
+def members_of(kind: type) -> tuple[Member, ...] | None:
+    """Return what JSON shows of a class, as its `PLAIN` says; None of a class without fields."""
+    names = field_names(kind)
+    keys = dict(zip(getattr(kind, "__struct_encode_fields__", names), names, strict=True))
+    words: str | None = getattr(kind, "PLAIN", "*" if keys else None)
+    if words is None:
+        return None
+    found: dict[str, Member] = {}
+    for word in words.split():
+        if word == "*":
+            found |= {key: Member(key, name) for key, name in keys.items()}
+        elif word.startswith("-"):
+            del found[word[1:]]
+        elif word.startswith("**"):
+            found[word] = Member("**", word[2:])
+        else:
+            name, _, places = word.rstrip("?").partition(":")
+            key, _, path = name.partition("=")
+            rounded = int(places) if places else None
+            found[key] = Member(key, path or key, rounded, word.endswith("?"))
+    return tuple(found.values())
+
+
+def _shown(value: object, members: tuple[Member, ...]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for member in members:
+        item = member.of(value)
+        if member.key == "**":
+            made |= to_plain(item) or {}
+        elif item or not member.omit_empty:
+            rounded = None not in (item, member.places)
+            made[member.key] = round(item, member.places) if rounded else to_plain(item)
+    return made
+
+
+def _tag(kind: type) -> dict[str, Any]:
+    config = getattr(kind, "__struct_config__", None)
+    return {config.tag_field: config.tag} if config and config.tag_field else {}

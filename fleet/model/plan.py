@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from fleet.model.command import Command
 from fleet.model.facts import Facts
@@ -25,6 +25,7 @@ class Action:
     needs_root = False
     bytes = 0
     no_undo = ""
+    PLAIN: ClassVar[str] = "action=__class__.__name__ needs_root bytes no_undo **shown"
 
     def describe(self) -> str:
         """One line for people."""
@@ -42,16 +43,13 @@ class Action:
         """The commands as text for an administrator's shell, ready to copy."""
         return "\n".join(shlex.join(command.argv) for command in self.commands())
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+    @property
+    def shown(self) -> dict[str, Any]:
+        """What methods say, for JSON."""
         return {
-            "action": type(self).__name__,
             "describe": self.describe(),
-            "needs_root": self.needs_root,
-            "bytes": self.bytes,
-            "commands": [list(command.argv) for command in self.commands()],
-            "undo": [list(command.argv) for command in self.undo()],
-            "no_undo": self.no_undo,
+            "commands": [command.argv for command in self.commands()],
+            "undo": [command.argv for command in self.undo()],
         }
 
 
@@ -230,6 +228,8 @@ class DevicePlan:
     current: str | None = None
     notes: tuple[str, ...] = field(default=())
     then: tuple[str, ...] = field(default=())
+    PLAIN: ClassVar[str] = """host=host.name target release=manifest.id current
+        emulated=facts.emulated refused unchanged bytes become findings actions notes then"""
 
     @property
     def system_steps(self) -> tuple[Action, ...]:
@@ -255,21 +255,3 @@ class DevicePlan:
     def bytes(self) -> int:
         """Payload bytes that would be sent."""
         return sum(action.bytes for action in self.actions)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "host": self.host.name,
-            "target": self.target,
-            "release": self.manifest.id,
-            "current": self.current,
-            "emulated": self.facts.emulated,
-            "refused": self.refused,
-            "unchanged": self.unchanged,
-            "bytes": self.bytes,
-            "become": self.become,
-            "findings": [finding.as_dict() for finding in self.findings],
-            "actions": [action.as_dict() for action in self.actions],
-            "notes": list(self.notes),
-            "then": list(self.then),
-        }

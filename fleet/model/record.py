@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from msgspec import Meta, Struct, field, to_builtins
+from msgspec import Meta, Struct, field
 
 from fleet.model.conditions import Conditions
 from fleet.model.errors import InputError
@@ -169,16 +169,12 @@ class Record(Struct, frozen=True, kw_only=True):
         SuiteResult | None,
         Meta(description="Answers to a suite of prompts, instead of times; null for a timed run."),
     ] = None
+    PLAIN: ClassVar[str] = "* counts"  # for those who do not compute it
 
     @property
     def counts(self) -> bool:
         """True for a whole run on the NPU that is no warm-up."""
         return not self.problems and not self.warmup
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain data for record.json, with `counts` for those who do not compute it."""
-        suite = self.suite.as_dict() if self.suite else None
-        return {**to_builtins(self), "suite": suite, "counts": self.counts}
 
     @classmethod
     def from_dict(cls, data: object) -> Self:

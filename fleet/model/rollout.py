@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
+
+from msgspec import Struct
 
 from fleet.model.errors import InputError
 
@@ -15,15 +16,23 @@ ON_FAIL: tuple[str, ...] = get_args(OnFail)
 _AMOUNT = re.compile(r"([0-9]{1,9})(?:(\.[0-9]{1,3})?\s*(%))?")
 
 
-@dataclass(frozen=True)
-class Amount:
+class Amount(str):
     """`3` devices, or `12.5%` of them; exact, so that rounding is the same everywhere."""
 
-    number: Fraction
-    percent: bool = False
+    __slots__ = ()
 
-    @staticmethod
-    def parse(text: str | int) -> Amount:
+    @property
+    def percent(self) -> bool:
+        """True for a share of all devices."""
+        return self.endswith("%")
+
+    @property
+    def number(self) -> Fraction:
+        """The count, or the percentage."""
+        return Fraction(self.removesuffix("%"))
+
+    @classmethod
+    def parse(cls, text: str | int) -> Amount:
         """From `3`, `"3"` or `"12.5%"`. Raises InputError for anything else, and above 100%."""
         match = None if isinstance(text, bool) else _AMOUNT.fullmatch(str(text).strip())
         if match is None:
@@ -31,7 +40,9 @@ class Amount:
                 f"'{text}' is neither a number of devices nor a percentage",
                 hint='write a count like 3, or a percentage like "10%"',
             )
-        found = Amount(Fraction(match[1] + (match[2] or "")), bool(match[3]))
+        number = Fraction(match[1] + (match[2] or ""))
+        plain = f"{float(number):g}" if number.denominator > 1 else f"{number}"
+        found = cls(plain + (match[3] or ""))
         if found.percent and found.number > 100:
             raise InputError(f"{text} is more than 100% of the devices", hint="write 100% or less")
         return found
@@ -42,12 +53,8 @@ class Amount:
         whole = -(-exact.numerator // exact.denominator) if up else int(exact)
         return min(whole, total)
 
-    def __str__(self) -> str:
-        plain = f"{float(self.number):g}" if self.number.denominator > 1 else f"{self.number}"
-        return f"{plain}%" if self.percent else plain
 
-
-NONE = Amount(Fraction(0))
+NONE = Amount("0")
 
 
 def is_amount(text: str) -> bool:
@@ -55,8 +62,7 @@ def is_amount(text: str) -> bool:
     return bool(_AMOUNT.fullmatch(text.strip()))
 
 
-@dataclass(frozen=True)
-class RolloutSpec:
+class RolloutSpec(Struct, frozen=True):
     """The `rollout:` section.
 
     `canary` is how many of the first devices, `canary_hosts` are patterns of the inventory
@@ -71,31 +77,6 @@ class RolloutSpec:
     max_unreachable: Amount = NONE
     soak: float = 0.0
     on_fail: OnFail = "stop"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "canary": str(self.canary),
-            "canary_hosts": list(self.canary_hosts),
-            "waves": [str(wave) for wave in self.waves],
-            "max_failed": str(self.max_failed),
-            "max_unreachable": str(self.max_unreachable),
-            "soak": self.soak,
-            "on_fail": self.on_fail,
-        }
-
-    @staticmethod
-    def from_dict(data: dict[str, Any]) -> RolloutSpec:
-        """What as_dict() gave. Raises InputError, KeyError or TypeError for other data."""
-        return RolloutSpec(
-            canary=Amount.parse(data["canary"]),
-            canary_hosts=tuple(data["canary_hosts"]),
-            waves=tuple(Amount.parse(wave) for wave in data["waves"]),
-            max_failed=Amount.parse(data["max_failed"]),
-            max_unreachable=Amount.parse(data["max_unreachable"]),
-            soak=float(data["soak"]),
-            on_fail=parse_on_fail(data["on_fail"]),
-        )
 
 
 # A playbook without `rollout:`: everything is attempted, whatever fails.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Library:
+class Library(Struct, frozen=True):
     """One file of a runtime. `path` is relative to the runtime's root, in SDK layout.
 
     `build_id` is like `2.51.0.260929181845` (no leading v, no _nnnnn suffix);
@@ -30,8 +32,7 @@ class Library:
         return self.path.rsplit("/", 1)[-1]
 
 
-@dataclass(frozen=True)
-class RuntimeSource:
+class RuntimeSource(Struct, frozen=True):
     """Where a runtime came from. `kind` is sdk-folder, sdk-zip, sdk-parts or wheel.
 
     `name` is the file name or the folder, `sha256` that of the file (None for a folder; for
@@ -65,6 +66,12 @@ class Runtime:
     libraries: tuple[Library, ...]
     sources: tuple[RuntimeSource, ...] = ()
     changed: bool = False
+    PLAIN: ClassVar[str] = "* size -libraries -source -changed"
+
+    @property
+    def size(self) -> int:
+        """Bytes of all libraries."""
+        return sum(item.size for item in self.libraries)
 
     def source_of(self, group: str) -> RuntimeSource:
         """Return the source of a target or Hexagon folder; `source` if none says that it is."""

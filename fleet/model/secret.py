@@ -22,6 +22,7 @@ class Secret:
     """
 
     __slots__ = ("_value",)
+    PLAIN = ""
 
     def __init__(self, value: str) -> None:
         self._value = value

@@ -7,9 +7,9 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from msgspec import Meta, Struct, to_builtins
+from msgspec import Meta, Struct
 
 from fleet.model.errors import Position
 from fleet.model.plain import Number
@@ -112,6 +112,7 @@ class SuiteResult(Struct, frozen=True):
     answers: Annotated[
         tuple[SuiteAnswer, ...], Meta(description="The answers, in the order of the prompts.")
     ] = ()
+    PLAIN: ClassVar[str] = "* passed holds pass_rate:6 pass_rate_low:6 pass_rate_high:6"
 
     @property
     def passed(self) -> int:
@@ -143,17 +144,20 @@ class SuiteResult(Struct, frozen=True):
         """Return the bounds of the pass rate; see `rate_interval`."""
         return rate_interval(self.passed, self.asked, level)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain data, with the figures that follow from it."""
-        low, high = self.interval()
-        return {
-            **to_builtins(self),
-            "passed": self.passed,
-            "holds": self.holds,
-            "pass_rate": round(self.passed / self.asked, 6) if self.asked else None,
-            "pass_rate_low": round(low, 6),
-            "pass_rate_high": round(high, 6),
-        }
+    @property
+    def pass_rate(self) -> float | None:
+        """The share of the prompts that pass; None if none was asked."""
+        return self.passed / self.asked if self.asked else None
+
+    @property
+    def pass_rate_low(self) -> float:
+        """The lower bound of the pass rate, on the level of 95 %."""
+        return self.interval()[0]
+
+    @property
+    def pass_rate_high(self) -> float:
+        """The upper bound of the pass rate, on the level of 95 %."""
+        return self.interval()[1]
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from fleet.model.errors import InputError
 from fleet.model.facts import Facts
 from fleet.model.files import BLOCK_BYTES, FileRef
 from fleet.model.manifest import Manifest
+from fleet.model.plain import to_plain
 from fleet.model.plan import (
     Action,
     Blob,
@@ -93,7 +94,7 @@ def check_names(manifest: Manifest) -> None:
 def _texts(base: str, manifest: Manifest, *, power: bool = False) -> tuple[str, str]:
     """env.sh (`power`: env.ps1) and manifest.json."""
     lines = (power_lines if power else env_lines)(manifest, base)
-    return "\n".join(lines) + "\n", _record(manifest.as_dict())
+    return "\n".join(lines) + "\n", _record(to_plain(manifest))
 
 
 def _record(whole: dict[str, Any]) -> str:

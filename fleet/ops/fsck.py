@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fleet.device.shell import device_script, odd_answer
@@ -43,10 +43,6 @@ class Damage:
     def place(self) -> tuple[str, str, str]:
         """Where it is, whatever is wrong there."""
         return self.release, self.file, self.sha256
-
-    def as_dict(self) -> dict[str, str]:
-        """Plain data for JSON."""
-        return asdict(self)
 
 
 @dataclass

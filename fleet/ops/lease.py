@@ -10,7 +10,7 @@ import re
 import shlex
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import ClassVar
 from urllib.parse import quote, unquote
 
 from fleet.device.shell import device_script, odd_answer
@@ -213,15 +213,18 @@ class Holders:
     found: tuple[LeaseHolder, ...] = ()
     problem: str = ""
     generation: int | None = None
+    PLAIN: ClassVar[str] = "holders=known notes"
 
+    @property
+    def known(self) -> tuple[LeaseHolder, ...] | None:
+        """Who holds it; None where that is not known."""
+        return None if self.problem else self.found
+
+    @property
     def notes(self) -> list[str]:
         """One line each, for people."""
         unknown = [f"fleet cannot see who uses the board: {self.problem}"] if self.problem else []
         return [*(f"the board is {holder.describe()}" for holder in self.found), *unknown]
-
-    def as_dict(self) -> dict[str, Any]:
-        """`{"holders": [...]}`, for JSON; None where it is unknown."""
-        return {"holders": None if self.problem else [holder.as_dict() for holder in self.found]}
 
 
 NOBODY = Holders()

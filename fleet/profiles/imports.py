@@ -12,11 +12,12 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fleet.model.errors import InputError, ProfileError, UnknownProfileError, reason
+from fleet.model.plain import to_plain
 from fleet.model.record import Record
 from fleet.profiles.formats import detect
 from fleet.profiles.formats.base import Profile
@@ -67,10 +68,6 @@ class Imported:
     def unknown(self) -> int:
         """Files that are no profiles, those that were named themselves too."""
         return self.passed + sum(file.unknown for file in self.bad)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For --json."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -155,7 +152,7 @@ class Importer:
         sha256 = hashlib.sha256(data).hexdigest()
         records = [self._record(path, item, sha256) for item in made]
         self.store.raw.keep(data)
-        pairs = tuple((record, record.as_dict()) for record in records)
+        pairs = tuple((record, to_plain(record)) for record in records)
         return _Item(path, pairs, ((path.name, sha256, len(data)),))
 
     def _record(self, path: Path, profile: Profile, sha256: str) -> Record:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from fleet.model.metrics import (
     KNOWN,
@@ -45,6 +45,7 @@ class Rate:
     value: float
     unit: str
     digits: int = 2
+    PLAIN: ClassVar[str] = ""
 
     def __str__(self) -> str:
         return f"{self.value:.{self.digits}f} {self.unit}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from fleet.model.home import kept, open_private, private_folder, runs_home, write_private
 from fleet.model.masking import masked_data
+from fleet.model.plain import to_plain
 
 if TYPE_CHECKING:
     from fleet.model.record import Record
@@ -69,7 +70,7 @@ class RunStore:
         path, part = folder / "record.json", folder / "record.json.part"
         own = masked_data(record)
         with kept(path):
-            write_private(part, json.dumps(own.as_dict(), indent=1, ensure_ascii=False))
+            write_private(part, json.dumps(to_plain(own), indent=1, ensure_ascii=False))
             part.replace(path)
             os.utime(folder.parents[1])
         return own

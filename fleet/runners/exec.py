@@ -12,8 +12,7 @@ from typing import Annotated, Literal
 
 from msgspec import field
 
-from fleet.config.shape import After
-from fleet.config.values import Pattern
+from fleet.config.values import After, Pattern
 from fleet.device.texts import path_of
 from fleet.model.bundle import KINDS
 from fleet.model.errors import InputError

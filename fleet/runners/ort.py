@@ -16,8 +16,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, field, structs
 
 from fleet.bundles.ort import models_of
-from fleet.config.shape import Before
-from fleet.config.values import Pattern
+from fleet.config.values import Before, Pattern
 from fleet.device.texts import path_of
 from fleet.model.errors import InputError, RunnerError
 from fleet.model.files import FileRef, file_ref

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from fleet.model.errors import RuntimeStoreError, reason
+from msgspec import Struct
+
+from fleet.model.errors import InputError, RuntimeStoreError, reason
 from fleet.model.files import sha256_file
+from fleet.model.plain import read_plain, to_plain
 from fleet.model.runtime import Library, Runtime, RuntimeSource
 from fleet.runtimes.layout import targets_of
 
 NAME = "runtime.json"
 _SCHEMA = 1
+
+
+class _Stored(Struct, frozen=True):
+    schema: int
+    build_id: str
+    sources: tuple[RuntimeSource, ...]
+    files: tuple[Library, ...]
 
 
 def make(
@@ -38,32 +46,23 @@ def make(
 
 def write(runtime: Runtime, folder: Path) -> None:
     """Write `runtime.json` into `folder` in one step, so that a reader sees old or new."""
-    value = {
-        "schema": _SCHEMA,
-        "build_id": runtime.build_id,
-        "sources": [asdict(item) for item in runtime.sources],
-        "files": [asdict(item) for item in runtime.libraries],
-    }
+    value = _Stored(_SCHEMA, runtime.build_id, runtime.sources, runtime.libraries)
     temporary = folder / f".{NAME}.new"
-    temporary.write_text(json.dumps(value, indent=1) + "\n", "utf-8")
+    temporary.write_text(json.dumps(to_plain(value), indent=1) + "\n", "utf-8")
     temporary.replace(folder / NAME)
 
 
 def read(folder: Path) -> Runtime:
     """The runtime in `folder`. Raises RuntimeStoreError when its record cannot be read."""
     try:
-        value: dict[str, Any] = json.loads((folder / NAME).read_text("utf-8"))
-        if value["schema"] != _SCHEMA:
+        value = json.loads((folder / NAME).read_text("utf-8"))
+        stored = read_plain(_Stored, value, NAME, "")
+        if stored.schema != _SCHEMA:
             raise ValueError(
-                f"its format is {value['schema']}, but this version of fleet reads only {_SCHEMA}"
+                f"its format is {stored.schema}, but this version of fleet reads only {_SCHEMA}"
             )
-        sources = tuple(
-            RuntimeSource(**{**item, "provides": tuple(item["provides"])})
-            for item in value["sources"]
-        )
-        libraries = [Library(**item) for item in value["files"]]
-        return make(value["build_id"], folder, sources, libraries)
-    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        return make(stored.build_id, folder, stored.sources, stored.files)
+    except (OSError, ValueError, IndexError, InputError) as error:
         raise RuntimeStoreError(
             f"fleet cannot read the description of the runtime {folder.name}: {reason(error)}",
             hint=f"fleet runtime remove {folder.name}, then add or fetch the runtime again",

@@ -11,15 +11,18 @@ import json
 import re
 import shlex
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fleet.model.errors import RuntimeStoreError, reason
+from msgspec import Struct
+
+from fleet.model.errors import InputError, RuntimeStoreError, reason
 from fleet.model.files import FileRef, listed, sha256_file
 from fleet.model.home import fleet_home, private_folder
+from fleet.model.plain import read_plain
 from fleet.runtimes import pip
 from fleet.runtimes.lock import file_lock
 from fleet.runtimes.stage import Progress, stage_folder
@@ -60,7 +63,18 @@ class Packages:
     """`files` as `site/...`; `wheels`: name of each wheel → its SHA-256."""
 
     files: tuple[FileRef, ...]
-    wheels: dict[str, str]
+    wheels: Mapping[str, str]
+
+
+class _File(Struct, frozen=True):
+    name: str
+    size: int
+    sha256: str
+
+
+class _Stored(Struct, frozen=True):
+    files: tuple[_File, ...]
+    wheels: Mapping[str, str]
 
 
 def packages_for(
@@ -150,19 +164,18 @@ def left_out(name: str) -> bool:
 
 def _read(folder: Path) -> Packages:
     try:
-        data = json.loads((folder / "packages.json").read_text("utf-8"))
-        files = tuple(
-            FileRef(folder / file["name"], file["name"], file["size"], file["sha256"])
-            for file in data["files"]
-        )
-        wheels = {str(name): str(sha) for name, sha in data["wheels"].items()}
-    except (ValueError, KeyError, TypeError) as error:
+        text = (folder / "packages.json").read_text("utf-8")
+        stored = read_plain(_Stored, json.loads(text), "packages.json", "")
+    except (ValueError, InputError) as error:
         raise RuntimeStoreError(
             f"the stored Python packages in {folder} are damaged: {reason(error)}",
             hint=f"rm -r {shlex.quote(str(folder))} (then run the command again, which downloads "
             "them)",
         ) from error
-    return Packages(files, wheels)
+    files = (
+        FileRef(folder / file.name, file.name, file.size, file.sha256) for file in stored.files
+    )
+    return Packages(tuple(files), stored.wheels)
 
 
 def _platforms(target: str) -> list[str]:

@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from fleet.model.errors import InputError, RuntimeStoreError, reason
 from fleet.model.files import sha256_file
 from fleet.model.runtime import Library, Runtime, RuntimeSource, same_build
@@ -127,7 +129,7 @@ def _sources(
     existing: Runtime, source: RuntimeSource, outcome: _Outcome
 ) -> tuple[RuntimeSource, ...]:
     kept = [
-        replace(item, provides=tuple(g for g in item.provides if g not in outcome.replaced))
+        structs.replace(item, provides=tuple(g for g in item.provides if g not in outcome.replaced))
         for item in existing.sources
         if (item.kind, item.name, item.sha256) != (source.kind, source.name, source.sha256)
     ]
@@ -139,7 +141,7 @@ def _sources(
         ),
         (),
     )
-    fresh = replace(source, provides=tuple(sorted(outcome.accepted | set(before))))
+    fresh = structs.replace(source, provides=tuple(sorted(outcome.accepted | set(before))))
     return tuple(item for item in (*kept, fresh) if item.provides)
 
 
@@ -391,7 +393,7 @@ class RuntimeStore(Catalog):
                     hint="give a QAIRT SDK 2.25 or later, or an onnxruntime-qnn wheel",
                 )
             groups = sorted({group_of(item.path) for item in libraries})
-            source = replace(source, provides=tuple(groups))
+            source = structs.replace(source, provides=tuple(groups))
             staged = manifest.make(witness.build_id, folder, (source,), libraries)
             with self._locked():
                 return commit(staged, self.root)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from fleet.doctor.contents import kept
 from fleet.doctor.parts import own_words
 from fleet.doctor.redaction import Redactor
+from fleet.model.plain import to_plain
 from fleet.model.version import VERSION
 from fleet.selftest.ladder import FELL, HOLDS, UNDECIDED, Climbed, RungResult, assumptions
 
@@ -37,7 +38,7 @@ def selftest_members(found: Sequence[Climbed]) -> dict[str, str]:
 
 def _members(climbed: Climbed, redactor: Redactor) -> Iterator[tuple[str, str]]:
     yield "summary.md", redactor.text("\n".join(_summary(climbed)) + "\n")
-    said = climbed.as_dict()
+    said = to_plain(climbed)
     for rung in said["rungs"]:
         del rung["cure"]  # a command for this workstation, with its paths
     yield "selftest.json", redactor.json(said)

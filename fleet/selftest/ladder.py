@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from fleet.data import frozen, load
 from fleet.model.facts import Facts
@@ -60,21 +60,10 @@ class RungResult:
     seconds: float = 0.0
     key: str = ""
     cure: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "rung": self.rung.id,
-            "asks": self.rung.asks,
-            "status": self.status,
-            "expected": self.expected,
-            "seen": self.seen,
-            "reason": self.reason,
-            "cure": self.cure,
-            "listed": self.listed,
-            "seconds": round(self.seconds, 3),
-            "words": self.words,
-        }
+    PLAIN: ClassVar[
+        str
+    ] = """rung=rung.id asks=rung.asks status expected seen reason cure listed seconds:3
+        words"""
 
 
 @dataclass
@@ -90,6 +79,22 @@ class Climbed:
     steps: list[RungResult] = field(default_factory=list)
     parts: dict[str, str] = field(default_factory=dict)
     ended: str = ""
+    fleet: str = VERSION
+    PLAIN: ClassVar[str] = (
+        """host fleet emulated=facts.emulated kind runtime ended rungs=steps assumptions=judged"""
+    )
+
+    @property
+    def kind(self) -> str:
+        """The kind of the device: board, phone, lab or lab-phone."""
+        return kind_of(self.facts)
+
+    @property
+    def judged(self) -> list[dict[str, Any]]:
+        """The assumptions, each with what its rung says of it."""
+        by_id = {step.rung.id: step for step in self.steps}
+        known = [(row, by_id[row.rung]) for row in assumptions() if row.rung in by_id]
+        return [{**asdict(a), "status": s.status, "reason": s.reason} for a, s in known]
 
     @property
     def first(self) -> tuple[RungResult, Assumption | None] | None:
@@ -98,28 +103,6 @@ class Climbed:
         if fallen is None:
             return None
         return fallen, next((a for a in assumptions() if a.rung == fallen.rung.id), None)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON: docs/selftest.md."""
-        by_id = {step.rung.id: step for step in self.steps}
-        return {
-            "host": self.host,
-            "fleet": VERSION,
-            "emulated": self.facts.emulated,
-            "kind": kind_of(self.facts),
-            "runtime": self.runtime,
-            "ended": self.ended,
-            "rungs": [step.as_dict() for step in self.steps],
-            "assumptions": [
-                {
-                    **asdict(row),
-                    "status": by_id[row.rung].status,
-                    "reason": by_id[row.rung].reason,
-                }
-                for row in assumptions()
-                if row.rung in by_id
-            ],
-        }
 
 
 class Undecided(Exception):  # noqa: N818 - no error: an outcome

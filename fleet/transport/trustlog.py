@@ -8,19 +8,20 @@ import os
 import shlex
 import socket
 import time
-from dataclasses import asdict, dataclass
 from io import FileIO
 from pathlib import Path
+
+from msgspec import Struct
 
 from fleet.model.errors import InputError, reason
 from fleet.model.files import told
 from fleet.model.inventory import Host
+from fleet.model.plain import read_plain, to_plain
 
 NEW, REFLASHED, ACCEPTED = "new", "reflashed", "accept-new"
 
 
-@dataclass(frozen=True)
-class Trusted:
+class Trusted(Struct, frozen=True):
     """One line. `old` is "" for a host that was not known; `time` is UTC."""
 
     time: str
@@ -51,7 +52,7 @@ def note(host: Host, *, address: str, kind: str, old: str, new: str, why: str) -
         why=why,
     )
     path = log_path(host)
-    data = json.dumps(asdict(line), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    data = json.dumps(to_plain(line), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
     with told(path, "write", hint=f"ls -ld {path.parent}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab+", buffering=0) as stream:
@@ -85,8 +86,8 @@ def read(path: Path) -> list[Trusted]:
         if not line.strip():
             continue
         try:
-            found.append(Trusted(**json.loads(line)))
-        except (ValueError, TypeError) as error:
+            found.append(read_plain(Trusted, json.loads(line), "line", ""))
+        except (ValueError, InputError) as error:
             raise InputError(
                 f"line {number} of {path}, the log of trusted host keys, is damaged: "
                 f"{reason(error)}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 from fleet.model.cause import Cause
 from fleet.triage.knowledge import knowledge
@@ -32,20 +32,12 @@ class Explained:
     code: str
     meanings: tuple[Meaning, ...]
     causes: tuple[Cause, ...]
+    PLAIN: ClassVar[str] = "code meanings causes=named"
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {
-            "code": self.code,
-            "meanings": [
-                {"family": m.family, "number": m.number, "names": list(m.names), "note": m.note}
-                for m in self.meanings
-            ],
-            "causes": [
-                {"id": cause.id, "title": cause.title, "layer": cause.layer}
-                for cause in self.causes
-            ],
-        }
+    @property
+    def named(self) -> list[dict[str, str]]:
+        """The causes in short."""
+        return [{"id": c.id, "title": c.title, "layer": c.layer} for c in self.causes]
 
 
 def explain(code: str) -> Explained:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from bisect import bisect
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from fleet.model.cause import Fix
 from fleet.model.diagnosis import HEALTHY, PROBLEM, UNRECOGNISED, Diagnosis, Evidence, Ranked

@@ -22,6 +22,7 @@ from benchmarks.bench.stats import (
     turns,
 )
 from benchmarks.bench.table import section, table
+from fleet.model.plain import to_plain
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -114,7 +115,7 @@ def test_the_table_is_ordered_whole_and_names_what_failed() -> None:
 
 def test_results_come_back_from_json() -> None:
     one = result(row("cat", 1.5), bars=(Bar("fast", "cat", ("cat",), most=1),))
-    again = Result.read(json.loads(json.dumps(one.as_dict())))
+    again = Result.read(json.loads(json.dumps(to_plain(one))))
     assert again == one
     assert again.verdicts[0].word == PASS
 

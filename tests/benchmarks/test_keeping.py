@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.bench.keeping import Keeper, Outputs, done_of, results_of, resumed
 from benchmarks.bench.stats import Result, Row
+from fleet.model.plain import to_plain
 
 
 def result(scenario: str, *seconds: float) -> Result:
@@ -63,7 +64,7 @@ def test_halves_that_do_not_fit_are_refused(other: dict[str, object]) -> None:
 
 
 def test_files_from_before_there_was_a_list_are_whole() -> None:
-    old = begun(results=[result("f", 1.0).as_dict(), result("f-memory", 1.0).as_dict()])
+    old = begun(results=[to_plain(result("f", 1.0)), to_plain(result("f-memory", 1.0))])
     del old["done"]
     assert done_of(old) == ["f", "m"]
     assert len(resumed(old, begun())["results"]) == 2

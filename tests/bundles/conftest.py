@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from fleet.bundles.inspect import inspect_bundle
 from fleet.bundles.rule import Case
@@ -145,7 +146,7 @@ def make_facts(kernel_soc_id: int | None = 676, **changes: Any) -> Facts:
         disk=Disk("/home/ubuntu/fleet", "/", 50 * GIB, 1_000_000, True),
         tools=Tools(python3="/usr/bin/python3", python3_version="3.12.3", python3_ctypes=True),
     )
-    return replace(healthy, **changes)
+    return structs.replace(healthy, **changes)
 
 
 def make_case(

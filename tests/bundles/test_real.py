@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from fleet.bundles.inspect import inspect_bundle
 from fleet.bundles.preflight import RULES, preflight
@@ -61,13 +62,13 @@ def test_the_chip_of_an_executorch_program_is_read_and_held_against_the_device(
     assert found.refuses
     assert "v75" in found.message
     assert "v73" in found.message
-    phone = replace(make_facts(), soc=identify(Soc(), "SM8650"))
+    phone = structs.replace(make_facts(), soc=identify(Soc(), "SM8650"))
     assert "arch-mismatch" not in check(bundle, runtime, phone)
 
 
 @pytest.mark.qairt
 def test_our_own_bundle_on_the_emulator_is_fine(runtime: Runtime, qnn_system: Path) -> None:
-    facts = replace(make_facts(), machine="x86_64", nodes=(), libcdsprpc_unversioned=False)
+    facts = structs.replace(make_facts(), machine="x86_64", nodes=(), libcdsprpc_unversioned=False)
     assert check(inspect_bundle(ASSETS, qnn_system), runtime, facts, X86) == {}
 
 
@@ -78,7 +79,7 @@ def test_binary_newer_than_runtime(
 ) -> None:
     """2.51 on 2.50: refused. 2.50 on 2.51: said, and let through."""
     old = cached_runtime(OLD, X86)
-    emulated = replace(make_facts(), machine="x86_64")
+    emulated = structs.replace(make_facts(), machine="x86_64")
     reader = qnn_system if library else None
     newer = check(inspect_bundle(make_folder(V73), reader), old, emulated, X86)
     assert newer["binary-newer-than-runtime"].refuses
@@ -134,7 +135,7 @@ def test_gcc94_target_for_v73(make_folder: MakeFolder, runtime: Runtime) -> None
         runtime,
         targets=(target,),
         libraries=tuple(
-            replace(item, path=item.path.replace(ARM, target)) for item in runtime.libraries
+            structs.replace(item, path=item.path.replace(ARM, target)) for item in runtime.libraries
         ),
     )
     facts = make_facts()
@@ -198,12 +199,12 @@ def test_truncated_seen_by_markers_and_sums(tmp_path: Path, runtime: Runtime) ->
 def test_unknown_soc_without_an_override(make_folder: MakeFolder, runtime: Runtime) -> None:
     bundle = inspect_bundle(make_folder(V73))
     seen = Soc(kernel_soc_id=4711, model="Some New EVK")
-    unknown = replace(make_facts(), soc=identify(seen))
+    unknown = structs.replace(make_facts(), soc=identify(seen))
     found = check(bundle, runtime, unknown)
     assert found["soc-unknown"].refuses
     assert "soc: QCS9075" in found["soc-unknown"].cure
     assert "arch-mismatch" not in found
-    override = replace(make_facts(), soc=identify(seen, "QCS9075"))
+    override = structs.replace(make_facts(), soc=identify(seen, "QCS9075"))
     assert check(bundle, runtime, override) == {}
 
 

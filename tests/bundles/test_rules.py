@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from fleet.bundles.preflight import RULES, preflight
 from fleet.bundles.rule import Case
@@ -17,6 +18,7 @@ from fleet.model.facts import Android, DeviceNode, Facts, Soc, Tools, User
 from fleet.model.files import FileRef
 from fleet.model.finding import Finding
 from fleet.model.op_package import OpLibrary, OpPackage
+from fleet.model.plain import to_plain
 
 from . import test_rules_windows
 from .conftest import BUILD, OLD_BUILD, X86, MakeBundle, make_case, make_runtime
@@ -62,7 +64,7 @@ def bundle(case: Case, **changes: Any) -> Case:
 
 
 def facts(case: Case, **changes: Any) -> Case:
-    return replace(case, facts=replace(case.facts, **changes))
+    return replace(case, facts=structs.replace(case.facts, **changes))
 
 
 def android(case: Case) -> Case:
@@ -71,7 +73,9 @@ def android(case: Case) -> Case:
 
 def soc(case: Case, kernel: int | None = None, chip: str | None = None, **changes: Any) -> Case:
     new = identify(Soc(kernel_soc_id=kernel), chip)
-    return make_case(case.bundle, facts=replace(case.facts, soc=replace(new, **changes)))
+    return make_case(
+        case.bundle, facts=structs.replace(case.facts, soc=structs.replace(new, **changes))
+    )
 
 
 def target(case: Case, name: str) -> Case:
@@ -79,11 +83,11 @@ def target(case: Case, name: str) -> Case:
 
 
 def disk(case: Case, **changes: Any) -> Case:
-    return facts(case, disk=replace(case.facts.disk, **changes))
+    return facts(case, disk=structs.replace(case.facts.disk, **changes))
 
 
 def node(case: Case, *nodes: DeviceNode, **user: Any) -> Case:
-    return facts(case, nodes=nodes, user=replace(case.facts.user, **user))
+    return facts(case, nodes=nodes, user=structs.replace(case.facts.user, **user))
 
 
 def ext(case: Case, **device: object) -> Case:
@@ -92,14 +96,16 @@ def ext(case: Case, **device: object) -> Case:
 
 def emulator(case: Case, **changes: Any) -> Case:
     """An x86_64 board that claims to be an IQ-9075."""
-    seen = replace(case.facts, machine="x86_64", nodes=(), libcdsprpc_unversioned=False, **changes)
+    seen = structs.replace(
+        case.facts, machine="x86_64", nodes=(), libcdsprpc_unversioned=False, **changes
+    )
     return make_case(case.bundle, facts=seen, target=X86)
 
 
 def _mixed(case: Case) -> Case:
     """The stub of 2.50.40 among files of 2.51.0."""
     libraries = tuple(
-        replace(item, build_id=OLD_BUILD) if "Stub" in item.name else item
+        structs.replace(item, build_id=OLD_BUILD) if "Stub" in item.name else item
         for item in case.runtime.libraries
     )
     return replace(case, runtime=replace(case.runtime, libraries=libraries))
@@ -553,8 +559,8 @@ def test_a_user_without_a_name(healthy: Case) -> None:
 
 def test_findings_are_data(healthy: Case) -> None:
     (finding,) = run(facts(healthy, libc_version="2.31"))
-    assert finding.as_dict()["rule"] == "glibc-too-old"
-    assert finding.as_dict()["have"] == "glibc 2.31"
+    assert to_plain(finding)["rule"] == "glibc-too-old"
+    assert to_plain(finding)["have"] == "glibc 2.31"
 
 
 _LACKS: dict[str, dict[str, Any]] = {

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from fleet.bundles.preflight import preflight
 from fleet.bundles.rule import Case
@@ -129,5 +130,5 @@ def test_an_emulated_python_is_enough_for_genie(make_bundle: MakeBundle) -> None
 def test_an_x64_library_among_them_is_found(make_bundle: MakeBundle) -> None:
     runtime = windows_runtime()
     first, *rest = runtime.libraries
-    runtime = replace(runtime, libraries=(replace(first, machine="win-x86_64"), *rest))
+    runtime = replace(runtime, libraries=(structs.replace(first, machine="win-x86_64"), *rest))
     assert found(case(make_bundle(), runtime=runtime))["windows-arm64x"] == "refuse"

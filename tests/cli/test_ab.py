@@ -179,7 +179,7 @@ def test_a_board_without_pairs_is_not_fine(
     gates: dict[str, float], journal: AbJournal, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 0, and the row of the other board alone, before."""
-    journal.asked = replace(journal.asked, limits=gates)
+    journal.asked = structs.replace(journal.asked, limits=gates)
     empty = DeviceResult(
         Host("evk-02", "evk-02"), "ran", value=AbReport(tuple(judged(journal, [])))
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import json
 import sys
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 from rich.live import Live
 

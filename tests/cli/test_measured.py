@@ -15,6 +15,7 @@ from rich.console import Console
 from fleet.cli import output
 from fleet.cli.measured import show_records
 from fleet.cli.profiles import show_pictures
+from fleet.model.plain import to_plain
 from fleet.model.record import Measure, Metrics, Record
 from fleet.profiles.formats import executorch, qnn
 from fleet.profiles.latency import rate_of
@@ -66,7 +67,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 
 def shown(records: list[Record]) -> None:
-    show_records("run x", [made.as_dict() for made in records])
+    show_records("run x", [to_plain(made) for made in records])
 
 
 def rows(text: str) -> dict[str, str]:
@@ -215,5 +216,5 @@ def test_numbers_in_json_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_rate_of_a_release(metrics: Metrics, rate: str) -> None:
-    found = rate_of([one.as_dict() | {"counts": True} for one in runs(metrics, "genie")])
+    found = rate_of([to_plain(one) | {"counts": True} for one in runs(metrics, "genie")])
     assert str(found or "") == rate

@@ -7,6 +7,7 @@ import pytest
 from fleet.config.inventory import load_inventory, read_inventory
 from fleet.model.errors import InputError, InventoryError
 from fleet.model.inventory import Host, Inventory
+from fleet.model.plain import to_plain
 
 
 def write(folder: Path, text: str) -> Path:
@@ -348,7 +349,7 @@ def test_a_literal_secret_is_refused_and_never_shown(tmp_path: Path, key: str, v
     error = caught.value
     assert error.position is not None
     assert error.position.line == 4
-    assert "hunter2" not in f"{error}{error!r}{error.hint}{error.as_dict()}{error.args}"
+    assert "hunter2" not in f"{error}{error!r}{error.hint}{to_plain(error)}{error.args}"
 
 
 def test_a_number_as_password_is_not_shown(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from fleet.doctor.bundle import doctor_members
 from fleet.doctor.parts import own_words
 from fleet.model.diagnosis import BAD, PROBLEM, Check, Diagnosis
 from fleet.model.facts import Android, DeviceNode, Disk, Facts, Soc, ThermalZone, Tools, User
+from fleet.model.plain import to_plain
 from fleet.selftest.archive import selftest_members
 from fleet.selftest.ladder import FELL, Climbed, RungResult, rungs
 
@@ -189,8 +190,8 @@ def planted(line: str, place: str) -> tuple[Facts, dict[str, str]]:
         rules += f"# fastrpc {line}\n" + f'KERNEL=="fastrpc-*", ENV{{X}}="{line}" # {line}\n'
     else:
         facts = with_text(line)
-    probe = "\n".join(f"{key}\t{value}" for key, value in facts.as_dict().items())
-    texts = json.dumps(facts.as_dict(), indent=1)
+    probe = "\n".join(f"{key}\t{value}" for key, value in to_plain(facts).items())
+    texts = json.dumps(to_plain(facts), indent=1)
     return facts, {"facts": texts, "probe": probe, "log": log, "rules": rules}
 
 

@@ -15,6 +15,7 @@ from fleet.doctor.examine import Round, _of_checks, diagnose
 from fleet.engine.session import Session
 from fleet.lab.debian import LIB
 from fleet.model.diagnosis import ADVICE, BAD, HEALTHY, PROBLEM, UNCHECKED, Check
+from fleet.model.plain import to_plain
 from fleet.triage.knowledge import knowledge
 from fleet.triage.ranking import rank
 
@@ -64,7 +65,7 @@ def test_a_fault_is_named(ward: Ward, fault: str) -> None:
     with ward.broken(fault):
         found = ward.look(folders=("npu",))
     assert found.verdict == PROBLEM
-    assert ids(found)[0] == cause, [one.as_dict() for one in found.causes]
+    assert ids(found)[0] == cause, [to_plain(one) for one in found.causes]
     first = found.causes[0]
     assert first.cause.layer == layer
     assert first.confidence > 0.6
@@ -74,7 +75,7 @@ def test_a_fault_is_named(ward: Ward, fault: str) -> None:
     assert found.round_trips <= 4, "one look, and the plan of the repair"
     session = next(one for one in found.checks if one.id == "session")
     assert session.status == "unknown"
-    CHECK.validate({"schema": 1, "targets": [json.loads(json.dumps(found.as_dict()))]})
+    CHECK.validate({"schema": 1, "targets": [json.loads(json.dumps(to_plain(found)))]})
     archived = json.loads(doctor_members([found])["fleet-doctor/device-1.json"])
     assert archived["causes"][0]["id"] == cause
     assert of_archive(archived)[0] == cause, "what is replaced is not what the cause needs"
@@ -93,7 +94,7 @@ def of_archive(archived: dict[str, Any]) -> list[str]:
 def test_a_board_at_95_degrees_with_half_its_clocks_is_not_simply_healthy(ward: Ward) -> None:
     with ward.broken("hot"):
         found = ward.look(folders=("npu",))
-    assert found.verdict == ADVICE, [cause.as_dict() for cause in found.causes]
+    assert found.verdict == ADVICE, [to_plain(cause) for cause in found.causes]
     assert ids(found) == ["thermal-throttling"]
     (check,) = [check for check in found.checks if check.id == "heat"]
     assert check.text.endswith("95 °C: from 90 °C the chip lowers its clocks; policy0 runs at 50%")
@@ -101,7 +102,7 @@ def test_a_board_at_95_degrees_with_half_its_clocks_is_not_simply_healthy(ward: 
 
 def test_a_healthy_board_has_no_finding(ward: Ward) -> None:
     found = ward.look(folders=("npu",))
-    assert found.verdict == HEALTHY, [one.as_dict() for one in found.checks]
+    assert found.verdict == HEALTHY, [to_plain(one) for one in found.checks]
     assert found.causes == ()
     assert found.round_trips == 2
     assert "device and context created" in next(
@@ -157,7 +158,7 @@ def test_only_one_check(ward: Ward) -> None:
         nodes = ward.look(only=("nodes",))
     assert {one.id for one in found.checks} == {"disk"}
     assert found.verdict == HEALTHY
-    assert found.as_dict()["verdict"] == "nothing-wrong-seen"
+    assert to_plain(found)["verdict"] == "nothing-wrong-seen"
     assert {one.id for one in nodes.checks} == {"nodes", "heap"}
     assert nodes.verdict == PROBLEM
 

@@ -21,6 +21,7 @@ from fleet.model.command import Result
 from fleet.model.diagnosis import OK, UNKNOWN, WARN, Check
 from fleet.model.errors import DeviceError
 from fleet.model.inventory import Host
+from fleet.model.plain import to_plain
 from tests.facts.test_probe import SHELLS, argv_of
 
 HOST = Host("evk-01")
@@ -269,7 +270,7 @@ def test_the_journal_speaks_only_where_something_is_broken() -> None:
     """Its lines may be from before the repair, so they count less than what is seen now."""
     text = "\n".join(BOARD)
     healthy, _ = judge(Fake(text), Round())  # type: ignore[arg-type]
-    assert healthy.verdict == "could-not-check", [one.as_dict() for one in healthy.checks]
+    assert healthy.verdict == "could-not-check", [to_plain(one) for one in healthy.checks]
     assert healthy.causes == ()
     lost = text.replace("fastrpc-cdsp\tok", "fastrpc-cdsp\tENXIO")
     sick, _ = judge(Fake(lost), Round())  # type: ignore[arg-type]
@@ -289,7 +290,7 @@ def _fixes(node: str, groups: str) -> list[str]:
     lines = lines.replace("5(fastrpc)", groups).replace(
         "\nend", f"\nid_db\tuid=1000 gid=1000 groups={groups}\nend"
     )
-    found = judge(Fake(lines), Round())[0].as_dict()  # type: ignore[arg-type]
+    found = to_plain(judge(Fake(lines), Round())[0])  # type: ignore[arg-type]
     assert found["causes"][0]["id"] == "fastrpc-node-permission"
     return [fix["command"] for fix in found["causes"][0]["fix"]]
 
@@ -315,7 +316,7 @@ def test_what_a_device_says_is_not_obeyed() -> None:
         "660 root fastrpc fastrpc-cdsp", "660 ro\x1b]0;owned\x07ot fast\x1b[31mrpc fastrpc-cdsp"
     )
     found, _ = judge(Fake(text.replace("cdsp\tok", "cdsp\tEACCES")), Round())  # type: ignore[arg-type]
-    shown = json.dumps(found.as_dict())
+    shown = json.dumps(to_plain(found))
     assert "fastrpc-node-permission" in shown
     assert "\\u001b" not in shown
     assert "owned" not in shown

@@ -16,6 +16,7 @@ from fleet.engine.rollout.journal import Journal
 from fleet.model.diagnosis import BAD, UNCHECKED
 from fleet.model.finding import Finding
 from fleet.model.inventory import Host
+from fleet.model.plain import to_plain
 from fleet.model.slots import filled
 from fleet.profiles.runs import RunStore
 
@@ -77,7 +78,7 @@ def test_a_refusal_is_a_cause_with_the_cure_of_its_rule(playbook_path: Path) -> 
     check, ranked = refusal(finding, load_playbook(playbook_path), "evk")
     assert check.status == BAD
     assert ranked.fixes[0].title == "fleet runtime fetch 2.51"
-    assert json.dumps(ranked.as_dict())
+    assert json.dumps(to_plain(ranked))
 
 
 @pytest.fixture

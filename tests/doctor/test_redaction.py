@@ -11,6 +11,7 @@ from fleet.doctor.contents import kept
 from fleet.doctor.parts import own_words
 from fleet.doctor.redaction import Redactor, known_words, shape
 from fleet.model.facts import Facts, User
+from fleet.model.plain import to_plain
 from fleet.triage.knowledge import knowledge
 from fleet.triage.triage import triage
 
@@ -69,7 +70,7 @@ def test_a_login_that_is_a_word_goes_where_it_is_a_login() -> None:
     assert ("login", "ubuntu") in own
     text = Redactor(own=own).text("user ubuntu, uid=1000(ubuntu), acmedsp; Ubuntu, os_id ubuntu")
     assert text == "user <login-1>, uid=1000(<user-1>), <group-1>; Ubuntu, os_id ubuntu"
-    raw = kept({"facts": json.dumps(facts.as_dict())}, Redactor(own=own))["facts"]
+    raw = kept({"facts": json.dumps(to_plain(facts))}, Redactor(own=own))["facts"]
     assert json.loads(raw)["user"]["groups_db"] == ["<user-1>", "<group-1>"]
     assert json.loads(raw)["os_id"] == "ubuntu"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fleet.model.diagnosis import PROBLEM
+from fleet.model.plain import to_plain
 from tests.support_runtime import NEW, OLD, X86
 
 from .conftest import BUNDLE, Ward, ids, stock
@@ -38,7 +39,7 @@ def session(ward: Ward) -> tuple[list[str], str, str]:
 def test_a_good_set_up_opens_a_session(ward: Ward) -> None:
     lay(ward)
     found = ward.look("lab002", folders=("npu",))
-    assert found.verdict == "healthy", [one.as_dict() for one in found.causes]
+    assert found.verdict == "healthy", [to_plain(one) for one in found.causes]
     check = next(one for one in found.checks if one.id == "session")
     assert f"created with v{NEW}" in check.text
 

@@ -16,6 +16,7 @@ from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.model.diagnosis import HEALTHY, PROBLEM, UNCHECKED
 from fleet.model.errors import HealthError
+from fleet.model.plain import to_plain
 from tests import warm
 from tests.support_runtime import cached_store
 
@@ -63,7 +64,7 @@ def test_what_was_staged_and_never_live_is_asked(ward: Ward, tmp_path: Path) -> 
     assert ids(found)[0] == "context-binary-corrupt", ids(found)
     ward.deploy("lab002")
     healed = ward.look("lab002")
-    assert healed.verdict == HEALTHY, [one.as_dict() for one in healed.checks]
+    assert healed.verdict == HEALTHY, [to_plain(one) for one in healed.checks]
     assert not any("never live" in one.text for one in healed.checks)
 
 

@@ -12,6 +12,7 @@ from fleet.config.inventory import load_inventory
 from fleet.doctor.examine import Round, examine
 from fleet.lab import Lab
 from fleet.model.diagnosis import OK, PROBLEM, UNCHECKED, WARN, Diagnosis
+from fleet.model.plain import to_plain
 from fleet.triage.knowledge import knowledge
 from tests import needs
 
@@ -26,7 +27,7 @@ def look(lab: Lab) -> list[Diagnosis]:
 def test_a_board_of_an_ordinary_user(tmp_path: Path) -> None:
     with Lab.up(tmp_path / "lab", count=2, kind="user", base_port=0) as lab:
         found = look(lab)
-        assert [one.verdict for one in found] == [UNCHECKED] * 2, found[0].as_dict()
+        assert [one.verdict for one in found] == [UNCHECKED] * 2, to_plain(found[0])
         assert all(one.causes == () and one.emulated for one in found)
         for file in list((tmp_path / "lab" / "boards" / "lab001").rglob("libcdsprpc.so*")):
             file.unlink()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from fleet.config.playbook import load_playbook
 from fleet.device.texts import path_of
@@ -22,6 +23,7 @@ from fleet.facts.gather import gather
 from fleet.model.errors import DiskFullError, HealthError, PreflightError, UnreachableError
 from fleet.model.events import DeviceDone, Progress, StepStarted
 from fleet.model.facts import Facts
+from fleet.model.plain import to_plain
 from fleet.model.playbook import RunSpec
 from fleet.runners.base import Kit
 from fleet.runners.registry import RUNTIME
@@ -75,12 +77,12 @@ def test_plan_shows_everything_and_touches_nothing(bench: Bench) -> None:
     (done,) = bench.operation().plan()
     assert done.outcome == "planned"
     assert done.plan is not None
-    kinds = [action.as_dict()["action"] for action in done.plan.actions]
+    kinds = [to_plain(action)["action"] for action in done.plan.actions]
     assert kinds == ["SendBlobs", "StageRelease", "ProbeHealth", "SwitchRelease", "PruneReleases"]
     assert done.plan.bytes > 100_000_000
     assert done.round_trips == 2
     assert not bench.base.exists()
-    json.dumps(done.plan.as_dict())
+    json.dumps(to_plain(done.plan))
     assert pickle.loads(pickle.dumps(done.plan)) == done.plan
 
 
@@ -267,8 +269,9 @@ def test_a_device_without_a_hash_tool_is_read_back(
 
     def without(*args: Any, short: bool) -> Facts:
         facts = gather(*args, short=short)
-        return replace(
-            facts, tools=replace(facts.tools, python3_whole=False, sha256=(), dd_fullblock=False)
+        return structs.replace(
+            facts,
+            tools=structs.replace(facts.tools, python3_whole=False, sha256=(), dd_fullblock=False),
         )
 
     monkeypatch.setattr(states, "gather", without)

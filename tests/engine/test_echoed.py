@@ -16,6 +16,7 @@ from fleet.model.command import Command
 from fleet.model.errors import BecomeError
 from fleet.model.events import Event
 from fleet.model.inventory import Host
+from fleet.model.plain import to_plain
 from fleet.model.secret import Secret
 from tests.model.test_masking import generated, said, seen_as
 from tests.provision.test_echoed import SUDO
@@ -44,7 +45,7 @@ def test_generated_passwords_that_a_board_says_back(
         raw = done.text + done.error_text
         assert raw.count(f"password [{value}] rejected") == 2
         error = refused.value
-        shown = [str(error), repr(error), json.dumps(error.as_dict()), repr(events)]
+        shown = [str(error), repr(error), json.dumps(to_plain(error)), repr(events)]
         shown += said(raw, random.Random(number), tmp_path / str(number))
         for text, form in itertools.product(shown, seen_as(value)):
             assert form not in text, (number, form, text)

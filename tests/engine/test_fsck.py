@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
+from msgspec.structs import replace
 
 from fleet.engine import fsck as engine_fsck
 from fleet.engine import pushing
@@ -22,6 +23,7 @@ from fleet.engine.transfer.upload import Upload
 from fleet.model.events import Event, Progress
 from fleet.model.facts import Facts
 from fleet.model.inventory import Host
+from fleet.model.plain import to_plain
 
 CONTENT = {f"lib/deep {n}/é.bin": bytes([n]) * (n + 1) for n in range(6)} | {"model": b"m" * 9000}
 
@@ -69,7 +71,7 @@ class Boards:
 
 
 def found(result: DeviceResult[Any]) -> list[dict[str, Any]]:
-    damages: list[dict[str, Any]] = result.answer.as_dict()["damages"]
+    damages: list[dict[str, Any]] = to_plain(result.answer)["damages"]
     return damages
 
 
@@ -82,7 +84,7 @@ def boards(
 
     def without_python(session: Session, *, short: bool = False) -> Facts:
         facts = facts_of(session, short=short)
-        return replace(facts, tools=replace(facts.tools, python3=None))
+        return structs.replace(facts, tools=replace(facts.tools, python3=None))
 
     if request.param == "sh":
         monkeypatch.setattr(pushing, "facts_of", without_python)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from fleet.config.playbook import load_playbook
 from fleet.device.texts import text_of
@@ -91,7 +92,7 @@ def test_the_prompt_of_a_probe_is_in_the_file(
 ) -> None:
     manifest, program = MADE[name](bench, tmp_path)
     if stored:  # as a rollback finds it on the device
-        manifest = replace(manifest, origin=json.loads(json.dumps(manifest.origin)))
+        manifest = structs.replace(manifest, origin=json.loads(json.dumps(manifest.origin)))
     heard = tmp_path / "heard"
     place = Path(release_dir(str(bench.base), manifest.name, manifest.id), program)
     place.parent.mkdir(parents=True)

@@ -170,7 +170,7 @@ def test_drift_does_not_call_unhashed_files_verified(
 
     def without(*args: Any, **options: Any) -> Facts:
         facts = gather(*args, **options)
-        return replace(facts, tools=replace(facts.tools, sha256=()))
+        return structs.replace(facts, tools=structs.replace(facts.tools, sha256=()))
 
     monkeypatch.setattr(module, "gather", without)
     assert compare(bench, lock).outcome == "ok"

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from fleet.bundles.preflight import preflight
 from fleet.engine.release_builder import ReleaseBuilder
@@ -85,7 +86,9 @@ def test_the_release_id_is_the_same_for_equal_boards_and_differs_by_target(
 
 
 def test_a_v75_board_is_refused_with_both_archs(builder: ReleaseBuilder) -> None:
-    board = replace(EVK, soc=replace(EVK.soc, chip="QCS8275", soc_model=82, hexagon_arch="v75"))
+    board = structs.replace(
+        EVK, soc=structs.replace(EVK.soc, chip="QCS8275", soc_model=82, hexagon_arch="v75")
+    )
     parts = builder.parts("aarch64-oe-linux-gcc11.2", "v75")
     findings = preflight(builder.bundle, parts.runtime, parts.selection, parts.target, board)
     (finding,) = [f for f in findings if f.rule == "arch-mismatch"]
@@ -96,7 +99,7 @@ def test_a_v75_board_is_refused_with_both_archs(builder: ReleaseBuilder) -> None
 def test_inventory_and_playbook_may_name_the_target(builder: ReleaseBuilder, bench: Bench) -> None:
     assert builder.target_for(replace(HOST, target="aarch64-android"), EVK) == "aarch64-android"
     with pytest.raises(InputError, match="no QAIRT target"):
-        builder.target_for(HOST, replace(EVK, machine="riscv64"))
+        builder.target_for(HOST, structs.replace(EVK, machine="riscv64"))
 
 
 def test_a_version_that_cannot_be_had_names_the_command(bench: Bench, tmp_path: Path) -> None:

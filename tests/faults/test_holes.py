@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from fleet.engine.lease import lease as leasing
 from fleet.engine.lease import states
@@ -143,7 +144,7 @@ def test_a_black_hole_is_unreachable_after_a_new_connection_was_tried(
     """A large file would be waited for longer than a lease holds: the device may hash it."""
     app = random_app(tmp_path / "src")
     if size > SIZE:
-        app = replace(app, files=tuple(replace(one, size=size) for one in app.files))
+        app = structs.replace(app, files=tuple(replace(one, size=size) for one in app.files))
         with app.files[0].source.open("r+b") as stream:
             stream.truncate(size)
     events: list[Event] = []

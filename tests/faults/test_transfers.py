@@ -278,7 +278,7 @@ ODD = (
 
 @pytest.mark.parametrize("tar", [True, False], ids=["tar", "no tar"])
 def test_files_with_any_name_arrive(host: Host, base: Path, tmp_path: Path, tar: bool) -> None:
-    from dataclasses import replace as other
+    from msgspec.structs import replace as other
 
     contents = {f"data/{name}": name.encode() for name in ODD} | {"data/empty": b""}
     app = app_of(tmp_path / "src", contents)

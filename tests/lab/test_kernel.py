@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from fleet.engine.applying import apply_system
 from fleet.engine.lease.lease import Lease
@@ -328,7 +329,7 @@ def test_a_power_cut_loses_what_was_not_synced(lab: Lab) -> None:
 def test_a_blob_has_its_bytes_where_it_has_its_name(lab: Lab, host: Host, tmp_path: Path) -> None:
     """A blob alone: the sync of a batch, or of a switch, would bring it to the disk too."""
     app = release(tmp_path, "taken", 2 << 20)
-    app = replace(app, files=app.files[-1:])
+    app = structs.replace(app, files=app.files[-1:])
     said(lab, LAZY)
     bring(host, app, steps=SendBlobs)
     said(lab, COMMIT)

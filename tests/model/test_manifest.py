@@ -10,18 +10,19 @@ import pytest
 
 from fleet.model.files import FileRef
 from fleet.model.manifest import Manifest, read_manifest
+from fleet.model.plain import to_plain
 
 HERE = FileRef(Path("/host/a"), "bundle/a", 3, "a" * 64)
 MADE = Manifest("tiny", (HERE,), {"A": "{release}/a"}, ("B",), {"kind": "files"})
 
 
 def _text(**changes: Any) -> str:
-    return json.dumps({**MADE.as_dict(), **changes})
+    return json.dumps({**to_plain(MADE), **changes})
 
 
 def test_the_whole_manifest_comes_back_without_host_paths() -> None:
     found = read_manifest(_text(), "tiny", MADE.id, whole=True)
-    assert (found.id, found.as_dict()) == (MADE.id, MADE.as_dict())
+    assert (found.id, to_plain(found)) == (MADE.id, to_plain(MADE))
     assert found.files[0].source == Path()
 
 
@@ -41,7 +42,7 @@ def test_what_is_damaged_or_of_another_name_is_refused(text: str, whole: bool) -
 
 @pytest.mark.parametrize(
     "changes",
-    [{"env": {}}, {"files": [{**MADE.as_dict()["files"][0], "name": "../../etc/passwd"}]}],
+    [{"env": {}}, {"files": [{**to_plain(MADE)["files"][0], "name": "../../etc/passwd"}]}],
 )
 def test_the_whole_manifest_must_be_that_of_its_id(changes: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"another release|name of a file"):

@@ -22,6 +22,7 @@ from fleet.model.errors import DeviceError, InputError, Position
 from fleet.model.events import Output, RunDone, StepStarted
 from fleet.model.facts import Facts, Soc, User
 from fleet.model.masking import StreamMasker, masked, masked_data, publish
+from fleet.model.plain import to_plain
 from fleet.model.secret import Secret, SecretRef, resolve
 from fleet.model.text import harmless
 from fleet.profiles.compare.seen import options, system
@@ -131,7 +132,7 @@ def test_a_password_as_hexadecimal_digits_is_masked() -> None:
 def said(text: str, source: random.Random, folder: Path) -> Iterator[str]:
     """The text by every way out."""
     error = DeviceError(text, hint=f"try {text}", device="b")
-    yield from (str(error), error.hint, repr(error), json.dumps(error.as_dict()))
+    yield from (str(error), error.hint, repr(error), json.dumps(to_plain(error)))
     yield from (repr(Output("b", "stdout", text)), repr(RunDone("b", {"problems": [text]})))
     yield from (harmless(text), json.dumps(masked_data({"a": [{"text": text}]})))
     yield Redactor().text(harmless(text))
@@ -183,9 +184,9 @@ def test_errors_events_lines_and_json(capsys: pytest.CaptureFixture[str]) -> Non
     output.table("t", ["c"], [[CANARY]])
     output.show_error(error)
     output.emit_json({"deep": [{"text": CANARY}], "path": Path(CANARY)})
-    output.emit_line(heard.as_dict())
+    output.emit_line(to_plain(heard))
     shown = capsys.readouterr()
-    texts = [str(error), repr(error), json.dumps(error.as_dict()), str(heard), str(run)]
+    texts = [str(error), repr(error), json.dumps(to_plain(error)), str(heard), str(run)]
     for text in (*texts, shown.out, shown.err, harmless(CANARY)):
         assert CANARY not in text
         assert masking.MASK in text
@@ -213,16 +214,16 @@ def test_what_runs_are_compared_by_is_no_mask() -> None:
         base_dir="/home/ubuntu/.fleet",
         remoteproc=(("ubuntu", "up"),),
     )
-    run = record(facts=facts.as_dict(), text="ubuntu", env={"LD": "/home/ubuntu/.fleet/lib"})
+    run = record(facts=to_plain(facts), text="ubuntu", env={"LD": "/home/ubuntu/.fleet/lib"})
     revealed("ubuntu")
     kept = masked_data(run)
-    wanted = {**facts.as_dict(), "hostname": "***-1", "remoteproc": (("***", "up"),)}
+    wanted = {**to_plain(facts), "hostname": "***-1", "remoteproc": [["***", "up"]]}
     assert kept.facts == wanted
     assert system(kept) == "ubuntu 24.04 6.8.0-1-ubuntu"
     assert options(kept) == options(run)
     assert kept.text == "***"
-    assert masked_data({"facts": facts.as_dict()}) == {"facts": wanted}
-    assert masked_data({"facts": facts})["facts"].as_dict() == wanted
+    assert masked_data({"facts": to_plain(facts)}) == {"facts": wanted}
+    assert to_plain(masked_data({"facts": facts})["facts"]) == wanted
     assert masked_data({"os_id": "ubuntu"}) == {"os_id": "***"}, "anywhere else it is masked"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from fleet.model import errors
 from fleet.model.command import Command, script
@@ -17,6 +18,7 @@ from fleet.model.deadline import Deadline, Stall, parse_duration
 from fleet.model.errors import DeadlineError, FleetError, InputError, Position
 from fleet.model.files import check_name, file_ref, human_bytes
 from fleet.model.manifest import Manifest
+from fleet.model.plain import to_plain
 from fleet.model.runtime import same_build, version_key
 
 
@@ -147,7 +149,7 @@ def test_errors_are_one_tree_with_exit_codes() -> None:
 def test_an_error_says_where_and_what_to_do() -> None:
     error = InputError("bad key", hint="try x", position=Position(Path("a.yaml"), 3, 5))
     assert str(error) == "a.yaml:3:5: bad key"
-    assert error.as_dict()["hint"] == "try x"
+    assert to_plain(error)["hint"] == "try x"
     assert str(FleetError("broke", device="evk")) == "evk: broke"
 
 
@@ -159,14 +161,14 @@ def test_a_release_id_depends_on_content_only(tmp_path: Path) -> None:
     again = Manifest("n", (file_ref(tmp_path / "two/f", "b"), file_ref(tmp_path / "two/f", "a")))
     assert first.id == again.id
     assert len(first.blobs) == 1
-    assert str(tmp_path) not in str(first.as_dict())
+    assert str(tmp_path) not in str(to_plain(first))
     others = (
-        replace(first, name="m"),
-        replace(first, env={"A": "b"}),
-        replace(first, unset=("X",)),
-        replace(first, origin={"x": 1}),
-        replace(first, files=first.files[:1]),
-        replace(first, files=(replace(first.files[0], executable=True), first.files[1])),
+        structs.replace(first, name="m"),
+        structs.replace(first, env={"A": "b"}),
+        structs.replace(first, unset=("X",)),
+        structs.replace(first, origin={"x": 1}),
+        structs.replace(first, files=first.files[:1]),
+        structs.replace(first, files=(replace(first.files[0], executable=True), first.files[1])),
     )
     assert len({first.id, *(one.id for one in others)}) == 7
     assert others[-1].blobs[first.files[0].sha256].executable

@@ -18,6 +18,7 @@ import fleet.ops.system.steps_users  # noqa: F401 - its actions are looked at as
 from fleet.model import plan
 from fleet.model.files import FileRef
 from fleet.model.manifest import Manifest
+from fleet.model.plain import field_names, to_plain
 from fleet.model.plan import (
     Action,
     Blob,
@@ -48,17 +49,14 @@ def odd(hint: Any, where: str, known: set[type]) -> list[str]:
     if get_origin(hint) in CONTAINERS:
         inner = [part for part in get_args(hint) if (get_origin(hint), part) != (Mapping, Any)]
         return [text for part in inner for text in odd(part, where, known)]
-    if not dataclasses.is_dataclass(hint) or not isinstance(hint, type):
+    names = field_names(hint)
+    if not (names or dataclasses.is_dataclass(hint)) or not isinstance(hint, type):
         return [f"{where}: {hint}"]
     if hint in known:
         return []
     known.add(hint)
     hints = get_type_hints(hint)
-    return [
-        text
-        for field in dataclasses.fields(hint)
-        for text in odd(hints[field.name], f"{hint.__name__}.{field.name}", known)
-    ]
+    return [text for name in names for text in odd(hints[name], f"{hint.__name__}.{name}", known)]
 
 
 def kinds() -> list[type[Any]]:
@@ -84,5 +82,5 @@ def test_actions_are_the_same_after_a_journey() -> None:
         PruneReleases("app", 2),
     )
     assert pickle.loads(pickle.dumps(steps)) == steps
-    told = [action.as_dict() for action in steps]
+    told = [to_plain(action) for action in steps]
     assert json.loads(json.dumps(told)) == told

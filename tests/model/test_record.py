@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from fleet.model.conditions import Conditions, Sample
 from fleet.model.errors import InputError
+from fleet.model.plain import to_plain
 from fleet.model.record import SCHEMA, Measure, Metrics, Op, Record
 from tests.profiles.records import record
 
@@ -39,7 +40,7 @@ WHOLE = record(
 
 
 def plain(one: Record) -> dict[str, Any]:
-    return dict(json.loads(json.dumps(one.as_dict())))
+    return dict(json.loads(json.dumps(to_plain(one))))
 
 
 def test_a_record_comes_back_as_it_was() -> None:

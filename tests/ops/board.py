@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
+from msgspec.structs import replace
 
 from fleet.device.shell import device_script
 from fleet.model.command import Command, script
@@ -57,7 +59,7 @@ class Board:
         )
 
     def without(self, **tools: Any) -> Facts:
-        return replace(self.facts, tools=replace(self.facts.tools, **tools))
+        return structs.replace(self.facts, tools=replace(self.facts.tools, **tools))
 
     def run(
         self, name: str, *args: str, stdin: bytes = b"", env: dict[str, str] | None = None

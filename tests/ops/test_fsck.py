@@ -15,6 +15,7 @@ import pytest
 from fleet.device.call import on_windows
 from fleet.model.facts import Facts, Windows
 from fleet.model.manifest import Manifest
+from fleet.model.plain import to_plain
 from fleet.ops import fsck
 from fleet.ops.fsck import Contents, Damage
 from tests import needs
@@ -260,7 +261,7 @@ def test_on_windows_a_hard_link_is_the_link(tmp_path: Path) -> None:
     for item in app.files:
         shutil.copy(item.source, base / "store" / item.sha256)
         (rel / item.name).hardlink_to(base / "store" / item.sha256)
-    (rel / "manifest.json").write_text(json.dumps(app.as_dict()))
+    (rel / "manifest.json").write_text(json.dumps(to_plain(app)))
     (rel / ".installed").write_text(app.id)
     (base / "current" / "app").write_text(app.id + "\n")
     (base / "history" / "app").write_text(app.id + "\n")

@@ -11,10 +11,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from fleet.device.shell import device_script
 from fleet.model.command import Command, script

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from fleet.device.worker import worker
 from fleet.model.command import Command
@@ -36,8 +37,8 @@ SSH = '#!/bin/sh\nif [ "$1" = -V ]; then echo OpenSSH_9.9 >&2; exit; fi\necho "r
 @pytest.fixture(params=SHELLS[:4])
 def board(request: pytest.FixtureRequest, tmp_path: Path) -> Board:
     found = Board(tmp_path, request.param)
-    tools = replace(found.facts.tools, python3=sys.executable)
-    found.facts = replace(found.facts, tools=tools)
+    tools = structs.replace(found.facts.tools, python3=sys.executable)
+    found.facts = structs.replace(found.facts, tools=tools)
     return found
 
 
@@ -142,7 +143,7 @@ def test_words_of_the_command_stay_words(item: FileRef, tmp_path: Path) -> None:
 
 
 def receive(root: Path) -> Command:
-    return backend_for(replace(Board(root, "dash").facts, base_dir="/b c")).receive()
+    return backend_for(structs.replace(Board(root, "dash").facts, base_dir="/b c")).receive()
 
 
 def passage_of(item: FileRef, offset: int = 0) -> tuple[Passage, list[int]]:

@@ -10,10 +10,10 @@ import os
 import random
 import subprocess
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from fleet.device.store.links_posix import PosixLinks
 from fleet.device.store.links_windows import WindowsLinks

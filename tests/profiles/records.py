@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fleet.model.plain import to_plain
 from fleet.model.record import Metrics, Record
 from fleet.profiles.runs import RunStore, record_files
 
@@ -28,7 +29,7 @@ def put(root: Path, one: Record) -> Path:
     folder = root / one.run_id / one.host / str(one.repeat)
     folder.mkdir(parents=True)
     path = folder / "record.json"
-    path.write_text(json.dumps(one.as_dict()), "utf-8")
+    path.write_text(json.dumps(to_plain(one)), "utf-8")
     return path
 
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from fleet.model.conditions import Conditions, Sample
 from fleet.model.errors import InputError, ProfileStoreError
 from fleet.model.extras import install_extra
+from fleet.model.plain import to_plain
 from fleet.model.record import Measure, Metrics, Op
 from fleet.profiles.exports import export
 from fleet.profiles.exports.trace import CYCLES, LAID
@@ -41,7 +42,7 @@ SECOND = replace(
 def store(tmp_path: Path) -> Iterator[ProfileStore]:
     with ProfileStore(tmp_path / "x.db") as made:
         for one in (FIRST, SECOND):
-            insert(made.link, one, {**one.as_dict(), "later": 1}, "")
+            insert(made.link, one, {**to_plain(one), "later": 1}, "")
         yield made
 
 
@@ -49,7 +50,7 @@ def test_json_lines_are_the_plain_data(store: ProfileStore, tmp_path: Path) -> N
     target = tmp_path / "x.jsonl"
     assert export(store, parse(""), target) == 2
     first, second = map(json.loads, target.read_text("utf-8").splitlines())
-    assert first == {**json.loads(json.dumps(FIRST.as_dict())), "later": 1, "tags": ["a", "b"]}
+    assert first == {**json.loads(json.dumps(to_plain(FIRST))), "later": 1, "tags": ["a", "b"]}
     assert second["ops"][2]["ran_on"] == "cpu"
 
 

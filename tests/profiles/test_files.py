@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleet.model.errors import InputError
+from fleet.model.plain import to_plain
 from fleet.model.record import Record
 from fleet.profiles.files import read_records
 
@@ -20,14 +21,14 @@ def test_the_same_record_comes_back(tmp_path: Path) -> None:
     assert read_records(save(tmp_path / "a.jsonl", whole)) == whole
     folder = tmp_path / "run" / "evk" / "0"
     folder.mkdir(parents=True)
-    (folder / "record.json").write_text(json.dumps(whole[0].as_dict(), indent=1))
+    (folder / "record.json").write_text(json.dumps(to_plain(whole[0]), indent=1))
     assert read_records(tmp_path / "run") == whole[:1]
-    (tmp_path / "list.json").write_text(json.dumps([one.as_dict() for one in whole]))
+    (tmp_path / "list.json").write_text(json.dumps([to_plain(one) for one in whole]))
     assert read_records(tmp_path / "list.json") == whole
 
 
 def test_a_record_of_schema_one() -> None:
-    data = made().as_dict()
+    data = to_plain(made())
     for name in ("ops", "conditions", "marks", "tags"):
         del data[name]
     del data["metrics"]["source"]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from fleet.model.errors import InputError
+from fleet.model.plain import to_plain
 from fleet.profiles import imports
 from fleet.profiles.exports import export
 from fleet.profiles.formats import detect
@@ -109,12 +110,12 @@ def test_what_lies_beside_a_record_belongs_to_it(store: ProfileStore, tmp_path: 
 def test_bad_files_do_not_hold_up_the_good_ones(store: ProfileStore, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
-    good = json.dumps(record().as_dict())
+    good = json.dumps(to_plain(record()))
     files = {
         "a.csv": (DATA / "ctx_basic.csv").read_bytes()[:-20],
         "b.json": b'{"components": [',
         "c.jsonl": f'{good}\n{{"run_id": "r"}}\n'.encode(),
-        "d.json": json.dumps({**record().as_dict(), "schema": 3}).encode(),
+        "d.json": json.dumps({**to_plain(record()), "schema": 3}).encode(),
         "notes.txt": b"nothing to see\n",
         "z.csv": (DATA / "ctx_basic.csv").read_bytes(),
     }

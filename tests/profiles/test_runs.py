@@ -9,6 +9,7 @@ import pytest
 
 from fleet.engine.undo import UndoLog
 from fleet.model.errors import InputError, WorkstationError
+from fleet.model.plain import to_plain
 from fleet.model.record import Metrics, Record
 from fleet.profiles.runs import RunStore, new_run_id
 from tests.profiles.records import load
@@ -75,7 +76,7 @@ def test_what_counts() -> None:
     assert record().counts
     assert not record(warmup=True).counts
     assert not record(problems=("cut: x",)).counts
-    assert json.loads(json.dumps(record().as_dict()))["counts"] is True
+    assert json.loads(json.dumps(to_plain(record())))["counts"] is True
 
 
 def test_run_ids_sort_by_time_and_differ(monkeypatch: pytest.MonkeyPatch) -> None:

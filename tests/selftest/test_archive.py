@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from msgspec import structs
 
 from fleet.doctor.bundle import write_archive
 from fleet.lab.phoneprofiles import phone_profile
@@ -19,6 +20,7 @@ from fleet.lab.profiles import profile
 from fleet.lab.recorded import MOST_BYTES, MOST_MEMBERS, recorded
 from fleet.model.errors import LabError
 from fleet.model.facts import Android, DeviceNode, Facts, Soc, ThermalZone
+from fleet.model.plain import to_plain
 from fleet.selftest.archive import selftest_members
 from fleet.selftest.ladder import FELL, HOLDS, UNDECIDED, Climbed, RungResult, rungs
 
@@ -54,7 +56,7 @@ def climbed(facts: Facts = FACTS) -> Climbed:
         for rung in rungs()
     ]
     parts = {
-        "facts": json.dumps(facts.as_dict()),
+        "facts": json.dumps(to_plain(facts)),
         "packages": "qcom-fastrpc1 1.0.0-8~bpo13+1 installed\nlibtirpc3 1.3 installed\n",
         "getprop": "[ro.soc.model]: [SM8650]\n[ro.serialno]: [SN12345678]\n",
         "rules": f"# of {SECRETS[0]}\n",
@@ -105,7 +107,7 @@ def test_a_climb_that_ended_early_says_so(tmp_path: Path) -> None:
 
 
 def test_what_is_of_the_computer_that_emulates_a_board_says_so(tmp_path: Path) -> None:
-    summary = texts(packed(tmp_path, climbed(replace(FACTS, lab=True))))
+    summary = texts(packed(tmp_path, climbed(structs.replace(FACTS, lab=True))))
     assert "qcom (of the emulation)" in summary["selftest/device-1/summary.md"]
 
 
@@ -116,7 +118,7 @@ def test_nothing_in_it_tells_who_it_was(tmp_path: Path) -> None:
 
 
 def test_a_host_name_that_is_the_chips_is_no_secret(tmp_path: Path) -> None:
-    facts = replace(FACTS, hostname="qcs9075")
+    facts = structs.replace(FACTS, hostname="qcs9075")
     summary = texts(packed(tmp_path, climbed(facts)))["selftest/device-1/summary.md"]
     assert "QCS9075" in summary
 
@@ -138,13 +140,13 @@ def test_an_archive_becomes_a_lab_board(tmp_path: Path) -> None:
 
 
 def test_a_chip_that_no_table_lists_gives_a_row(tmp_path: Path) -> None:
-    soc = replace(FACTS.soc, chip=None, kernel_soc_id=9999)
-    _, lacking = recorded(packed(tmp_path, climbed(replace(FACTS, soc=soc))))
+    soc = structs.replace(FACTS.soc, chip=None, kernel_soc_id=9999)
+    _, lacking = recorded(packed(tmp_path, climbed(structs.replace(FACTS, soc=soc))))
     assert "kernel_soc_ids: [9999]" in lacking
 
 
 def test_an_archive_of_a_phone_becomes_a_lab_phone(tmp_path: Path) -> None:
-    facts = replace(FACTS, android=Android(release="14", selinux="Enforcing"))
+    facts = structs.replace(FACTS, android=Android(release="14", selinux="Enforcing"))
     text, _ = recorded(packed(tmp_path, climbed(), climbed(facts)), device=2)
     path = tmp_path / "phone.yaml"
     path.write_text(text)

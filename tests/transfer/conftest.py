@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
+from msgspec.structs import replace
 
 from fleet.engine import pushing
 from fleet.engine.pool import DeviceResult
@@ -64,6 +66,6 @@ def without_python(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def facts(session: Session, *, short: bool = False) -> Facts:
         found = facts_of(session, short=short)
-        return replace(found, tools=replace(found.tools, python3=None))
+        return structs.replace(found, tools=replace(found.tools, python3=None))
 
     monkeypatch.setattr(pushing, "facts_of", facts)

@@ -8,11 +8,11 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from fleet.content import hashes
 from fleet.content.hashes import Hashing

@@ -13,6 +13,7 @@ from fleet.doctor.page import page
 from fleet.model.cause import Cause, Example
 from fleet.model.diagnosis import Check, Evidence
 from fleet.model.errors import InputError
+from fleet.model.plain import to_plain
 from fleet.triage.knowledge import knowledge
 from fleet.triage.ranking import Witness, rank
 from fleet.triage.triage import triage
@@ -147,7 +148,7 @@ def test_yes_and_numbers_are_words(tmp_path: Path) -> None:
 
 
 def test_check_is_plain_data() -> None:
-    assert Check("a", "os", "ok", "fine").as_dict()["facts"] == {}
+    assert to_plain(Check("a", "os", "ok", "fine"))["facts"] == {}
 
 
 def test_a_benign_line_counts_for_no_pattern(tmp_path: Path) -> None:

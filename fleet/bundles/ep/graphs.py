@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from fleet.bundles.context import ask_library
 from fleet.model.errors import BundleError
@@ -70,6 +70,7 @@ class GraphFile:
     soc_model: int | None
     hexagon_arch: int | None
     graphs: tuple[Graph, ...]
+    PLAIN: ClassVar[str] = "build_id backend_api soc_model hexagon_arch compatibility"
 
     @property
     def compatibility(self) -> str:

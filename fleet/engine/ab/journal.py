@@ -12,10 +12,13 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass
+
+from msgspec import Struct, field, structs
 
 from fleet.model.errors import InputError, reason
 from fleet.model.home import kept, private_folder, write_private
+from fleet.model.plain import read_plain, to_plain
 from fleet.model.record import Record
 from fleet.profiles.compare.sequential import Design, design_of, drawn
 from fleet.profiles.runs import RunStore
@@ -26,8 +29,7 @@ SCHEMA = 1
 _RUN = re.compile(r"-(\d{3})\.(\d+)([ab])$")
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What is measured. `limits`: metric → share; empty: the first metric that there is.
 
     `a` and `b` are playbooks, bundles or releases, as the command line gave them. `boots`: over so
@@ -45,6 +47,7 @@ class Asked:
     boots: int = 1
     sustained: float = 0.0
     order: Mapping[str, str] = field(default_factory=dict)
+    schema: int = SCHEMA
 
     @property
     def design(self) -> Design:
@@ -92,12 +95,12 @@ class AbJournal:
     def begin(cls, store: RunStore, run_id: str, asked: Asked) -> AbJournal:
         """A new one. Raises WorkstationError where it cannot be written."""
         order = {host: drawn(f"{run_id} {host}", asked.design) for host in asked.hosts}
-        asked = replace(asked, order=order)
+        asked = structs.replace(asked, order=order)
         path = store.root / run_id / NAME
         part = path.with_name(f"{NAME}.part")
         with kept(path):
             private_folder(path.parent)
-            write_private(part, json.dumps({"schema": SCHEMA, **asdict(asked)}, indent=1))
+            write_private(part, json.dumps(to_plain(asked), indent=1))
             part.replace(path)
         return cls.reopen(store, run_id)
 
@@ -106,12 +109,11 @@ class AbJournal:
         """Go on. Raises InputError where there is none, or another process works on it."""
         path = store.root / run_id / NAME
         try:
-            data = json.loads(path.read_text("utf-8"))
-            if data.pop("schema") != SCHEMA:
+            asked = read_plain(Asked, json.loads(path.read_text("utf-8")), NAME, "")
+            if asked.schema != SCHEMA:
                 raise ValueError("another version of fleet wrote its journal")
-            asked = Asked(**data | {"hosts": tuple(data["hosts"])})
             file = os.open(path, os.O_RDONLY)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (OSError, ValueError, InputError) as error:
             raise InputError(
                 f"cannot resume the comparison '{run_id}', with the journal {path}: "
                 f"{reason(error)}",

@@ -31,6 +31,7 @@ from fleet.model.events import Listener, RunDone, Warned
 from fleet.model.files import check_name
 from fleet.model.home import disk_full, kept, open_private, private_folder
 from fleet.model.inventory import Host
+from fleet.model.plain import to_plain
 from fleet.model.record import Record
 from fleet.profiles.runs import RunStore
 
@@ -376,7 +377,7 @@ class FanOut:
             own = error if isinstance(error, FleetError) else disk_full(error)
             note(result, own or unforeseen(error))
         for record in result.records:
-            self._say(RunDone(host.name, record.as_dict()))
+            self._say(RunDone(host.name, to_plain(record)))
         self._finish(result)
 
     def _address(self, name: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fleet.model.events import DeviceDone, Event, Output, Progress, RunDone, Warned
+from fleet.model.plain import to_plain
 
 FLUSH_SECONDS = 0.25
 PROGRESS_SECONDS = 1.0  # of each board; a table is read by eyes
@@ -69,7 +70,7 @@ class Publisher:
             if last_of:
                 self._told = {k: v for k, v in self._told.items() if k[0] != last_of}
             for start in range(0, len(events), BATCH_EVENTS):
-                self._send([event.as_dict() for event in events[start : start + BATCH_EVENTS]])
+                self._send([to_plain(event) for event in events[start : start + BATCH_EVENTS]])
 
     def close(self) -> None:
         """Send the rest and end."""

@@ -18,6 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from fleet.bundles.closure import OpenedFiles
 from fleet.engine.cluster.blobs import Blobs
 from fleet.engine.cluster.wire import (
@@ -130,7 +132,9 @@ class RemoteBuilder(ReleaseBuilder):
             paths[item.source] = self._blobs.path(item.sha256)
             return replace(item, source=paths[item.source])
 
-        manifest = replace(kind.manifest, files=tuple(moved(item) for item in kind.manifest.files))
+        manifest = structs.replace(
+            kind.manifest, files=tuple(moved(item) for item in kind.manifest.files)
+        )
         names = {paths[path]: word for path, word in kind.kinds.items() if path in paths}
         return DeviceKind(kind.parts, manifest, names, kind.opened, kind.corrected)
 

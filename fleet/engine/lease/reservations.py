@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from fleet.engine.lease.claims import owner
 from fleet.engine.lease.lease import RACES, held_error, race_error, spent_error
@@ -26,11 +26,6 @@ class BoardUse:
 
     holders: tuple[LeaseHolder, ...]
     blocked: tuple[Spent, ...]
-
-    def as_dict(self) -> dict[str, object]:
-        """Return plain data for JSON."""
-        holders = [holder.as_dict() for holder in self.holders]
-        return {"holders": holders, "blocked": [asdict(spent) for spent in self.blocked]}
 
 
 def who(

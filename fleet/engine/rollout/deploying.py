@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from fleet.config.select import select
 from fleet.engine.lease.lease import Lease
-from fleet.engine.options import DeployOptions
 from fleet.engine.pool import NOT_ATTEMPTED, DeviceResult
 from fleet.engine.releases import stored_manifest, switch_back
 from fleet.engine.releasing import check_health
@@ -235,27 +233,18 @@ def begin(operation: Deployment, listener: Listener) -> Journal:
 
 
 def _header(operation: Deployment, inputs: Inputs | None) -> dict[str, Any]:
-    spec = operation.playbook.rollout
     header: dict[str, Any] = {
         "name": operation.playbook.name,
-        "rollout": spec.as_dict() if spec else None,
-        "waves": [wave.as_dict() for wave in operation.waves()],
-        "options": _plain_options(operation.options),
+        "rollout": operation.playbook.rollout,
+        "waves": operation.waves(),
+        "options": operation.options,
     }
     if operation.afar:
         header["afar"] = True
     if inputs is not None:
-        header["inputs"] = inputs.as_dict()
         contents = content_hashes(operation.playbook, operation.builder.bundle)
-        header["hashes"] = {**file_hashes(inputs), **contents}
+        header |= {"inputs": inputs, "hashes": {**file_hashes(inputs), **contents}}
     return header
-
-
-def _plain_options(options: DeployOptions) -> dict[str, Any]:
-    """Those that a later process can take from a file; a lock is read again from its own."""
-    every = {field.name: getattr(options, field.name) for field in fields(options)}
-    plain = {k: v for k, v in every.items() if v is None or isinstance(v, str | int | float)}
-    return {**plain, "pace": asdict(options.transfer)}
 
 
 def roll_out(
@@ -263,7 +252,7 @@ def roll_out(
 ) -> tuple[list[DeviceResult[None]], Ending]:
     """Go on with the waves of a journal; results in the order of the hosts, of every device."""
     executor = DeviceExecutor(operation, journal, listener)
-    rollout = Rollout(executor, journal, listener, quiet=journal.state.header["rollout"] is None)
+    rollout = Rollout(executor, journal, listener, quiet=journal.state.header.rollout is None)
     ending = rollout.run()
     results = [_result(host, rollout, journal, ending) for host in operation.hosts]
     hint = continuation(operation.run_id, results)

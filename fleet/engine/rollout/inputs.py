@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+
+from msgspec import Struct
 
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError
@@ -13,8 +14,7 @@ from fleet.model.files import sha256_file, told
 from fleet.model.playbook import Playbook
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(Struct, frozen=True):
     """The files and patterns that were given. Paths are absolute."""
 
     playbook: Path
@@ -27,26 +27,6 @@ class Inputs:
         """True when they can be read again: a pipe cannot."""
         files = (self.playbook, self.inventory, self.lock_file)
         return all(path is None or path.is_file() for path in files)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for the journal."""
-        return {
-            "playbook": str(self.playbook),
-            "inventory": str(self.inventory),
-            "limit": list(self.limit),
-            "lock_file": str(self.lock_file) if self.lock_file else None,
-        }
-
-    @staticmethod
-    def from_dict(data: dict[str, Any]) -> Inputs:
-        """What as_dict() gave. KeyError or TypeError for other data."""
-        lock = data["lock_file"]
-        return Inputs(
-            Path(data["playbook"]),
-            Path(data["inventory"]),
-            tuple(data["limit"]),
-            Path(lock) if lock is not None else None,
-        )
 
 
 def inputs_of(
@@ -81,7 +61,7 @@ def content_hashes(playbook: Playbook, bundle: Bundle) -> dict[str, str]:
     return found
 
 
-def require_same(then: dict[str, str], now: dict[str, str], run_id: str) -> None:
+def require_same(then: Mapping[str, str], now: dict[str, str], run_id: str) -> None:
     """Raise InputError naming what is not what the run was begun with."""
     changed = [name for name, value in now.items() if then.get(name) != value]
     if changed:

@@ -23,6 +23,7 @@ from fleet.engine.rollout.state import Line, RunState
 from fleet.model.errors import InputError, WorkstationError, reason
 from fleet.model.files import told
 from fleet.model.masking import masked
+from fleet.model.plain import to_plain
 from fleet.model.version import VERSION
 
 SCHEMA = 1
@@ -112,7 +113,7 @@ class Journal:
         """Append one line; on disk when this returns. WorkstationError when the disk will not."""
         if "text" in values:
             values["text"] = masked(str(values["text"]))  # maybe a device's own words
-        line: Line = {"line": kind, "at": _now(), **values}
+        line: Line = to_plain({"line": kind, "at": _now(), **values})
         data = json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
         with self._lock:
             self.state.take(line)
@@ -156,7 +157,7 @@ class Journal:
                     f"the journal {self.path}:{number} is damaged: {why}", hint=_ANEW
                 ) from error
             end += len(raw)
-        if not self.state.header:
+        if self.state.began is None:
             raise InputError(
                 f"the journal {self.path} is empty: the run ended before it changed a device",
                 hint=_ANEW,
@@ -173,7 +174,7 @@ class Journal:
                 f"fleet {line['fleet']} wrote format {line['schema']}, this fleet reads {SCHEMA}",
                 hint=_ANEW,
             )
-        if (line["line"] == "run") == bool(self.state.header):
+        if (line["line"] == "run") == (self.state.began is not None):
             raise InputError("only its first line must be of the kind `run`", hint=_ANEW)
         self.state.take(line)
 

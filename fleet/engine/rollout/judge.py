@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 from fleet.engine.pool import FINE
 from fleet.engine.rollout.waves import Wave
@@ -52,10 +52,7 @@ class Limits:
 
     failed: int
     unreachable: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {"may_fail": self.failed, "may_be_unreachable": self.unreachable}
+    PLAIN: ClassVar[str] = "may_fail=failed may_be_unreachable=unreachable"
 
 
 def limits(wave: Wave, spec: RolloutSpec) -> Limits:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
+
+from msgspec import structs
 
 from fleet.config.inventory import load_inventory
 from fleet.config.lockfile import load_lock
 from fleet.config.playbook import load_playbook
 from fleet.engine.operation import Operation
-from fleet.engine.options import DeployOptions
 from fleet.engine.rollout.claim import NAME, newest
 from fleet.engine.rollout.inputs import Inputs, content_hashes, file_hashes, require_same
 from fleet.engine.rollout.journal import Journal, busy
 from fleet.engine.rollout.state import RunState
-from fleet.engine.transfer.context import TransferOptions
-from fleet.model.errors import InputError, reason
+from fleet.model.errors import InputError
 from fleet.model.events import Listener
 from fleet.model.inventory import Host
 from fleet.profiles.runs import RunStore
@@ -35,15 +35,16 @@ class KnownRun:
     working: bool
     problem: str = ""
     word: str = "damaged"
+    PLAIN: ClassVar[str] = "run=run_id **shown"
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON and for a table."""
+    @property
+    def shown(self) -> dict[str, object]:
+        """What its state tells, for JSON and for a table."""
         state = self.state
         every = list(state.devices.values()) if state else []
         return {
-            "run": self.run_id,
-            "name": state.header["name"] if state else None,
-            "begun": state.header["at"] if state else None,
+            "name": state.header.name if state else None,
+            "begun": state.header.at if state else None,
             "state": "working" if self.working else state.word if state else self.word,
             "done": sum(1 for device in every if device.fine and not device.back),
             "devices": len(every),
@@ -112,27 +113,23 @@ def _reopen(
     force: bool,
     parallel: int | None,
 ) -> Operation:
-    header, run_id = journal.state.header, journal.state.header["run"]
-    try:
-        inputs, then = Inputs.from_dict(header["inputs"]), dict(header["hashes"])
-        known = dict(header["options"])
-        transfer = TransferOptions(**known.pop("pace"))
-        options = DeployOptions(**known, transfer=transfer)
-    except (KeyError, TypeError) as error:
+    header = journal.state.header
+    if header.inputs is None:
         raise InputError(
-            f"the journal {journal.path} is damaged: {reason(error)}",
+            f"the journal {journal.path} is damaged: its first line has no `inputs`",
             hint="fleet deploy (starts a new run; finished devices are skipped)",
-        ) from error
+        )
+    inputs, then, options, run_id = header.inputs, header.hashes, header.options, header.run
     if not force:
         require_same(then, file_hashes(inputs), run_id)
     playbook = load_playbook(inputs.playbook)
-    playbook = replace(playbook, rollout=journal.state.spec if header["rollout"] else None)
+    playbook = replace(playbook, rollout=header.rollout)
     lock = load_lock(inputs.lock_file).of(playbook.name) if inputs.lock_file else None
     operation = Operation(
         playbook,
         _hosts(journal.state, inputs),
         listener,
-        options=replace(options, lock=lock, parallel=parallel or options.parallel),
+        options=structs.replace(options, lock=lock, parallel=parallel or options.parallel),
         runtimes=runtimes,
         runs=runs,
         run_id=run_id,

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+from msgspec import Struct
+
+from fleet.engine.options import DeployOptions
 from fleet.engine.pool import FINE
+from fleet.engine.rollout.inputs import Inputs
 from fleet.engine.rollout.waves import Wave
+from fleet.model.plain import read_plain
 from fleet.model.rollout import ALL_AT_ONCE, RolloutSpec
 
 Line = dict[str, Any]
@@ -64,11 +71,33 @@ class RolloutDevice:
         return self.switched and self.back not in {LEFT, BACK}
 
 
+class RunHeader(Struct, frozen=True, kw_only=True):
+    """The first line: what a run was started with. `at` is UTC; `inputs` is None for a pipe.
+
+    `afar`: its steps are reported by the workers of a cluster.
+    """
+
+    run: str
+    at: str = ""
+    name: str = ""
+    rollout: RolloutSpec | None = None
+    waves: tuple[Wave, ...]
+    options: DeployOptions = msgspec.field(default_factory=DeployOptions)
+    afar: bool = False
+    inputs: Inputs | None = None
+    hashes: Mapping[str, str] = msgspec.field(default_factory=dict)
+    workstation: str = ""
+    owner: str = ""
+
+
 @dataclass
 class RunState:
-    """All of a run. `rolling` is why it is being rolled back; `ending` is "" while it works."""
+    """All of a run. `rolling` is why it is being rolled back; `ending` is "" while it works.
 
-    header: Line = field(default_factory=dict)
+    `began` is None before the first line.
+    """
+
+    began: RunHeader | None = None
     waves: tuple[Wave, ...] = ()
     spec: RolloutSpec = ALL_AT_ONCE
     devices: dict[str, RolloutDevice] = field(default_factory=dict)
@@ -98,11 +127,10 @@ class RunState:
             self.text = str(line.get("text", ""))
 
     def _begin(self, line: Line) -> None:
-        self.header = line
-        self.waves = tuple(Wave(wave["wave"], tuple(wave["hosts"])) for wave in line["waves"])
-        self.spec = RolloutSpec.from_dict(line["rollout"]) if line["rollout"] else ALL_AT_ONCE
+        self.began = began = read_plain(RunHeader, line, "first line", "")
+        self.waves, self.spec = began.waves, began.rollout or ALL_AT_ONCE
         self.devices = {
-            name: RolloutDevice(name, wave.name, afar=line.get("afar") is True)
+            name: RolloutDevice(name, wave.name, afar=began.afar)
             for wave in self.waves
             for name in wave.hosts
         }
@@ -134,6 +162,12 @@ class RunState:
                 device.outcome, device.text = line["outcome"], line["text"]
         elif kind == "back":
             device.back, device.back_text = line["outcome"], line["text"]
+
+    @property
+    def header(self) -> RunHeader:
+        """The first line; of a run that has begun."""
+        assert self.began is not None
+        return self.began
 
     @property
     def complete(self) -> bool:

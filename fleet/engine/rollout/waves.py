@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
+
+from msgspec import Struct, field
 
 from fleet.model.rollout import RolloutSpec
 
 CANARY = "canary"
 
 
-@dataclass(frozen=True)
-class Wave:
+class Wave(Struct, frozen=True):
     """Devices that are worked on together. `name` is `canary`, `1`, `2`, ..."""
 
-    name: str
+    name: str = field(name="wave")
     hosts: tuple[str, ...]
 
     @property
@@ -27,10 +26,6 @@ class Wave:
     def strict(self) -> bool:
         """True where nothing may go wrong, whatever the limits are: in the canary."""
         return self.name == CANARY
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
-        return {"wave": self.name, "hosts": list(self.hosts)}
 
 
 def plan_waves(

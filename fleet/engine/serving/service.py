@@ -6,8 +6,8 @@ import json
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from fleet.device.shell import MARK
 from fleet.engine.applying import apply_system
@@ -119,19 +119,13 @@ class ServiceStatus:
     port: int
     health: Mapping[str, Any]
     emulated: bool
+    PLAIN: ClassVar[str] = """**seen kept_by=seen.kept_by pid=seen.pid older=seen.older port
+        health=answer emulated"""
 
-    def as_dict(self) -> dict[str, object]:
-        """Return plain data for JSON."""
-        seen = self.seen
-        return {
-            **asdict(seen),
-            "kept_by": seen.kept_by,
-            "pid": seen.pid,
-            "older": seen.older,
-            "port": self.port,
-            "health": dict(self.health) or None,
-            "emulated": self.emulated,
-        }
+    @property
+    def answer(self) -> Mapping[str, Any] | None:
+        """The answer of its health page; None if there is none."""
+        return self.health or None
 
 
 class Serving:

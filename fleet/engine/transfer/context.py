@@ -8,6 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from fleet.config.tune import CARRIERS
 from fleet.content.signatures import BlockSignature, Signatures
 from fleet.engine.transfer.compression import Sampler
@@ -86,8 +88,7 @@ class SharedSource:
                 self._size -= len(self._chunks.pop(key).result())
 
 
-@dataclass(frozen=True)
-class TransferOptions:
+class TransferOptions(Struct, frozen=True):
     """Wishes of the user. `carrier` for ssh hosts: auto, paramiko or ssh. `bandwidth` bytes a
     second for all devices together. `per_hub` uploads at a time behind one hub.
     `whole`: no deltas. `compress`: auto, always or never. `relay`: boards with one label `lan`

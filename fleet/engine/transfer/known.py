@@ -12,58 +12,63 @@ import json
 import os
 from pathlib import Path
 
+from msgspec import Struct
+
 from fleet.engine.session import Session
+from fleet.model.errors import InputError
 from fleet.model.facts import Facts, Tools
 from fleet.model.home import fleet_home, private_folder, write_private
+from fleet.model.plain import read_plain, to_plain
 
-_FIELDS = (
-    "python3",
-    "python3_whole",
-    "sha256",
-    "dd_fullblock",
-    "find_printf",
-    "sync_file",
-    "tar",
-    "cpio",
-    "gzip",
-)
+
+class Remembered(Struct, frozen=True):
+    """What is kept of a device; `wanted` are the words of the inventory that it was found by."""
+
+    windows: bool
+    identity: str
+    wanted: tuple[str, ...]
+    machine: str | None
+    lab: bool
+    base_dir: str
+    tools: Tools
 
 
 def remembered(session: Session) -> Facts | None:
     """Just enough of the facts to ask for the state of a release; None for a stranger."""
     try:
-        found = json.loads(_path(session).read_text("utf-8"))
-        tools = {name: found["tools"][name] for name in _FIELDS}
-        base = found["base_dir"]
-        tools["sha256"] = tuple(tools["sha256"])
-        same = (found["identity"], found["wanted"]) == (session.identity, _wanted(session))
-        known = same and found["windows"] is False
-        machine, lab = found["machine"], bool(found["lab"])
-    except (OSError, ValueError, KeyError, TypeError):
+        found = read_plain(Remembered, json.loads(_path(session).read_text("utf-8")), "facts", "")
+    except (OSError, ValueError, InputError):
         return None
-    if not known:
+    same = (found.identity, found.wanted) == (session.identity, _wanted(session))
+    if not same or found.windows:
         return None
-    return Facts(base_dir=base, tools=Tools(**tools), store=True, machine=machine, lab=lab)
+    return Facts(
+        base_dir=found.base_dir,
+        tools=found.tools,
+        store=True,
+        machine=found.machine,
+        lab=found.lab,
+    )
 
 
 def remember(session: Session, facts: Facts) -> None:
     """Keep them; a home that cannot be written costs a round trip, nothing else."""
     if facts.windows is not None:
         return
-    record = {
-        "windows": False,
-        "identity": session.identity,
-        "wanted": _wanted(session),
-        "machine": facts.machine,
-        "lab": facts.lab,
-        "base_dir": facts.base_dir,
-        "tools": {name: getattr(facts.tools, name) for name in _FIELDS},
-    }
+    record = Remembered(
+        windows=False,
+        identity=session.identity,
+        wanted=_wanted(session),
+        machine=facts.machine,
+        lab=facts.lab,
+        base_dir=facts.base_dir,
+        tools=facts.tools,
+    )
     path = _path(session)
     part = path.with_name(f".{path.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
         private_folder(path.parent)
-        write_private(part, json.dumps(record))
+        write_private(part, json.dumps(to_plain(record)))
         part.replace(path)
 
 
@@ -72,5 +77,5 @@ def _path(session: Session) -> Path:
     return fleet_home() / "devices" / f"{name.hexdigest()[:24]}.json"
 
 
-def _wanted(session: Session) -> list[str]:
-    return [session.host.base_dir, session.host.identity or ""]
+def _wanted(session: Session) -> tuple[str, ...]:
+    return session.host.base_dir, session.host.identity or ""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from fleet.content.sources import Late, unreadable
 from fleet.engine.session import Session
 from fleet.engine.transfer.upload import Upload
@@ -123,7 +125,7 @@ def send_speculatively(
     sending = SpeculativeSend(session, facts, name, files)
     there = sending.bring(tail)
     if there is None:
-        return replace(facts, store=True), frozenset(), False
+        return structs.replace(facts, store=True), frozenset(), False
     return facts, there, sending.finished
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,12 +37,7 @@ class Overall:
     moved: dict[str, int]
     change: tuple[float, float, float] | None
     verdict: Verdict | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        verdict = None if self.verdict is None else str(self.verdict)
-        return {"metric": self.metric.name, "boards": self.moved, "change": self.change,
-                "verdict": verdict}  # fmt: skip
+    PLAIN: ClassVar[str] = "metric=metric.name boards=moved change verdict"
 
 
 @dataclass(frozen=True)
@@ -53,6 +48,7 @@ class AnswersRow:
     a: SuiteResult
     b: SuiteResult
     emulated: bool
+    PLAIN: ClassVar[str] = "board a b worse emulated"
 
     @property
     def worse(self) -> bool:
@@ -66,11 +62,6 @@ class AnswersRow:
         return f"{self.b.shown} of the suite {self.b.name} passed, {was}" + (
             " (emulated)" * self.emulated
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        sides = {"a": self.a.as_dict(), "b": self.b.as_dict()}
-        return {"board": self.board, **sides, "worse": self.worse, "emulated": self.emulated}
 
 
 @dataclass(frozen=True)
@@ -86,6 +77,9 @@ class Comparison:
     remarks: tuple[str, ...]
     margin: float
     answers: tuple[AnswersRow, ...] = ()
+    ABOUT: ClassVar = {"schema": SCHEMA, "chance": CHANCE, "correction": "holm"}
+    PLAIN: ClassVar[str] = """**ABOUT a b margin conditions=findings rows overall ops remarks
+        answers"""
 
     @property
     def metrics(self) -> list[str]:
@@ -104,35 +98,6 @@ class Comparison:
         """What `--strict` does not let pass: all that differs or is unknown and not meant."""
         fine = {Weight.COMPARED, Weight.REMARK}
         return tuple(finding for finding in self.findings if finding.weight not in fine)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The document of `--json`, with its own version."""
-        return {
-            "schema": SCHEMA,
-            "a": _group(self.a),
-            "b": _group(self.b),
-            "margin": self.margin,
-            "chance": CHANCE,
-            "correction": "holm",
-            "conditions": [finding.as_dict() for finding in self.findings],
-            "rows": [row.as_dict() for row in self.rows],
-            "overall": [summary.as_dict() for summary in self.overall],
-            "ops": [diff.as_dict() for diff in self.ops],
-            "remarks": list(self.remarks),
-            "answers": [row.as_dict() for row in self.answers],
-        }
-
-
-def _group(group: RecordGroup) -> dict[str, Any]:
-    return {
-        "selection": group.label,
-        "runs": group.runs,
-        "boards": len(group.boards),
-        "records": len(group.records),
-        "counted": len(group.counted),
-        "dropped": group.dropped,
-        "emulated": sorted({r.emulated for r in group.records}),
-    }
 
 
 def compare(

@@ -36,10 +36,6 @@ class ConditionFinding:
     board: str = ""
     text: str = ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {**vars(self), "weight": str(self.weight)}
-
 
 @dataclass(frozen=True)
 class _Question:

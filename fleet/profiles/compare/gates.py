@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import ClassVar
 
 from fleet.model.errors import InputError
 from fleet.model.gates import LEAST_REPEATS
@@ -58,11 +58,7 @@ class JudgedGate:
     metric: str
     outcome: GateOutcome
     text: str
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {"gate": self.gate.text, "board": self.board, "metric": self.metric,
-                "outcome": str(self.outcome), "text": self.text}  # fmt: skip
+    PLAIN: ClassVar[str] = "gate=gate.text board metric outcome text"
 
 
 def parse(text: str, option: str = "--fail-if", examples: str = EXAMPLES) -> Gate:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
+from typing import ClassVar
 
 from fleet.model.metrics import FIELDS
 from fleet.model.record import Record
@@ -27,6 +28,17 @@ class RecordGroup:
     label: str
     records: tuple[Record, ...]
     suites: tuple[Record, ...] = ()
+    PLAIN: ClassVar[str] = "selection=label runs **counts dropped"
+
+    @property
+    def counts(self) -> dict[str, object]:
+        """How much is in it, for JSON."""
+        return {
+            "boards": len(self.boards),
+            "records": len(self.records),
+            "counted": len(self.counted),
+            "emulated": {record.emulated for record in self.records},
+        }
 
     @cached_property
     def counted(self) -> tuple[Record, ...]:

@@ -6,10 +6,11 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from fleet.model.errors import InputError
 from fleet.model.metrics import Metric
+from fleet.model.plain import to_plain
 from fleet.model.record import Record
 from fleet.profiles.compare import metrics as known
 from fleet.profiles.compare.conditions import Weight, check
@@ -36,6 +37,12 @@ class MatrixCell:
     spread: Interval | None
     count: int
     row: MetricRow | None
+    PLAIN: ClassVar[str] = "count middle interval change=row"
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The bounds of the spread."""
+        return None if self.spread is None else (self.spread.low, self.spread.high)
 
 
 @dataclass(frozen=True)
@@ -49,35 +56,24 @@ class Matrix:
     chips: dict[str, str]
     emulated: frozenset[str]
     notes: tuple[str, ...] = ()
+    ABOUT: ClassVar = {"schema": SCHEMA, "correction": "holm"}
+    PLAIN: ClassVar[str] = "**ABOUT metric=metric.name unit=metric.unit versions notes rows"
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data, rows of cells."""
-        return {
-            "schema": SCHEMA,
-            "metric": self.metric.name,
-            "unit": self.metric.unit,
-            "correction": "holm",
-            "versions": list(self.versions),
-            "notes": list(self.notes),
-            "rows": [
-                {
-                    "board": board,
-                    "chip": self.chips[board],
-                    "emulated": board in self.emulated,
-                    "cells": [_plain(self.cells.get((board, v)), v) for v in self.versions],
-                }
-                for board in self.boards
-            ],
-        }
-
-
-def _plain(cell: MatrixCell | None, version: str) -> dict[str, Any]:
-    if cell is None:
-        return {"version": version, "count": 0}
-    spread = cell.spread and [cell.spread.low, cell.spread.high]
-    change = None if cell.row is None else cell.row.as_dict()
-    return {"version": version, "count": cell.count, "middle": cell.middle, "interval": spread,
-            "change": change}  # fmt: skip
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The cells of each board, in the order of the versions."""
+        return [
+            {
+                "board": board,
+                "chip": self.chips[board],
+                "emulated": board in self.emulated,
+                "cells": [
+                    {"version": v, **(to_plain(self.cells.get((board, v))) or {"count": 0})}
+                    for v in self.versions
+                ],
+            }
+            for board in self.boards
+        ]
 
 
 def matrix(group: RecordGroup, name: str, columns: str = "runtime", margin: float = 0.01) -> Matrix:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from fleet.model.record import Op, Record
 
@@ -44,10 +43,6 @@ class OpDiff:
     gone: tuple[OpChange, ...]
     left_npu: tuple[OpChange, ...]
     movers: tuple[OpChange, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
 
 
 @dataclass

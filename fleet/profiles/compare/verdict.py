@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import ClassVar
 
 from fleet.model.gates import LEAST_REPEATS
 from fleet.model.metrics import Metric
@@ -62,6 +62,15 @@ class MetricRow:
     alone: bool = False
     seconds: float | None = None
     runs: tuple[int, int] = (1, 1)
+    PLAIN: ClassVar[
+        str
+    ] = """board metric=metric.name unit=metric.unit better verdict why emulated p
+        questions alone p_alone=difference.p difference"""
+
+    @property
+    def better(self) -> str:
+        """Which way of the metric is better."""
+        return {1: "higher", -1: "lower"}.get(self.metric.better, "unknown")
 
     @property
     def said(self) -> str:
@@ -96,24 +105,6 @@ class MetricRow:
     def shown(self) -> bool:
         """True where it is surely not 0, however small."""
         return self.verdict in MEASURED and self.p <= CHANCE
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data; shares, not percent."""
-        found = asdict(replace(self.difference, bounds=None))
-        return {
-            "board": self.board,
-            "metric": self.metric.name,
-            "unit": self.metric.unit,
-            "better": {1: "higher", -1: "lower"}.get(self.metric.better, "unknown"),
-            "verdict": str(self.verdict),
-            "why": self.why,
-            "emulated": self.emulated,
-            "p": self.p,
-            "questions": self.questions,
-            "alone": self.alone,
-            "p_alone": found.pop("p"),
-            "difference": {k: v for k, v in found.items() if k not in {"why", "least", "bounds"}},
-        }
 
 
 def judge(rows: Sequence[MetricRow], margin: float, part: float = 1.0) -> list[MetricRow]:

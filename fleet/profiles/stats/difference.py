@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 
@@ -57,6 +58,7 @@ class Difference:
     why: str = ""
     remarks: tuple[str, ...] = ()
     bounds: Callable[[float], Bounds | None] | None = field(default=None, compare=False, repr=False)
+    PLAIN: ClassVar[str] = "* -p -why -least -bounds"
 
     def at(self, level: float) -> Difference:
         """The same with the interval of that level; None for its ends where there is none."""

@@ -10,9 +10,9 @@ import statistics
 import time
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from fleet.model.errors import ProfileStoreError, reason
 from fleet.model.metrics import FIELDS, LATENCY, NETWORK, PRIMARY
@@ -55,11 +55,7 @@ class RecordRow:
     problems: str
     metrics: Mapping[str, float | None]
     tags: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """The row for --json; each metric is a member of its own."""
-        values = {name: getattr(self, name) for name in _NAMES}
-        return {**values, **self.metrics, "tags": self.tags}
+    PLAIN: ClassVar[str] = "* **metrics -metrics"
 
 
 @dataclass(frozen=True)
@@ -81,10 +77,6 @@ class RunRow:
     metric: str = ""
     median: float | None = None
     values: tuple[float, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """The row for --json."""
-        return asdict(self)
 
 
 _NAMES = [column.name for column in fields(RecordRow) if column.name not in {"metrics", "tags"}]

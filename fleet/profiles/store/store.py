@@ -9,7 +9,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -214,10 +214,6 @@ class Baseline:
     selection: str
     made: str
     records: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """For --json."""
-        return asdict(self)
 
 
 def tag(link: sqlite3.Connection, query: Query, name: str, *, away: bool = False) -> int:

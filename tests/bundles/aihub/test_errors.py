@@ -16,6 +16,7 @@ from fleet.bundles.aihub import hub as border
 from fleet.bundles.aihub.pull import pull
 from fleet.model.errors import AiHubError, FleetError, InputError
 from fleet.model.extras import install_extra
+from fleet.model.plain import to_plain
 from tests.standins.aihub import SECRETS, SIGNATURE, TOKEN, AiHub
 
 from .conftest import configure
@@ -34,7 +35,7 @@ def refused(tmp_path: Path, reference: str = "aihub:jbin1") -> FleetError:
         pull(reference, tmp_path / "tiny")
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before
     error = caught.value
-    everything = "".join(traceback.format_exception(error)) + json.dumps(error.as_dict())
+    everything = "".join(traceback.format_exception(error)) + json.dumps(to_plain(error))
     chain: BaseException | None = error
     while chain is not None:
         everything += repr(chain) + str(chain)

@@ -7,11 +7,11 @@ import random
 import re
 import signal
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from fleet.config.playbook import load_playbook
 from fleet.engine.ab.journal import AbJournal, Asked

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from fleet.engine.ab.journal import AbJournal
 from fleet.engine.ab.measuring import settled_record

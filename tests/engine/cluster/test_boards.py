@@ -15,6 +15,7 @@ from fleet.engine.facts import gather_facts
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.model.events import DeviceDone, RunDone, StepStarted
 from fleet.model.files import sha256_file
+from fleet.model.plain import to_plain
 from tests.profiles.records import load
 
 from .conftest import MODEL_BYTES, Cluster, Fleet
@@ -23,7 +24,7 @@ from .conftest import MODEL_BYTES, Cluster, Fleet
 def told(one: DeviceResult[Any]) -> tuple[object, ...]:
     """What a result says, without times and what differs from run to run."""
     assert one.plan is not None
-    actions = [each.as_dict() for each in one.plan.actions]
+    actions = [to_plain(each) for each in one.plan.actions]
     numbers = [(r.metrics, r.problems, r.files, r.repeat) for r in one.records]
     return one.outcome, one.text, one.bytes_sent, actions, numbers
 

@@ -11,6 +11,7 @@ from fleet.engine.cluster.wire import event_of
 from fleet.lab import Lab
 from fleet.model.events import Cooling, Event
 from fleet.model.gates import CoolSpec, UntilSpec
+from fleet.model.plain import to_plain
 
 from .conftest import Fleet
 
@@ -19,7 +20,7 @@ ZONE = "sysroot/sys/class/thermal/thermal_zone0/temp"
 
 def test_cooling_travels() -> None:
     event = Cooling("evk", "nspss-0", 52.0, 45.0, 10.0)
-    assert event_of(event.as_dict()) == event
+    assert event_of(to_plain(event)) == event
 
 
 @pytest.mark.slow

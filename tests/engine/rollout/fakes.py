@@ -16,6 +16,7 @@ from fleet.engine.rollout.waves import Wave, plan_waves
 from fleet.model.errors import WorkstationError
 from fleet.model.events import Event
 from fleet.model.inventory import Host
+from fleet.model.plain import to_plain
 from fleet.model.rollout import Amount, RolloutSpec
 
 OURS = "ours"  # an outcome: the workstation could not keep what it did
@@ -41,8 +42,8 @@ def spec(**values: Any) -> RolloutSpec:
 def header(waves: Sequence[Wave], rules: RolloutSpec) -> dict[str, Any]:
     return {
         "name": "app",
-        "rollout": rules.as_dict(),
-        "waves": [wave.as_dict() for wave in waves],
+        "rollout": to_plain(rules),
+        "waves": [to_plain(wave) for wave in waves],
         "options": {},
     }
 

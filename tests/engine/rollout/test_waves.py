@@ -11,6 +11,7 @@ from fleet.engine.rollout.judge import judge, tally
 from fleet.engine.rollout.waves import Wave, plan_waves
 from fleet.model.errors import InputError
 from fleet.model.inventory import Host
+from fleet.model.plain import read_plain, to_plain
 from fleet.model.rollout import ALL_AT_ONCE, Amount, RolloutSpec
 
 from .fakes import names, spec
@@ -69,7 +70,7 @@ def test_each_device_is_in_one_wave_and_the_order_stays(
     assert all(list(wave.hosts) == sorted(wave.hosts) for wave in waves)
     if canaries:
         assert set(waves[0].hosts) == canaries
-    assert RolloutSpec.from_dict(rules.as_dict()) == rules
+    assert read_plain(RolloutSpec, to_plain(rules), "rollout", "") == rules
 
 
 def board(name: str, *groups: str) -> Host:

@@ -20,6 +20,7 @@ from fleet.engine.serving.tunnel import Tunnel
 from fleet.engine.session import Session
 from fleet.engine.transfer.context import TransferOptions
 from fleet.model.inventory import Host
+from fleet.model.plain import to_plain
 from fleet.model.playbook import Playbook
 from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
@@ -72,7 +73,7 @@ class Service:
         return {
             "outcome": done.outcome,
             "text": done.text,
-            **(done.value.as_dict() if done.value else {}),
+            **(to_plain(done.value) if done.value else {}),
         }
 
     def token(self) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fleet.model.conditions import Conditions, Sample
+from fleet.model.plain import to_plain
 from fleet.model.record import Measure, Metrics, Op, Record
 
 OLD, NEW = "2.50.0.260828120000", "2.51.0.260929181845"
@@ -100,5 +101,5 @@ def other(name: str, value: float, unit: str) -> Metrics:
 
 def save(path: Path, records: Sequence[Record]) -> Path:
     """As JSON Lines."""
-    path.write_text("".join(json.dumps(one.as_dict()) + "\n" for one in records), "utf-8")
+    path.write_text("".join(json.dumps(to_plain(one)) + "\n" for one in records), "utf-8")
     return path

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from fleet.cli import compared
 from fleet.model.errors import GateError
+from fleet.model.plain import to_plain
 from fleet.model.record import Record
 from fleet.model.suite import SuiteAnswer, SuiteResult
 from fleet.profiles.compare.comparing import compare
@@ -37,7 +38,7 @@ def test_both_are_shown_and_the_suite_is_no_run() -> None:
     found = compare(a, b, ["decode_tps"])
     (row,) = found.answers
     assert row.text == "18 of 20 prompts of the suite instruct passed, was 20"
-    assert found.as_dict()["answers"][0]["b"]["passed"] == 18
+    assert to_plain(found)["answers"][0]["b"]["passed"] == 18
     other = replace(asked(18), suite=replace(row.b, sha256="b" * 64))
     (row,) = compare(a, group("b", [*b.records, other]), ["decode_tps"]).answers
     assert row.text.endswith("A had another suite")
@@ -64,4 +65,4 @@ def test_each_prompt_is_a_case() -> None:
 
 def test_a_record_with_answers_is_read_as_it_was_written() -> None:
     one = asked(18)
-    assert Record.from_dict(one.as_dict()) == one
+    assert Record.from_dict(to_plain(one)) == one

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from fleet.cli.run import changes_text
 from fleet.model.metrics import direction
+from fleet.model.plain import to_plain
 from fleet.model.record import Measure, Metrics, Record
 from fleet.profiles import references
 from fleet.profiles.compare.comparing import Comparison, _remarks, compare
@@ -223,7 +224,7 @@ def test_holes_and_resumed_runs_keep_their_places() -> None:
 
 def test_the_document_is_plain_data() -> None:
     a = separate(noisy(10, 12, 1), ops=(op("a", 1),))
-    data = against(a, newer(a)).as_dict()
+    data = to_plain(against(a, newer(a)))
     assert data["schema"] == 1
     row = data["rows"][0]
     assert row["verdict"] == "no difference found" or row["verdict"] == "same"

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from fleet.model.conditions import Conditions, Sample
 from fleet.model.errors import InputError
+from fleet.model.plain import to_plain
 from fleet.model.record import Record
 from fleet.profiles.compare.conditions import ConditionFinding, Weight, check, check_vary
 from fleet.profiles.compare.seen import options
@@ -147,6 +148,6 @@ def test_folders_and_ids_are_no_options() -> None:
 
 
 def test_findings_are_plain_data() -> None:
-    assert ConditionFinding("x", Weight.WARNS, "1", "2").as_dict() == {
+    assert to_plain(ConditionFinding("x", Weight.WARNS, "1", "2")) == {
         "what": "x", "weight": "warns", "a": "1", "b": "2", "board": "", "text": "",
     }  # fmt: skip

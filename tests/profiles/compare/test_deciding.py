@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from fleet.cli import compared as cli
 from fleet.model.errors import FleetError, InputError
 from fleet.model.metrics import COMPARED, KNOWN
+from fleet.model.plain import to_plain
 from fleet.model.record import Metrics, Record
 from fleet.profiles.compare import writing
 from fleet.profiles.compare.comparing import Comparison
@@ -197,7 +198,7 @@ def test_too_many_questions_ask_for_runs_and_show_what_was_measured() -> None:
     assert "(n 5)" in cells[3]
     assert " to " in cells[5]
     assert "alone" in cells[5]
-    assert (row.as_dict()["questions"], row.as_dict()["alone"]) == (8, True)
+    assert (to_plain(row)["questions"], to_plain(row)["alone"]) == (8, True)
     assert " to " in judged[0].text
     six = decided(*table(-0.2, count=6), "slower")
     assert six[2] == 1

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from fleet.model.errors import InputError
+from fleet.model.plain import to_plain
 from fleet.profiles.compare.groups import group
 from fleet.profiles.compare.matrix import matrix, words
 from fleet.profiles.compare.verdict import Verdict
@@ -27,7 +28,7 @@ def test_cells_against_the_oldest_version() -> None:
     assert made.cells["a", OLD].row is None
     assert words(made.cells.get(("b", NEW))) == "-"
     assert made.notes == (f"a, {NEW}: these conditions differ too: start temperature",)
-    data = made.as_dict()
+    data = to_plain(made)
     assert data["rows"][1]["cells"][1] == {"version": NEW, "count": 0}
     assert data["rows"][0]["cells"][0]["count"] == 12
 

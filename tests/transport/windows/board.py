@@ -9,12 +9,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from fleet.device.call import LOADER
 from fleet.device.shell import device_script
