@@ -14,7 +14,7 @@ from fleet.device.texts import shell_text, text_of
 from fleet.doctor.checks import every
 from fleet.doctor.parts import own_words, raw_parts
 from fleet.doctor.recent import RunFailure, builder_of, preflight, refusal
-from fleet.doctor.remedy import NO_REPAIR, names_of, places_of, with_remedy
+from fleet.doctor.remedy import NO_REPAIR, SAFE_PATH, names_of, places_of, with_remedy
 from fleet.doctor.seen import Seen, seen
 from fleet.doctor.session import SessionTrial, has_validator, open_session, run_validator
 from fleet.doctor.subject import subjects
@@ -344,8 +344,9 @@ def _of_found(target: str, found: _Found) -> Diagnosis:
     if any(not witness.cause.general for witness in possible):
         possible = [witness for witness in possible if not witness.cause.general]
     seen_here = {**_slots(facts), **_of_facts(known), **places_of(found.seen)}
+    deploy = {"path": facts.base_dir} if SAFE_PATH.fullmatch(facts.base_dir) else {}
     ranked = tuple(
-        structs.replace(cause, facts=known, slots={**cause.slots, **seen_here})
+        structs.replace(cause, facts=known, slots={**deploy, **cause.slots, **seen_here})
         for cause in rank(possible, _platform(facts), known=knowledge().causes)
     )
     return Diagnosis(

@@ -20,7 +20,7 @@ from fleet.model.system import SystemSpec
 
 FASTRPC = SystemSpec(fastrpc="auto")
 PROVISION, REDEPLOY, ROLLBACK = "provision", "redeploy", "rollback"
-_SAFE = re.compile(r"/[\w./@%+=~-]{1,200}")  # what no shell obeys, within double quotes or without
+SAFE_PATH = re.compile(r"/[\w./@%+=~-]{1,200}")  # no shell obeys it, quoted or not
 UNKNOWN_CAUSE = "fleet does not know the cause of the problem"
 NO_REPAIR = "fleet has no repair for this cause; use the fixes above"
 _NOTHING_LEFT = "FastRPC is already set up; use the fixes above"
@@ -65,11 +65,11 @@ def places_of(seen: Seen) -> dict[str, str]:
     """Return the names of a device, its release and its folders, for commands that people paste."""
     names = names_of(seen.host)
     for subject in subjects(seen):
-        if _SAFE.fullmatch(subject.root):
+        if SAFE_PATH.fullmatch(subject.root):
             release = subject.release
             inside = release.files if release else ()
             files = (*subject.files, *(f"{subject.root}/{name}" for name in inside))
-            models = [path for path in files if path.endswith(".bin") and _SAFE.fullmatch(path)]
+            models = [path for path in files if path.endswith(".bin") and SAFE_PATH.fullmatch(path)]
             folder = min(models).rpartition("/")[0] if models else subject.root
             names |= {"NAME": shlex.quote(release.name)} if release else {}
             return names | {"RELEASE": subject.root, "BUNDLE": folder}

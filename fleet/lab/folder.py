@@ -141,7 +141,8 @@ class LabFolder:
         lines = ["# written by fleet lab; everything here is emulated", "all:", "  children:"]
         if boards:
             lines += ["    boards:", "      vars:", "        ssh_config: ssh_config"]
-            lines += ["        known_hosts: known_hosts", "      hosts:"]
+            lines += ["        known_hosts: known_hosts"]
+            lines += ["        become_password: file:password", "      hosts:"]
             lines += [f"        {board.name}: {{}}" for board in boards]
         if phones:
             lines += ["    phones:", "      vars:", "        transport: adb"]

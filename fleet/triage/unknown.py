@@ -88,9 +88,11 @@ def next_step(reading: LogReading) -> tuple[Question, str]:
         return Question("log", "Paste the output of the program that failed on the device."), why
     if harmless:
         why = "no line of this log shows a failure, and none shows that the work was done"
-        if not reading.of_device:
-            return Question("log", "Paste the output of the program that failed."), why
-    elif reading.succeeded and not reading.failures:
+        step = louder(reading)
+        if step.id == reading.known.steps[-1]["id"]:
+            step = Question("log", "Paste the output of the program that failed.")
+        return step, why
+    if reading.succeeded and not reading.failures:
         doubt = reading.doubts[0].number
         why = f"the program finished its work, but line {doubt} may show that it was slow or wrong"
     else:
