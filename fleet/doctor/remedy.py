@@ -14,6 +14,7 @@ from fleet.engine.session import Session
 from fleet.model.cause import Fix
 from fleet.model.diagnosis import Diagnosis, Remedy
 from fleet.model.errors import FleetError
+from fleet.model.facts import Facts
 from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
 from fleet.model.system import SystemSpec
@@ -85,7 +86,7 @@ def _plan(session: Session, seen: Seen, diagnosis: Diagnosis, playbook: Playbook
     if cause is None:
         return Remedy(refusal=UNKNOWN_CAUSE)
     if PROVISION in {fix.apply for fix in cause.fix}:
-        return _provision(session, name)
+        return _provision(session, name, seen.facts)
     return Remedy(name, refusal=NO_REPAIR)
 
 
@@ -119,9 +120,9 @@ def _of_release(
     )
 
 
-def _provision(session: Session, cause: str) -> Remedy:
+def _provision(session: Session, cause: str, facts: Facts) -> Remedy:
     try:
-        plan = plan_system(session, FASTRPC).plan
+        plan = plan_system(session, FASTRPC, facts).plan
     except FleetError as error:
         return Remedy(cause, refusal=error.message)
     refused = [finding for finding in plan.findings if finding.refuses]

@@ -98,9 +98,12 @@ def plan_device(session: Session, builder: ReleaseBuilder, *, verify: bool = Fal
     return Planned(plan, system.become, seen.holders.generation)
 
 
-def plan_system(session: Session, spec: SystemSpec) -> Planned:
-    """Only what a playbook wants of the system; at most three round trips."""
-    facts = facts_of(session)
+def plan_system(session: Session, spec: SystemSpec, facts: Facts | None = None) -> Planned:
+    """Only what a playbook wants of the system; at most three round trips, two with `facts`.
+
+    `facts` are those that the same session gathered before.
+    """
+    facts = facts or facts_of(session)
     system = system_snapshot(session, spec, facts)
     steps = system.plan.steps
     plan = DevicePlan(

@@ -43,7 +43,8 @@ keep() {
 
 put_back() {
     [ -d "$kept" ] || return 0
-    cp -a "$kept/." "$(cat "$kept.place")" && rm -r "$kept" "$kept.place"
+    # the files alone: "$kept/." would give the folder to root
+    cp -a "$kept"/* "$(cat "$kept.place")" && rm -r "$kept" "$kept.place"
 }
 
 # Sets f to the first file of the set-up in ~/npu whose name fits, and saves it.

@@ -20,8 +20,6 @@ from urllib.parse import quote, quote_plus
 
 from msgspec import Struct, structs
 
-from fleet.model.facts import Facts
-
 MASK = "***"
 SHORT = 4  # characters; fewer are refused: masked in the middle of words they would spoil any text
 # RFC 3986 unreserved alone, paths, encodeURIComponent, encodeURI (ECMA-262, 19.2.6)
@@ -160,6 +158,8 @@ def _masked(value: object, spared: frozenset[str] = frozenset()) -> object:
     if isinstance(value, Struct):
         return structs.replace(value, **_members(structs.asdict(value), spared))
     if is_dataclass(value) and not isinstance(value, type):
+        from fleet.model.facts import Facts  # noqa: PLC0415 - 15 ms that most commands do not need
+
         members = {field.name: getattr(value, field.name) for field in fields(value)}
         return replace(value, **_members(members, spared))
     return value
