@@ -154,12 +154,12 @@ def _masked(value: object, spared: frozenset[str] = frozenset()) -> object:
     if isinstance(value, list | tuple):
         found = map(_masked, value)
         return tuple(found) if isinstance(value, tuple) else list(found)
-    spared = FACTS if isinstance(value, Facts) else spared
     if isinstance(value, Struct):
+        from fleet.model.facts import Facts  # noqa: PLC0415 - many commands mask none
+
+        spared = FACTS if isinstance(value, Facts) else spared
         return structs.replace(value, **_members(structs.asdict(value), spared))
     if is_dataclass(value) and not isinstance(value, type):
-        from fleet.model.facts import Facts  # noqa: PLC0415 - 15 ms that most commands do not need
-
         members = {field.name: getattr(value, field.name) for field in fields(value)}
         return replace(value, **_members(members, spared))
     return value
