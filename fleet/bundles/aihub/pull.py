@@ -228,6 +228,9 @@ def _lock(descriptor: int, folder: Path) -> None:
 POLL_SECONDS = 10.0  # what the client itself waits between two looks
 _SCHEME = "aihub:"
 _ID = re.compile(r"^[A-Za-z0-9]{2,64}$")
+_HUGGING_FACE = re.compile(
+    r"^(?:hf:|https://huggingface\.co/)([A-Za-z0-9]\w*(?:[.-]\w+)*/(\w+(?:[.-]\w+)*))/?$", re.ASCII
+)
 _ENDED = ("done", "failed")
 
 
@@ -247,11 +250,15 @@ def checked_id(reference: str) -> str:
     """`aihub:jabc123` → `jabc123`. Raises InputError."""
     scheme, found, name = reference.partition(":")
     if f"{scheme}:" != _SCHEME or not found or not _ID.match(name):
-        raise InputError(
-            f"'{reference}' is not a job or model of AI Hub",
-            hint="fleet bundle pull aihub:ID (ID is the end of the address of the "
-            "job's page, /jobs/ID/)",
+        hint = (
+            "fleet bundle pull aihub:ID (ID is the end of the address of the job's page, /jobs/ID/)"
         )
+        if repository := _HUGGING_FACE.match(reference):
+            hint = (
+                f"hf download {repository[1]} --local-dir {repository[2]} (a command of the Python "
+                "package huggingface_hub)"
+            )
+        raise InputError(f"'{reference}' is not a job or model of AI Hub", hint=hint)
     return name
 
 

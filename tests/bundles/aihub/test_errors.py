@@ -146,6 +146,19 @@ def test_the_client_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyP
 )
 def test_references(hub: AiHub, tmp_path: Path, reference: str) -> None:
     assert "is not a job or model" in refused(tmp_path, reference).message
+
+
+@pytest.mark.parametrize(
+    ("reference", "command"),
+    [
+        ("hf:onnx-community/Llama-3.2-3B", "hf download onnx-community/Llama-3.2-3B "),
+        ("https://huggingface.co/a/b-c/", "hf download a/b-c --local-dir b-c "),
+        ("hf:a/b;rm", "fleet bundle pull aihub:ID "),
+        ("hf:a/--help", "fleet bundle pull aihub:ID "),
+    ],
+)
+def test_a_model_of_hugging_face(hub: AiHub, tmp_path: Path, reference: str, command: str) -> None:
+    assert str(refused(tmp_path, reference).hint).startswith(command)
     assert hub.seen == []
 
 
