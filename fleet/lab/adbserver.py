@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -70,17 +71,24 @@ class LabAdbServer:
         if not answers(self._process, self.port, READY_SECONDS):
             raise LabError(f"the adb server does not start: {last_words(log)}", hint=f"cat {log}")
 
-    def reconnect(self, serial: str) -> None:
-        """Make the server forget a phone's broken connection and connect anew, and wait until it
-        lists the phone as a device.
-        """
-        for words in (("disconnect", serial), ("connect", serial), ("-s", serial, _WAIT)):
-            argv = [adb_program(), "-P", str(self.port), *words]
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                subprocess.run(argv, capture_output=True, check=False, timeout=READY_SECONDS)
-
     def stop(self) -> None:
         """End the process that `start` made."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
+
+
+def reconnect(server: str, serial: str) -> None:
+    """Disconnect and connect a phone until the adb server lists it as a device, for a minute.
+
+    A connection that is made while the daemon of the phone starts can stay "offline", and the
+    server does not try it again by itself. `server` is HOST:PORT.
+    """
+    end = time.monotonic() + 3 * READY_SECONDS
+    while time.monotonic() < end:
+        for words in (("disconnect", serial), ("connect", serial), ("-s", serial, _WAIT)):
+            argv = [adb_program(), "-P", server.rpartition(":")[2], *words]
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                done = subprocess.run(argv, capture_output=True, check=False, timeout=5)
+                if words[-1] == _WAIT and not done.returncode:
+                    return

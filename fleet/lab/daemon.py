@@ -290,8 +290,6 @@ class Daemon:
                 self._folder.prepare_board(device.board)
                 device.start()
                 device.wait()
-                if device.board.kind in PHONES and not order.get("manner"):
-                    self._adb.reconnect(device.board.serial)
             if what != "new-host-key":  # the pins of the lab stay as they were: a re-flash
                 self._publish()
         except (LabError, KeyError, OSError) as error:

@@ -18,6 +18,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Self
 
+from fleet.lab.adbserver import reconnect
 from fleet.lab.faults import FAULTS, PHONE_FAULT_NAMES, PHONE_FAULTS, SIGNALS, fault_argv
 from fleet.lab.folder import PHONES, Board, LabFolder, start_ticks
 from fleet.lab.kernel import EXEC
@@ -196,6 +197,15 @@ class Lab:
     def power_cycle(self, name: str) -> None:
         """Power cut and boot: files stay, processes and /dev do not, the boot id is new."""
         self._tell(do="power-cycle", name=self.board(name).name)
+        self._await_phone(name)
+
+    def _await_phone(self, name: str) -> None:
+        """Wait until adb lists a phone that was started again. The lab's daemon cannot do that:
+        it accepts the connections of the phones between its orders.
+        """
+        board = self.board(name)
+        if board.kind in PHONES:
+            reconnect(self.adb_server, board.serial)
 
     def power_off(self, name: str) -> None:
         """Power cut; the port still accepts and closes at once."""
@@ -204,6 +214,7 @@ class Lab:
     def reset(self, name: str) -> None:
         """As new from the factory."""
         self._tell(do="reset", name=self.board(name).name)
+        self._await_phone(name)
 
     def reflash(self, name: str) -> None:
         """Give the board a new host key; known_hosts keeps the old one, as a workstation would."""
@@ -325,10 +336,14 @@ class Lab:
 
     def _phone_link(self, name: str, kind: str, fault: str, *, heal: bool) -> bool:
         """Faults of the daemon of a phone and of the way to it; False for the others."""
-        if fault == "offline":
-            self._tell(do="power-cycle" if heal else "off", name=name)
+        if fault == "offline" and heal:
+            self.power_cycle(name)
+        elif fault == "offline":
+            self.power_off(name)
         elif fault in MANNERS:
             self._tell(do="manner", name=name, manner="" if heal else fault)
+            if heal:
+                self._await_phone(name)
         elif fault in SIGNALS and kind == "phone-emulator":
             if not (heal and fault == "cut"):
                 self._tell(do="signal", name=name, signal="CONT" if heal else SIGNALS[fault])
