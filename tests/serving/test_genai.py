@@ -25,7 +25,9 @@ class Config:
     def __init__(self, path): assert path == "."
     def overlay(self, text): open("overlay.json", "w").write(text)
 class Model:
-    def __init__(self, config): assert registered == [("QNN", "/lib/qnn.so")]
+    def __init__(self, config):
+        assert registered == [("QNN", "/lib/qnn.so")]
+        open(__file__ + ".loads", "a").write("1")
 class Tokenizer:
     def __init__(self, model): pass
     def encode(self, text): return [ord(word[0]) + 100 for word in text.split()]
@@ -72,9 +74,10 @@ def argv(folder: Path) -> list[str]:
     return [sys.executable, str(ROOT / "fleet/device/server/fleet_server.py"), str(folder)]
 
 
-@pytest.fixture
-def genai(tmp_path: Path) -> Iterator[Echo]:
-    folder = prepared(tmp_path)
+@pytest.fixture(scope="module")
+def genai(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Echo]:
+    """One session for all tests: no request loads the model again."""
+    folder = prepared(tmp_path_factory.mktemp("genai"))
     port = json.loads((folder / "config.json").read_text())["port"]
     with (folder / "log").open("ab") as log:
         process = subprocess.Popen(
@@ -84,6 +87,7 @@ def genai(tmp_path: Path) -> Iterator[Echo]:
     try:
         one.ready()
         yield one
+        assert (folder / "site" / "onnxruntime_genai.py.loads").read_text() == "1"
     finally:
         process.kill()
         process.wait()
