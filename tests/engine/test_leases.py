@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from fleet.engine.lease import reservations
-from fleet.engine.lease.claims import Claim, has_ended
+from fleet.engine.lease.claims import OwnerToken, has_ended
 from fleet.engine.lease.lease import TTL_SECONDS, Lease, LeasedStall
 from fleet.engine.lease.states import Standing, State
 from fleet.engine.session import Session
@@ -461,7 +461,7 @@ def test_the_step_of_an_ended_process_is_waited_for_and_that_is_said(place: Plac
 def test_elsewhere_a_killed_process_is_not_judged(
     place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    claim = Claim()
+    claim = OwnerToken()
     assert not has_ended(claim.token), "it lives"
     claim.close(given_back=False)
     assert has_ended(claim.token)

@@ -56,7 +56,7 @@ def place(make: bool) -> str:
 
 
 @dataclass
-class Seen:
+class Generation:
     """One generation as it was read. `top` 0: there is none."""
 
     top: int = 0
@@ -89,16 +89,16 @@ class Leases:
                 found.append(number(tail))
         return max(found)
 
-    def look(self, kind: str, below: int = MOST) -> Seen:
+    def look(self, kind: str, below: int = MOST) -> Generation:
         """Who holds."""
         top = self.highest(kind, below)
         if not top:
-            return Seen()
+            return Generation()
         at = f"{self.folder}/{kind}.{top}/"
         _, owner, reason, run, token, born, since = (line_of(at + "owner") + [""] * 7)[:7]
         kb, ku, kl = (line_of(at + "keep") + [""] * 3)[:3]
         sb, su, sm, sp = (line_of(at + "step") + [""] * 4)[:4]
-        seen = Seen(top, owner=owner, reason=reason, run=run, token=token)
+        seen = Generation(top, owner=owner, reason=reason, run=run, token=token)
         seen.seen = f"{token} {kb} {ku} {kl}/{sb} {su} {sm} {sp}"
         if os.path.exists(at + "released") or not token:
             return seen
@@ -116,12 +116,12 @@ class Leases:
             seen.state = "held"
         return seen
 
-    def tell(self, word: str, kind: str, seen: Seen) -> None:
+    def tell(self, word: str, kind: str, seen: Generation) -> None:
         """A line about a holder."""
         held = (seen.owner, seen.reason, seen.run, seen.token, seen.left, seen.age, seen.busy)
         say(word, kind, seen.top, *held)
 
-    def spent(self, kind: str, seen: Seen) -> bool:
+    def spent(self, kind: str, seen: Generation) -> bool:
         """Whether no number comes after that one; says who made it. Fleet never gets there."""
         if seen.top < MOST - 1:
             return False

@@ -41,7 +41,7 @@ def _folder() -> Path | None:
     return folder if ours and stat.S_ISDIR(about.st_mode) else None
 
 
-class Claim:
+class OwnerToken:
     """A random token, and a file of that name which is locked as long as this process lives."""
 
     def __init__(self) -> None:

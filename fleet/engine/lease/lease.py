@@ -15,7 +15,7 @@ from typing import Concatenate, ParamSpec, Protocol, Self
 
 from fleet.device.shell import failed
 from fleet.engine.lease import states
-from fleet.engine.lease.claims import Claim, forget, has_ended, owner
+from fleet.engine.lease.claims import OwnerToken, forget, has_ended, owner
 from fleet.engine.lease.states import Standing, State
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline, Stall, awake_clock
@@ -119,7 +119,7 @@ class Lease:
         self._ttl = ttl or TTL_SECONDS
         self._due = RENEW_SECONDS * self._ttl / TTL_SECONDS  # of a shorter one: as much of it
         self._stall = STALL_SECONDS * self._ttl / TTL_SECONDS
-        self._claim: Claim | None = None
+        self._claim: OwnerToken | None = None
         self._lock = threading.Lock()
         self._standing = Standing()
         self._wake = threading.Event()
@@ -287,7 +287,7 @@ class Lease:
             self._renew(self.ticket, revive=True)
 
     def _take(self, then: Command | None, stdin: Sequence[Chunk]) -> Result | None:
-        claim = self._claim = self._claim or Claim()
+        claim = self._claim = self._claim or OwnerToken()
         host, dead = self._session.host.name, ""
         races, patience = RACES, None
         while True:
@@ -327,7 +327,7 @@ class Lease:
         return result if answer.got is not None else None
 
     def _ask(
-        self, claim: Claim, dead: str, then: Command | None, stdin: Sequence[Chunk]
+        self, claim: OwnerToken, dead: str, then: Command | None, stdin: Sequence[Chunk]
     ) -> tuple[Result, LeaseAnswer]:
         command = take_command(
             WRITE,
