@@ -69,9 +69,10 @@ def report(
         )
     groups = _apart([group_of(selection, store) for selection in selections])
     for group in groups:
-        if not group.records:
+        if not group.records and not any(each.suite and each.suite.nodes for each in group.suites):
+            only = "answers, without times and nodes" if group.suites else "warm-up runs"
             raise InputError(
-                f"'{group.label}' contains only warm-up runs, and a report shows no warm-up runs",
+                f"'{group.label}' contains only {only}, which a report does not show",
                 hint="choose other runs: fleet profiles list",
             )
     found = gather(groups)

@@ -20,9 +20,11 @@ from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
 from fleet.model.record import Record
-from fleet.model.suite import SuiteResult, SuiteUse
+from fleet.model.suite import EQUAL_DB, NodeDifference, SuiteResult, SuiteUse
 from fleet.profiles.runs import RunStore
 from fleet.verify.answers import unsteady
+
+SHOWN_NODES = 7
 
 
 def verify(
@@ -36,6 +38,10 @@ def verify(
     repeats: Annotated[
         int, typer.Option("--repeats", min=1, help="Ask the same so many times; all must agree.")
     ] = 1,
+    nodes: Annotated[
+        bool,
+        typer.Option("--nodes", help="Compare each node of the network; name the first wrong one."),
+    ] = False,
     junit: Annotated[
         Path | None, typer.Option("--junit", help="Also write a JUnit XML file, for CI.")
     ] = None,
@@ -60,22 +66,22 @@ def verify(
         runs = RunStore(output_dir) if output_dir else None
         how = DeployOptions(parallel=parallel)
         operation = Operation(loaded, hosts, listener, options=how, runs=runs, executor=remote)
-        results = operation.verify(repeats)
+        results = operation.verify(repeats, nodes=nodes)
     if junit is not None:
         from fleet.profiles.compare.writing import save, suites_junit  # noqa: PLC0415
 
         save(junit, suites_junit([record for result in results for record in result.records]))
     if not as_json:
         show_answers(results)
-        for text in between_devices(results):
-            output.note(text)
         show_devices(f"verify {loaded.name}", results)
         output.note(f"answers are in: {operation.runs.root / operation.run_id}")
     end_devices(results)
 
 
 def show_answers(results: Sequence[DeviceResult[None]]) -> None:
-    """Print the pass rate of each device with its interval, and the prompts that failed."""
+    """Print the pass rate of each device with its interval, the prompts that failed, the nodes that
+    were compared, and in which answers devices differ.
+    """
     records = [record for result in results for record in result.records if record.suite]
     rows = [_row(record) for record in records]
     if rows:
@@ -84,6 +90,36 @@ def show_answers(results: Sequence[DeviceResult[None]]) -> None:
     for record in records:
         for answer in record.suite.failing if record.suite else ():
             output.say(f"{record.host}: {answer.name}: {'; '.join(answer.faults)}")
+    show_nodes(results)
+    for text in between_devices(results):
+        output.note(text)
+
+
+def show_nodes(results: Sequence[DeviceResult[None]]) -> None:
+    """Print the first wrong node of each device with its neighbours; without a wrong one, the
+    nodes that differ most by themselves.
+    """
+    for record in (record for result in results for record in result.records):
+        if record.suite is None or not record.suite.nodes:
+            continue
+        rows = record.suite.nodes
+        lines = [(str(n + 1), *_node(rows[n])) for n in record.suite.telling(SHOWN_NODES)]
+        columns = ("#", "node", "operator", "shape", "before", "after", "alone", "steps")
+        output.table(f"nodes of {record.host} (SQNR in dB)", columns, lines)
+        output.say(f"{record.host}: {record.suite.begins}")
+
+
+def _node(row: NodeDifference) -> tuple[str, ...]:
+    shape = "x".join(map(str, row.shape)) or "1"
+    numbers = [_decibel(number) for number in (row.before_db, row.after_db, row.own_db)]
+    steps = "" if row.own_steps is None else f"{row.own_steps:.1f}"
+    return (row.node, row.kind, shape, *numbers, steps)
+
+
+def _decibel(number: float | None) -> str:
+    if number is None:
+        return ""
+    return "equal" if number >= EQUAL_DB else f"{number:.1f}"
 
 
 def between_devices(results: Sequence[DeviceResult[None]]) -> list[str]:
@@ -106,7 +142,7 @@ def _row(record: Record) -> tuple[str, ...]:
     return (
         record.host,
         found.name,
-        found.shown.removesuffix(" prompts"),
+        found.shown.removesuffix(" prompts").removesuffix(" samples"),
         f"{low:.0%} to {high:.0%}",
         str(found.at_least),
         "right" if found.holds else "wrong",

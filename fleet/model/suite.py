@@ -102,6 +102,37 @@ class SuiteAnswer(Struct, frozen=True):
         return not self.faults
 
 
+EQUAL_DB = 200.0  # the SQNR of equal tensors; float32 itself has 150
+
+
+class NodeDifference(Struct, frozen=True):
+    """One node of a network on a device, and in the reference. SQNR in dB, EQUAL_DB for equal
+    tensors; unknown where a node before has another shape. `own_`: computed from the inputs that
+    the node had on the device, so without the errors of the nodes before.
+    """
+
+    node: Annotated[str, Meta(description="Name of the node.")]
+    kind: Annotated[str, Meta(description="Operator.")]
+    tensor: Annotated[str, Meta(description="Name of its output.")]
+    shape: Annotated[tuple[int, ...], Meta(description="Shape on the device.")]
+    encoding: Annotated[str, Meta(description="Type, scale and zero point on the device.")]
+    reference_encoding: Annotated[
+        str | None, Meta(description="The same in the reference, where it is another.")
+    ] = None
+    before_db: Annotated[
+        Number | None, Meta(description="SQNR in dB of the worst input; 200: equal.")
+    ] = None
+    after_db: Annotated[Number | None, Meta(description="SQNR in dB of the output.")] = None
+    own_db: Annotated[
+        Number | None, Meta(description="SQNR in dB of the node alone: from the same inputs.")
+    ] = None
+    own_steps: Annotated[
+        Number | None,
+        Meta(description="Its largest difference, in steps of 8 bits over its range."),
+    ] = None
+    fault: Annotated[str, Meta(description="Why the node is wrong; empty if it is not.")] = ""
+
+
 class SuiteResult(Struct, frozen=True):
     """What one device answered to a suite. `asked` counts the questions of the suite."""
 
@@ -111,6 +142,10 @@ class SuiteResult(Struct, frozen=True):
     at_least: Annotated[int, Meta(description="Prompts that have to pass.")]
     answers: Annotated[
         tuple[SuiteAnswer, ...], Meta(description="The answers, in the order of the prompts.")
+    ] = ()
+    nodes: Annotated[
+        tuple[NodeDifference, ...],
+        Meta(description="The nodes of the network, where they were compared."),
     ] = ()
     PLAIN: ClassVar[str] = "* passed holds pass_rate:6 pass_rate_low:6 pass_rate_high:6"
 
@@ -139,6 +174,38 @@ class SuiteResult(Struct, frozen=True):
     def title(self) -> str:
         """`the suite tiny`, or `verify` for tensors."""
         return "`verify:`" if self.name == SAMPLES else f"the suite {self.name}"
+
+    @property
+    def first_wrong(self) -> int | None:
+        """The place of the first wrong node, from 0; None without one."""
+        return next((number for number, row in enumerate(self.nodes) if row.fault), None)
+
+    def telling(self, most: int) -> list[int]:
+        """Return the places of the nodes around the first wrong one; without a wrong one, of those
+        that differ most by themselves.
+        """
+        wrong = self.first_wrong
+        order = sorted(range(len(self.nodes)), key=lambda place: (
+            -(self.nodes[place].own_steps or 0.0) if wrong is None else abs(place - wrong)
+        ))  # fmt: skip
+        return sorted(order[:most])
+
+    @property
+    def begins(self) -> str:
+        """Where the network begins to differ, in a sentence; "" if its nodes were not compared."""
+        if not self.nodes:
+            return ""
+        if self.first_wrong is None:
+            text = f"all {len(self.nodes)} nodes give what they should from the inputs they have"
+            return text if not self.failing else (
+                f"{text}; the errors add up from node to node, or come from nodes that the device "
+                "runs as one when their tensors are not outputs"
+            )  # fmt: skip
+        row = self.nodes[self.first_wrong]
+        text = f"the first wrong node is {row.node} ({row.kind}): {row.fault}"
+        text += f"; its encoding is {row.encoding}"
+        return text + (f", in the reference {row.reference_encoding}"
+                       if row.reference_encoding else "")  # fmt: skip
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Return the bounds of the pass rate; see `rate_interval`."""

@@ -221,3 +221,16 @@ class RunsSamples(Protocol):
     def sample_outputs(self, start: Start, ended: Ended) -> tuple[bytes, str]:
         """Return the .npz of `NUMBER/output` arrays, and the problem of the run. Never raises."""
         ...
+
+
+@runtime_checkable
+class ShowsNodes(RunsSamples, Protocol):
+    """A runner that can give the tensors between the nodes of an ONNX network."""
+
+    def network(self, kit: Kit) -> Path:
+        """Return the ONNX file that runs. Raises InputError for one that was compiled."""
+        ...
+
+    def run_nodes(self, kit: Kit, archive: bytes, tensors: Sequence[Sequence[str]]) -> Start:
+        """Return the start that runs `archive` with each group of tensors as outputs."""
+        ...

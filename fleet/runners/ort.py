@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field, structs
@@ -192,6 +193,24 @@ class OrtRunner(Scripted):
         files = ("--samples", "{work}/prompt.txt", "--outputs", "{work}/" + OUTPUTS)
         start = self._start(kit, kit.run.timeout, *files)
         return replace(start, prompt=archive, collect=(OUTCOME, OUTPUTS))
+
+    def network(self, kit: Kit) -> Path:
+        """Return the ONNX file that runs. Raises InputError for one that was compiled."""
+        options = parsed(OrtOptions, kit.options, self.name)
+        name = _model(kit, options.model, "model")
+        if models_of(kit.bundle)[name].get("nodes"):
+            raise InputError(
+                f"{name} was compiled for the NPU, so the tensors between its nodes cannot be seen",
+                hint="deploy the ONNX model from which it was compiled, and name it in the "
+                "playbook under `run: options: model:`",
+            )
+        return next(file.source for file in kit.bundle.files if file.name == name)
+
+    def run_nodes(self, kit: Kit, archive: bytes, tensors: Sequence[Sequence[str]]) -> Start:
+        """Run the samples once for each group of tensors, which are outputs of the model then."""
+        start = self.run_samples(kit, archive)
+        added = {"added": [list(group) for group in tensors]}
+        return replace(start, config=json.dumps(json.loads(start.config) | added))
 
     def sample_outputs(self, start: Start, ended: Ended) -> tuple[bytes, str]:
         """Return the outputs, and the problem of the run."""

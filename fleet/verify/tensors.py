@@ -16,7 +16,7 @@ import importlib
 import io
 import math
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -172,6 +172,30 @@ class PreparedSamples:
     limits: Mapping[str, TensorLimits]
     sha256: str
 
+    def inputs(self, number: int) -> dict[str, Array]:
+        """Return the inputs of a sample."""
+        found, _ = arrays_of(self.archive)
+        mine = f"{number}/"
+        return {name[len(mine) :]: v for name, v in found.items() if name.startswith(mine)}
+
+
+def packed(inputs: Iterable[Mapping[str, Array]]) -> bytes:
+    """Return an .npz with `NUMBER/tensor` for the tensors of each sample."""
+    buffer = io.BytesIO()
+    write: Callable[..., None] = np.savez
+    rows = enumerate(inputs)
+    write(buffer, **{f"{number}/{name}": v for number, row in rows for name, v in row.items()})
+    return buffer.getvalue()
+
+
+def arrays_of(archive: bytes) -> tuple[dict[str, Array], str]:
+    """Return the tensors of an .npz that a device made, and the problem with it. Never raises."""
+    try:
+        found = np.load(io.BytesIO(archive), allow_pickle=False) if archive else {}
+        return {name: found[name] for name in found}, ""
+    except Exception as error:  # noqa: BLE001 - numpy, zip and zlib raise what they like
+        return {}, f"the outputs are damaged: {reason(error)}"
+
 
 Ends = Mapping[str, tuple[str, tuple[int | str, ...]]]  # tensor → type and shape
 
@@ -181,13 +205,13 @@ def prepare(use: TensorUse, inputs: Ends | None, outputs: Ends | None) -> Prepar
 
     None for a model whose tensors are not known. Raises SuiteError with the place of the sample.
     """
-    buffer, fed, expected = io.BytesIO(), dict[str, Array](), list[Mapping[str, Array]]()
-    for number, sample in enumerate(use.samples):
+    fed, expected = list[dict[str, Array]](), list[Mapping[str, Array]]()
+    for sample in use.samples:
         given = {name: _tensor(file, sample.position) for name, file in sample.inputs.items()}
         wanted = {name: _tensor(file, sample.position) for name, file in sample.expected.items()}
         _fit(given, inputs, "input", sample.position, whole=True)
         _fit(wanted, outputs, "output", sample.position, whole=False)
-        fed |= {f"{number}/{name}": value for name, value in given.items()}
+        fed.append(given)
         if not wanted and use.reference is None:
             raise SuiteError(
                 f"sample {sample.name} has no expected outputs, and `verify:` has no reference",
@@ -199,17 +223,18 @@ def prepare(use: TensorUse, inputs: Ends | None, outputs: Ends | None) -> Prepar
         run = Reference(use.reference)
         for number, sample in enumerate(use.samples):
             if not expected[number]:
-                named = {name: fed[f"{number}/{name}"] for name in sample.inputs}
-                expected[number] = run.outputs(named, sample.position)
-    write: Callable[..., None] = np.savez
-    write(buffer, **fed)
+                expected[number] = run.outputs(fed[number], sample.position)
     digest = hashlib.sha256()
-    for part in (*fed.items(), *((name, v) for row in expected for name, v in row.items())):
-        digest.update(part[0].encode() + part[1].tobytes())
+    for name, value in (part for row in (*fed, *expected) for part in row.items()):
+        digest.update(name.encode() + value.tobytes())
     names = tuple(sample.name for sample in use.samples)
-    return PreparedSamples(
-        names, buffer.getvalue(), tuple(expected), use.limits, digest.hexdigest()
-    )
+    return PreparedSamples(names, packed(fed), tuple(expected), use.limits, digest.hexdigest())
+
+
+# A key of the session options of ONNX Runtime (onnxruntime_session_options_config_keys.h)
+EXTERNAL_FOLDER = "session.model_external_initializers_file_folder_path"
+_UNCOMPILED = "name the model before it was compiled, in ONNX"
+_Runs = tuple[Callable[[dict[str, Array]], list[Array]], list[str], list[str]]
 
 
 class Reference:
@@ -217,42 +242,53 @@ class Reference:
     evaluator of the ONNX package, which is slower.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, model: bytes | None = None) -> None:
+        """`model` stands for the content of the file; weights beside it are those of `path`."""
         self._path = path
+        self._model = model
         try:
-            self._run, self.names = self._onnxruntime()
+            self._run, self.inputs, self.names = self._onnxruntime()
         except ImportError:
-            self._run, self.names = self._evaluator()
+            self._run, self.inputs, self.names = self._evaluator()
 
-    def _onnxruntime(self) -> tuple[Callable[[dict[str, Array]], list[Array]], list[str]]:
+    def _onnxruntime(self) -> _Runs:
         ort: Any = importlib.import_module("onnxruntime")
         options = ort.SessionOptions()
         options.log_severity_level = 3
         # Fused nodes round otherwise than the device does, which runs each by itself.
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        folder = str(self._path.parent)
+        options.add_session_config_entry(EXTERNAL_FOLDER, folder)
         with self._guarded():
-            session = ort.InferenceSession(str(self._path), options, ["CPUExecutionProvider"])
-        names = [end.name for end in session.get_outputs()]
-        return partial(session.run, None), names
+            given = str(self._path) if self._model is None else self._model
+            session = ort.InferenceSession(given, options, ["CPUExecutionProvider"])
+        ends = [[e.name for e in each] for each in (session.get_inputs(), session.get_outputs())]
+        return partial(session.run, None), ends[0], ends[1]
 
-    def _evaluator(self) -> tuple[Callable[[dict[str, Array]], list[Array]], list[str]]:
-        loaded("onnx", "onnx", "a reference on this workstation")
+    def _evaluator(self) -> _Runs:
+        onnx = loaded("onnx", "onnx", "a reference on this workstation")
         evaluator: Any = importlib.import_module("onnx.reference").ReferenceEvaluator
-        with self._guarded():
-            session = evaluator(str(self._path))
-        return partial(session.run, None), list(session.output_names)
+        with self._guarded(f"pip install onnxruntime (knows more operators); or {_UNCOMPILED}"):
+            model: Any = str(self._path)
+            if self._model is not None:
+                model = onnx.load_from_string(self._model)
+                onnx.load_external_data_for_model(model, str(self._path.parent))
+            session = evaluator(model)
+        return partial(session.run, None), list(session.input_names), list(session.output_names)
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _guarded(self, hint: str = _UNCOMPILED) -> Iterator[None]:
         try:
             yield
         except Exception as error:  # both raise by classes of their own
             raise SuiteError(
                 f"the reference {self._path} cannot be run here: {reason(error)}",
-                hint="name the model before it was compiled, in ONNX",
+                hint=hint,
             ) from error
 
-    def outputs(self, inputs: Mapping[str, Array], position: Position) -> dict[str, Array]:
+    def outputs(
+        self, inputs: Mapping[str, Array], position: Position | None = None
+    ) -> dict[str, Array]:
         """Return all outputs by name. Raises SuiteError at the place of the sample."""
         try:
             values = self._run(dict(inputs))
@@ -310,21 +346,14 @@ def _fit(
             )
 
 
-def _arrays(archive: bytes) -> dict[str, Array]:
-    made = np.load(io.BytesIO(archive), allow_pickle=False)
-    return {name: made[name] for name in made.files}
-
-
 def judge_samples(prepared: PreparedSamples, archive: bytes, fault: str = "") -> SuiteResult:
     """Return one answer for each sample from the .npz that the device made.
 
     `fault` says why the run failed, for samples without outputs. Never raises for what a device
     wrote.
     """
-    try:
-        found = _arrays(archive) if archive else {}
-    except Exception as error:  # noqa: BLE001 - numpy, zip and zlib raise what they like
-        found, fault = {}, fault or f"the outputs are damaged: {reason(error)}"
+    found, damage = arrays_of(archive)
+    fault = fault or damage
     answers = []
     for number, (name, wanted) in enumerate(zip(prepared.names, prepared.expected, strict=True)):
         texts, faults = [], []

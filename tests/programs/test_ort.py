@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from tests.bundles.conftest import DATA
 from tests.engine.conftest import Bench
 from tests.support_runtime import NEW, X86, cache_root, cached_runtime, cached_store
 from tests.transport.sshd import Sshd
+from tests.verify.networks import network
 
 from .seen import VERSIONS, saw, saw_pair
 
@@ -170,3 +172,35 @@ verify:
     (tmp_path / "p.yaml").write_text(text.format(file="short.npy"))
     with pytest.raises(SuiteError, match="the output out is"):
         replace(own, playbook=load_playbook(tmp_path / "p.yaml")).operation().verify()
+
+
+def test_the_first_wrong_node_of_a_network(own: Bench, tmp_path: Path) -> None:
+    """The bundle has a wrong weight; every tensor is seen on the emulator, the first one named."""
+
+    def wrong(values: dict[str, Any]) -> None:
+        values["c_w"] = values["c_w"][:, ::-1].copy()
+
+    for name, change in (("right", None), ("wrong", wrong)):
+        (tmp_path / name).mkdir()
+        network(tmp_path / name / "model.onnx", change)
+    np.save(tmp_path / "x.npy", np.random.default_rng(1).normal(size=(4, 8)).astype("f"))
+    for name, node in (("right", ""), ("wrong", "c")):
+        text = {
+            "name": "nodes", "bundle": {"path": name, "kind": "ort"},
+            "verify": {"gate": "off", "reference": "right/model.onnx",
+                       "samples": [{"inputs": {"x": "x.npy"}}]},
+        }  # fmt: skip
+        (tmp_path / "p.yaml").write_text(json.dumps(text))
+        book = replace(own, playbook=load_playbook(tmp_path / "p.yaml"))
+        (deployed,) = book.operation().deploy()
+        assert deployed.error is None, deployed.error
+        (result,) = book.operation().verify(nodes=True)
+        assert bool(result.error) == bool(node)
+        (record,) = result.records
+        assert record.suite is not None
+        assert [row.node for row in record.suite.nodes] == ["a", "relu", "r", "c"]
+        assert [row.node for row in record.suite.nodes if row.fault] == [node] * bool(node)
+        kept = json.loads((book.runs.root / record.run_id / record.host / "samples/record.json")
+                          .read_text())  # fmt: skip
+        assert [row["own_steps"] <= 3 for row in kept["suite"]["nodes"]][:3] == [True] * 3
+        assert record.emulated

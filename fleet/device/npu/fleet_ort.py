@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Any, Callable, Dict, List, Tuple, Type
+from typing import Any, Callable, Dict, List, Sequence, Tuple, Type
 
 TYPES = {
     "tensor(float)": "float32",
@@ -28,6 +28,7 @@ TYPES = {
     "tensor(double)": "float64",
     "tensor(bool)": "bool",
 }
+EXTERNAL_FOLDER = "session.model_external_initializers_file_folder_path"
 BAD, NO_SESSION, FAILED, LATE = 10, 11, 12, 124
 NODES_TOLD, NODES_KEPT = 5, 20
 CPU_NODES = "assigned to the default CPU EP"  # of the error of a session that needs the CPU
@@ -102,8 +103,16 @@ class Model:
             raise RuntimeError("the QNN provider finds no NPU on this device")
         self.devices = devices
 
-    def opened(self, model: str, profile: "str | None", log: "int | None" = None) -> Any:
-        """A session with nothing on the CPU, or with all of it there."""
+    def opened(
+        self,
+        model: str,
+        profile: "str | None",
+        log: "int | None" = None,
+        added: "Sequence[str]" = (),
+    ) -> Any:
+        """A session with nothing on the CPU, or with all of it there. `added`: tensors that are
+        outputs too.
+        """
         ort = self.ort
         options = ort.SessionOptions()
         options.log_severity_level = self.spec["log"] if log is None else log
@@ -113,15 +122,21 @@ class Model:
             options.add_session_config_entry(key, value)
         for name, number in self.spec["dimensions"].items():
             options.add_free_dimension_override_by_name(name, number)
+        source: Any = model
+        if added:  # weights in files beside the model are not found from bytes
+            folder = os.path.dirname(os.path.abspath(model))
+            options.add_session_config_entry(EXTERNAL_FOLDER, folder)
+            with open(model, "rb") as stream:
+                source = stream.read() + outputs_of(added)
         if self.on_cpu:
-            return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            return ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
         given = dict(self.spec["provider"])
         if profile and self.spec["profiling"] != "off":
             given["profiling_level"] = self.spec["profiling"]
             given["profiling_file_path"] = profile
         options.add_provider_for_devices(self.devices[:1], given)
         # The class itself would try once more, on the CPU.
-        return ort.InferenceSession(model, options, enable_fallback=0)
+        return ort.InferenceSession(source, options, enable_fallback=0)
 
     def untaken(self) -> "List[Dict[str, str]]":
         """Nodes that QNN does not take, from the verbose log of a second try."""
@@ -245,18 +260,39 @@ def told_of(nodes: "List[Dict[str, str]]") -> str:
     )
 
 
-def run_samples(arguments: argparse.Namespace, model: Model, said: "Dict[str, Any]") -> int:
-    """Run each sample of an .npz (`0/input`) once; the outputs go to another (`0/output`)."""
-    np = model.np
-    found: "Dict[str, Any]" = {}
-    names = [tensor.name for tensor in model.session.get_outputs()]
+def outputs_of(names: "Sequence[str]") -> bytes:
+    """The bytes that, behind an ONNX model, make these tensors outputs of it.
+
+    Protocol buffers merge a message that comes twice. Tags of onnx.proto: ModelProto.graph 7,
+    GraphProto.output 12, ValueInfoProto.name 1.
+    """
+    ends = (_field(12, _field(1, name.encode("utf-8"))) for name in names)
+    return _field(7, b"".join(ends))
+
+
+def _field(number: int, content: bytes) -> bytes:
+    size, left = bytearray(), len(content)
+    while left > 127:
+        size.append(left & 127 | 128)
+        left >>= 7
+    return bytes([number << 3 | 2]) + bytes(size) + bytes([left]) + content
+
+
+def samples_of(arguments: argparse.Namespace, model: Model) -> "Dict[str, Dict[str, Any]]":
+    """The inputs of each sample of an .npz (`0/input`)."""
     samples: "Dict[str, Dict[str, Any]]" = {}
-    with np.load(arguments.samples, allow_pickle=False) as archive:
+    with model.np.load(arguments.samples, allow_pickle=False) as archive:
         for key in archive.files:
             number, _, name = key.partition("/")
             samples.setdefault(number, {})[name] = archive[key]
+    return samples
+
+
+def run_samples(arguments: argparse.Namespace, model: Model, said: "Dict[str, Any]") -> int:
+    """Run each sample once; the outputs go to another .npz (`0/output`)."""
+    found: "Dict[str, Any]" = {}
     times = []
-    for number, feed in samples.items():
+    for number, feed in samples_of(arguments, model).items():
         began = time.perf_counter()
         try:
             values = model.session.run(None, feed)
@@ -265,16 +301,47 @@ def run_samples(arguments: argparse.Namespace, model: Model, said: "Dict[str, An
             said["error"] = "sample %d: %s" % (int(number) + 1, error)
             return FAILED
         times.append((time.perf_counter() - began) * 1000)
+        names = [tensor.name for tensor in model.session.get_outputs()]
         found.update(("%s/%s" % (number, name), value) for name, value in zip(names, values))
-    np.savez(arguments.outputs, **found)
+    model.np.savez(arguments.outputs, **found)
     said["runs_ms"], said["run_ms"] = times, statistics.median(times)
     return 0
+
+
+def run_nodes(arguments: argparse.Namespace, model: Model, said: "Dict[str, Any]") -> int:
+    """Run the samples with each group of tensors as outputs.
+
+    A provider may refuse a graph because of one of them. Then each half of the group is tried,
+    down to the tensor, which is left out.
+    """
+    samples, found = samples_of(arguments, model), {}  # type: ignore[var-annotated]
+    said["unseen"], groups = [], list(model.spec["added"])
+    model.register()
+    while groups:
+        group = groups.pop()
+        try:
+            session = model.opened(model.spec["model"], None, None, group)
+            for number, feed in samples.items():
+                names = ["%s/%s" % (number, name) for name in group]
+                found.update(zip(names, session.run(group, feed)))
+        except Exception as error:
+            sys.stderr.write("%d tensors cannot be outputs: %s\n" % (len(group), error))
+            if len(group) > 1:
+                middle = len(group) // 2
+                groups += [group[:middle], group[middle:]]
+            else:
+                said["unseen"] += group
+                said["error"] = str(error)
+    model.np.savez(arguments.outputs, **found)
+    return 0 if found else FAILED
 
 
 def work(arguments: argparse.Namespace, model: Model, said: "Dict[str, Any]") -> int:
     """Fill in `said`; the exit status."""
     spec = model.spec
     said["versions"] = model.versions()
+    if spec.get("added"):
+        return run_nodes(arguments, model, said)
     began = time.perf_counter()
     try:
         seconds, said["device"] = model.open(None if arguments.check else arguments.profile)

@@ -19,12 +19,12 @@ from fleet.engine.ab.sides import AbSide
 from fleet.engine.applying import reboot
 from fleet.engine.lease.lease import Lease
 from fleet.engine.measuring.validity import cure_of, lasting, words_of
-from fleet.engine.operation import ask_suite
 from fleet.engine.pool import DeviceResult
 from fleet.engine.provisioning import ask_rights
 from fleet.engine.rebooting import boot_id
 from fleet.engine.running import LINK_BROKE, RunJob, run_device
 from fleet.engine.session import Session
+from fleet.engine.verifying import ask_suite
 from fleet.model.command import Command
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError, InputError

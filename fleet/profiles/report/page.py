@@ -14,6 +14,7 @@ from importlib.resources import files
 
 from fleet.model.metrics import PRIMARY, Metric
 from fleet.model.record import Record
+from fleet.model.suite import SuiteResult
 from fleet.model.version import VERSION
 from fleet.profiles.compare.groups import build, short_build
 from fleet.profiles.compare.metrics import value
@@ -30,7 +31,7 @@ from fleet.profiles.report.distributions import (
 )
 from fleet.profiles.report.drawing import GROUPS, HEAT, INK, MUTED, Spec, library, picture
 from fleet.profiles.report.summary import Report, clean
-from fleet.profiles.report.words import headline, many
+from fleet.profiles.report.words import WORDS, headline, many
 
 # What changes with time: the history of a metric, and speed against heat within one run.
 
@@ -39,6 +40,7 @@ LEAST = 5  # runs of a curve
 LOOKS = 300  # of a curve
 DIRECT = 4  # lines that bear their names
 LINES = 60
+TRACED = 4  # boards whose nodes are shown
 MEDIANS = 1200  # of a picture
 NAMED = 300  # of them bear a tooltip
 DAY = 86400.0
@@ -354,9 +356,10 @@ def _hash(text: str) -> str:
 
 
 def _title(report: Report) -> str:
-    models = list(dict.fromkeys(row.model or "unknown model" for row in report.rows))
+    models = [row.model for row in report.rows] or [clean(each.name) for each in report.traced]
+    models = list(dict.fromkeys(model or "unknown model" for model in models))
     what = ", ".join(models[:3]) + (f" and {len(models) - 3} more" if len(models) > 3 else "")
-    return f"{what} on {many(report.boards, 'board')}"
+    return f"{what} on {many(report.boards or len(report.traced), 'board')}"
 
 
 def _head(report: Report, name: str) -> str:
@@ -379,14 +382,64 @@ def _sections(report: Report) -> list[str]:
         parts.key(report),
         parts.tiles(report),
         tables.verdicts(report),
-        tables.measured_with(report),
-        tables.boards(report),
+        _nodes(report),
+        *([tables.measured_with(report), tables.boards(report)] if report.rows else []),
         _distributions(report),
         *([_heat(report), _operations(report), _history(report)] if library() else [_LACKS]),
         tables.outside(report),
         tables.around(report),
         tables.provenance(report),
     ]
+
+
+def nodes(result: SuiteResult) -> Spec:
+    """The error of each node over its place: of the whole network up to there, and its own."""
+    values = [
+        {"x": place + 1, "v": number, "k": kind, "t": f"{clean(row.node)}: {number:.1f} dB, {kind}"}
+        for place, row in enumerate(result.nodes)
+        for kind, number in (("all up to here", row.after_db), ("this node alone", row.own_db))
+        if number is not None
+    ]
+    x = {"field": "x", "type": "quantitative", "title": "node, in the order of the network",
+         "axis": {"grid": False, "tickMinStep": 1},
+         "scale": {"domain": [1, max(2, len(result.nodes))]}}  # fmt: skip
+    y = {"field": "v", "type": "quantitative", "title": "SQNR in dB"}
+    kinds = ["all up to here", "this node alone"]
+    colour = {"field": "k", "type": "nominal", "title": None,
+              "scale": {"domain": kinds, "range": [GROUPS[0], GROUPS[1]]},
+              "legend": {"orient": "top", "labelColor": INK}}  # fmt: skip
+    about: Spec = {"x": x, "y": y, "color": colour}
+    layer: list[Spec] = [
+        {"mark": {"type": "line", "strokeWidth": 1.4, "aria": False}, "encoding": about},
+        {"mark": {"type": "point", "filled": True, "size": 22},
+         "encoding": {**about, "description": {"field": "t"}}},
+    ]  # fmt: skip
+    if result.first_wrong is not None:
+        layer.insert(0, {"data": {"values": [{"x": result.first_wrong + 1}]},
+                         "mark": {"type": "rule", "color": HEAT, "strokeWidth": 2, "aria": False},
+                         "encoding": {"x": x}})  # fmt: skip
+    return {"height": 190, "autosize": {"type": "fit-x", "contains": "padding"},
+            "data": {"values": values}, "layer": layer}  # fmt: skip
+
+
+def _nodes(report: Report) -> str:
+    drawn = []
+    for record in report.traced[:TRACED]:
+        if record.suite is None:
+            continue
+        host = clean(record.host)
+        text = clean(record.suite.begins, WORDS)
+        shown = picture(nodes(record.suite), f"Nodes of {host}", text) if library() else ""
+        drawn.append(parts.card(f"Nodes of {host}", shown, text) + tables.nodes(record.suite, host))
+    if not drawn:
+        return ""
+    few = f" Shown are {TRACED} of {many(len(report.traced), 'board')}."
+    return (
+        '<h2 id="nodes">Where the network begins to differ</h2><p class="quiet">Each node on the '
+        "device against the reference. A node is wrong if its output differs from what its own "
+        "inputs give; 200 dB is equal; a red line marks the first wrong node."
+        f"{few * (len(report.traced) > TRACED)}</p>{''.join(drawn)}"
+    )
 
 
 def _cards(cards: Sequence[str]) -> str:

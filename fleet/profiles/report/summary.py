@@ -87,6 +87,13 @@ class Report:
         return tuple(record for group in self.groups for record in group.records)
 
     @cached_property
+    def traced(self) -> tuple[Record, ...]:
+        """The latest runs of each board whose network was compared node by node."""
+        found = {record.identity or record.host: record for group in self.groups
+                 for record in group.suites if record.suite and record.suite.nodes}  # fmt: skip
+        return tuple(found.values())
+
+    @cached_property
     def boards(self) -> int:
         """How many boards; one that is in two groups is one."""
         return len({record.identity or f"host {record.host}" for record in self.records})
@@ -94,7 +101,8 @@ class Report:
     @cached_property
     def emulated(self) -> str:
         """yes, no, mixed or unknown, over all runs."""
-        return _alike({row.emulated for row in self.rows})
+        traced = {_ANSWERS[record.emulated] for record in self.traced}
+        return _alike({row.emulated for row in self.rows} | traced)
 
 
 _ANSWERS = {True: "yes", False: "no", None: "unknown"}
@@ -104,10 +112,10 @@ def _alike(answers: set[str]) -> str:
     return answers.pop() if len(answers) == 1 else "mixed"
 
 
-def clean(text: str) -> str:
+def clean(text: str, most: int = LONG) -> str:
     """Text of a device: one line without controls, cut where it is too long."""
     found = " ".join(harmless(text).split())
-    return found if len(found) <= LONG else f"{found[: LONG - 1]}…"
+    return found if len(found) <= most else f"{found[: most - 1]}…"
 
 
 def _words(found: Sequence[Sequence[str]]) -> dict[str, int]:

@@ -7,6 +7,7 @@ from html import escape
 
 from fleet.model.metrics import Metric
 from fleet.model.record import Record
+from fleet.model.suite import SuiteResult
 from fleet.profiles.compare.groups import build
 from fleet.profiles.compare.seen import system
 from fleet.profiles.compare.verdict import MetricRow, Verdict
@@ -16,6 +17,7 @@ from fleet.profiles.report.parts import mark
 from fleet.profiles.report.summary import Report, ReportCell, ReportRow, clean
 
 SHOWN = 8  # of a list of words
+NODES = 25
 WIDE, HALF = 148, 70  # px: of a drawn interval, and from its middle to an end
 
 
@@ -136,6 +138,23 @@ def plain(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str) -> 
         f'<table class="sortable"><caption>{name}</caption><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
+
+
+def nodes(result: SuiteResult, host: str) -> str:
+    """The nodes around the first wrong one, or those that differ most by themselves."""
+    heads = ("node", "#", "operator", "shape", "encoding", "before, dB", "after, dB", "alone, dB",
+             "fault")  # fmt: skip
+    found = []
+    for place in result.telling(NODES):
+        row = result.nodes[place]
+        decibels = (row.before_db, row.after_db, row.own_db)
+        found.append((
+            clean(row.node), str(place + 1), clean(row.kind), " x ".join(map(str, row.shape)),
+            clean(row.encoding),
+            *("unknown" if number is None else f"{number:.1f}" for number in decibels),
+            clean(row.fault),
+        ))  # fmt: skip
+    return plain(heads, found, f"{len(found)} of {len(result.nodes)} nodes of {host}")
 
 
 def verdicts(report: Report) -> str:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from fleet.model.metrics import Metric
 from fleet.profiles.report.summary import Report, ReportCell, ReportRow, clean
 
+WORDS = 400  # characters of a sentence about nodes
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -55,7 +57,12 @@ def _cells(report: Report, place: int, metric: Metric) -> list[ReportCell]:
 def headline(report: Report) -> list[str]:
     """Sentences, the most important first."""
     whole, counted = len(report.records), sum(record.counts for record in report.records)
+    traced = [f"{clean(record.host)}: {clean(record.suite.begins, WORDS)}."
+              for record in report.traced if record.suite]  # fmt: skip
+    if not whole:
+        return traced
     sentences = [
+        *traced,
         *verdicts(report),
         f"{many(report.boards, 'board')}, {many(whole, 'run')}; "
         + ("all of them count." if counted == whole else f"{counted:,} of them count."),

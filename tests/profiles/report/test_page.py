@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from fleet.model.record import Metrics, Record
+from fleet.model.suite import NodeDifference, SuiteAnswer, SuiteResult
 from fleet.profiles.compare.groups import by_run, group
 from fleet.profiles.report import distributions, tables, words
 from fleet.profiles.report.distributions import thinned
@@ -258,3 +260,27 @@ def test_what_all_rows_share_takes_no_column() -> None:
     assert "emulated yes; chip QCS9075" in boards
     mixed = page(gather([group("before", a), group("after", [*b, replace(b[0], emulated=False)])]))
     assert '<button type="button">emulated<' in mixed[mixed.index('id="boards"') :]
+
+
+def traced(fault: str = "the output differs by up to 9 steps", **changes: Any) -> Record:
+    rows = [NodeDifference(f"n{n}", "Conv", f"t{n}", (1, 8), "uint8, scale 1, zero 0",
+                           before_db=60.0 - n, after_db=59.0 - n, own_db=200.0, own_steps=0.0)
+            for n in range(40)]  # fmt: skip
+    rows[30] = replace(rows[30], own_db=3.0, own_steps=9.0, fault=fault)
+    answers = (SuiteAnswer("x", faults=("y differs",)),)
+    result = SuiteResult("(samples)", "0" * 64, 1, 1, answers, tuple(rows))
+    return record(0, "evk-09", suite=result, emulated=True, **changes)
+
+
+def test_where_a_network_begins_to_differ() -> None:
+    """A table and a picture, with timed runs beside them and without."""
+    for others in ([], repeats([10.0, 11.0])):
+        text = page(of(traced(), *others))
+        assert "evk-09: the first wrong node is n30 (Conv): the output differs by up to" in text
+        assert "25 of 40 nodes of evk-09" in text
+        drawn = text[text.index('aria-label="Nodes of evk-09"') :]
+        assert drawn.count("this node alone</title>") == 40
+        assert "n30: 3.0 dB, this node alone" in drawn
+        assert "emulated" in text
+    hostile = page(of(traced(HOSTILE)))
+    assert "<img" not in hostile
