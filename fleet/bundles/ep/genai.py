@@ -46,7 +46,7 @@ class Llama3(msgspec.Struct, frozen=True):
     original_max_position_embeddings: _Positive
 
 
-class Model(msgspec.Struct, frozen=True):
+class GenaiModel(msgspec.Struct, frozen=True):
     """What no context binary says of its model, by its names in `config.json`."""
 
     rope_theta: _Positive
@@ -67,7 +67,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Layout:
+class GenaiLayout:
     """The graphs of a decoder in the order in which they run: those of the prompt come first.
 
     `cache` is one input of the cache for keys, `layers` their number.
@@ -88,7 +88,7 @@ class Layout:
         return self.mask.shape[-1]
 
 
-def read_description(folder: Path) -> Model:
+def read_description(folder: Path) -> GenaiModel:
     """Return what `config.json` of Hugging Face, else `genie_config.json`, says of the model.
 
     Raises BundleError or InputError: neither file is there, or a value is missing or unknown.
@@ -124,7 +124,9 @@ def read_description(folder: Path) -> Model:
     ends = said["eos_token_id"]
     ends = ends or None if isinstance(ends, list) or ends is None else [ends]
     more = {"rope_theta": theta, "eos_token_id": ends, "llama3": rope if kind == "llama3" else None}
-    return read_plain(Model, {**said, **more}, str(path), "copy config.json of the model there")
+    return read_plain(
+        GenaiModel, {**said, **more}, str(path), "copy config.json of the model there"
+    )
 
 
 def _at(value: Any, *keys: str) -> Any:  # noqa: ANN401 - JSON of a stranger
@@ -134,7 +136,7 @@ def _at(value: Any, *keys: str) -> Any:  # noqa: ANN401 - JSON of a stranger
     return value
 
 
-def read_layout(files: Sequence[GraphFile]) -> Layout:
+def read_layout(files: Sequence[GraphFile]) -> GenaiLayout:
     """Return the prompt graphs and token graphs of binaries, in their order.
 
     Of graphs for several contexts the longest is taken, of several prompt widths the largest.
@@ -158,7 +160,7 @@ def read_layout(files: Sequence[GraphFile]) -> Layout:
     return _layout(prompt, token)
 
 
-def _layout(prompt: list[Stage], token: list[Stage]) -> Layout:
+def _layout(prompt: list[Stage], token: list[Stage]) -> GenaiLayout:
     inputs = {tensor.name: tensor for stage in prompt for tensor in stage.graph.inputs}
     caches = {name: tensor for name, tensor in inputs.items() if _CACHE.fullmatch(name)}
     made = {tensor.name for stage in prompt for tensor in stage.graph.outputs}
@@ -192,7 +194,7 @@ def _layout(prompt: list[Stage], token: list[Stage]) -> Layout:
     mask, cos, sin = (inputs[roles[role][0]] for role in ("mask", "cos", "sin"))
     window = prompt[0].width
     stages = (*prompt, *token)
-    return Layout(stages, window, mask, cos, sin, logits[0], keys[0], len(keys))
+    return GenaiLayout(stages, window, mask, cos, sin, logits[0], keys[0], len(keys))
 
 
 def _ordered(stages: list[Stage]) -> list[Stage]:
@@ -227,7 +229,7 @@ def _context(graph: Graph) -> int:
     return next((t.shape[-1] for t in graph.inputs if "mask" in t.name and t.shape), 0)
 
 
-def frequencies(model: Model, pairs: int) -> list[float]:
+def frequencies(model: GenaiModel, pairs: int) -> list[float]:
     """Return by how many radians each pair of a head turns from one position to the next.
 
     `llama3` as in modeling_rope_utils.py of huggingface/transformers.
@@ -281,7 +283,7 @@ class _Nodes:
         return bytes(made.SerializeToString(deterministic=True))
 
 
-def _position_processor(onnx: ModuleType, layout: Layout, model: Model) -> bytes:
+def _position_processor(onnx: ModuleType, layout: GenaiLayout, model: GenaiModel) -> bytes:
     """Positions and the mask of genai → cosine, sine, and what is added to a score.
 
     The keys stand at the right end of the context, so query i of n may see the first
@@ -314,7 +316,7 @@ def _position_processor(onnx: ModuleType, layout: Layout, model: Model) -> bytes
     return nodes.model("position-processor", inputs, outputs)
 
 
-def _turned(layout: Layout) -> Iterator[tuple[str, list[int | str], Tensor]]:
+def _turned(layout: GenaiLayout) -> Iterator[tuple[str, list[int | str], Tensor]]:
     """Yield name, shape and tensor of what the position processor gives to the quantizer."""
     for tensor in (layout.mask, layout.cos, layout.sin):
         shape: list[int | str] = [1, 1, "width", tensor.shape[-1]]
@@ -333,7 +335,7 @@ def _boundary(onnx: ModuleType, nodes: _Nodes, way: str, pair: tuple[str, str], 
     nodes.node(way, f"{source} {scale} {zero}", into)
 
 
-def _quantizer(onnx: ModuleType, layout: Layout) -> bytes:
+def _quantizer(onnx: ModuleType, layout: GenaiLayout) -> bytes:
     nodes, rows = _Nodes(onnx), list(_turned(layout))
     for name, _, tensor in rows:
         _boundary(onnx, nodes, "QuantizeLinear", (name, tensor.name), tensor)
@@ -344,7 +346,7 @@ def _quantizer(onnx: ModuleType, layout: Layout) -> bytes:
     )
 
 
-def _dequantizer(onnx: ModuleType, layout: Layout) -> bytes:
+def _dequantizer(onnx: ModuleType, layout: GenaiLayout) -> bytes:
     nodes, logits = _Nodes(onnx), layout.logits
     into, shape = f"{logits.name}_{_LOGITS}", [1, "width", logits.shape[-1]]
     _boundary(onnx, nodes, "DequantizeLinear", (logits.name, into), logits)
@@ -352,7 +354,7 @@ def _dequantizer(onnx: ModuleType, layout: Layout) -> bytes:
     return nodes.model("dequantizer", inputs, outputs)
 
 
-def configuration(layout: Layout, model: Model) -> dict[str, Any]:
+def configuration(layout: GenaiLayout, model: GenaiModel) -> dict[str, Any]:
     """Return genai_config.json. The sampler is greedy; a request may ask for another one."""
     kv, _, size, _ = layout.cache.shape
     heads, ends = model.num_attention_heads or kv, model.eos_token_id
@@ -390,7 +392,7 @@ def configuration(layout: Layout, model: Model) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _pipeline(layout: Layout) -> Iterator[tuple[str, dict[str, Any]]]:
+def _pipeline(layout: GenaiLayout) -> Iterator[tuple[str, dict[str, Any]]]:
     cpu: dict[str, Any] = {"session_options": {"provider_options": []}}
     htp = {"backend_path": "libQnnHtp.so", "htp_performance_mode": "burst"}
     npu = {"session_options": {"provider_options": [{"qnn": htp}]}}
