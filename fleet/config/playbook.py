@@ -34,6 +34,7 @@ from fleet.model.playbook import (
     DEFAULT_HEALTH_SECONDS,
     DEFAULT_PARALLEL,
     Playbook,
+    ProgramArchive,
     RunSpec,
     RuntimeSpec,
 )
@@ -355,6 +356,7 @@ class _Loader:
         name = self._runner(body, kind, bundle)
         needed = not script and facts_of_runner(name).lacks_prompt(body.options)
         prompt = self._prompt(body, bundle, needed=needed)
+        program, archive = self._program(body)
         return RunSpec(
             runner=name,
             prompt=prompt or "",
@@ -364,7 +366,8 @@ class _Loader:
             unsaid=tuple(name for name in RunSpec().unsaid if getattr(body, name) is None),
             timeout=body.timeout,
             token_limit_counts=body.token_limit_counts,
-            program=self._program(body),
+            program=program,
+            archive=archive,
             libraries=tuple(self._libraries(body)),
             options=body.options,
             cool=cool_spec(body.cool),
@@ -469,14 +472,25 @@ class _Loader:
             self._problems.add(f"no runner is called '{name}'", at, suggest_or_list(name, known))
         return name
 
-    def _program(self, body: RunBody) -> Path | None:
+    def _program(self, body: RunBody) -> tuple[Path | None, ProgramArchive | None]:
+        """Return the program, and the archive that it is unpacked from when it is needed."""
         if body.program is None:
-            return None
-        path = self._path(body.program, ("run", "program"))
-        if not path.is_file():
-            at = self._document.value(("run", "program"))
-            self._problems.add(f"the program {path} does not exist", at, near_hint(path))
-        return path
+            return None, None
+        keys: Keys = ("run", "program")
+        if isinstance(body.program, str):
+            path = self._path(body.program, keys)
+            if not path.is_file():
+                at = self._document.value(keys)
+                self._problems.add(f"the program {path} does not exist", at, near_hint(path))
+            return path, None
+        text = body.program.archive
+        remote = text.lower().startswith(("https://", "http://"))
+        source = Path() if remote else self._path(text, (*keys, "archive"))
+        archive = ProgramArchive(text if remote else str(source), body.program.sha256)
+        if not remote and not source.is_file() and not archive.folder.is_dir():
+            at = self._document.value((*keys, "archive"))
+            self._problems.add(f"the archive {source} does not exist", at, near_hint(source))
+        return archive.folder / body.program.file, archive
 
     def _libraries(self, body: RunBody) -> Iterator[Path]:
         for index, text in enumerate(body.libraries):

@@ -42,6 +42,10 @@ from fleet.model.playbook import (
 from fleet.model.rollout import NONE, Amount, RolloutSpec, check_rising, is_amount
 from fleet.model.serve import ServeSpec
 
+Sha256 = Annotated[
+    str, Pattern(r"[0-9a-f]{64}", "SHA-256", "write 64 hexadecimal digits, in lower case")
+]
+
 # The shape of `serve:` in a playbook.
 
 _PARTS = {
@@ -387,6 +391,26 @@ class ChatBody(Body, frozen=True, kw_only=True):
     ] = None
 
 
+class ProgramBody(Body, frozen=True, kw_only=True):
+    """A program in an archive of a release."""
+
+    archive: Annotated[
+        FilePath,
+        Doc("URL of a .tar.gz or .zip, which is downloaded once; or its path, from the playbook."),
+    ]
+    sha256: Annotated[Sha256, Doc("SHA-256 of the archive, as its publisher gives it.")]
+    file: Annotated[
+        str,
+        Pattern(
+            r"(?!(.*/)?\.\./)[^/\x00-\x1f][^\x00-\x1f]*", "file of an archive", "like bin/NAME"
+        ),
+        Doc(
+            "The program in the archive, like bin/geniex-bench. A single folder around everything "
+            "is left out."
+        ),
+    ]
+
+
 class RunBody(Body, frozen=True, kw_only=True):
     """What to run, and how often."""
 
@@ -398,8 +422,11 @@ class RunBody(Body, frozen=True, kw_only=True):
         ),
     ] = None
     program: Annotated[
-        FilePath | None,
-        Doc("Program of the runner, if the SDK does not contain it; relative to the playbook."),
+        FilePath | ProgramBody | None,
+        Doc(
+            "Program of the runner, if the SDK does not contain it: a path relative to the "
+            "playbook, or {archive: URL, sha256: HEX, file: bin/NAME}."
+        ),
     ] = None
     libraries: Annotated[
         list[FilePath],

@@ -161,7 +161,7 @@ def _opened(
     if run is None or facts.windows is not None:
         return found
     tool = parts.selection.tool if sends else None
-    own = (*filter(None, [run.program, tool]), *run.libraries)
+    own = (*filter(None, [tool]), *builder.own_files(parts))
     wanted = {**opened.libraries, **needs(own, manifest.files)}
     found = (*found, *newer_glibc(own, manifest.files, facts))
     if not wanted and not programs:

@@ -24,7 +24,7 @@ from fleet.config.runners import default_runner
 from fleet.engine.resolver import Parts, Resolver
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError, PlaybookError
-from fleet.model.events import Listener, Warned
+from fleet.model.events import Listener, Progress, Warned
 from fleet.model.facts import Facts
 from fleet.model.files import FileRef
 from fleet.model.inventory import Host
@@ -35,7 +35,9 @@ from fleet.model.playbook import Playbook, RunSpec
 from fleet.ops.environment import environment, health_as_dict, windows_environment
 from fleet.runners import Defaults, Kit, Layout, Runner
 from fleet.runners.exec import ExecRunner, uses_qairt
+from fleet.runners.options import OwnProgram
 from fleet.runners.registry import OWN, RUNTIME, runner
+from fleet.runtimes.programs import bring_program
 from fleet.runtimes.store import RuntimeStore
 from fleet.runtimes.targets import default_target, target_facts
 from fleet.serving.files import packages_of, service_files
@@ -58,6 +60,7 @@ class ReleaseBuilder:
         self._lock = threading.Lock()
         self._opened: dict[tuple[str, str | None, str | None], OpenedFiles] = {}
         self.playbook = playbook
+        self._bring_program(listener, offline=offline or frozen is not None)
         self.runner: Runner = runner_of(playbook)
         bundle = inspect_bundle(
             playbook.bundle,
@@ -76,9 +79,31 @@ class ReleaseBuilder:
             wheel=playbook.runtime.wheel,
             offline=offline,
             frozen=frozen,
+            carried=self._carried(),
         )
         for text in (*playbook.warnings, *self.bundle.warnings):
             listener(Warned("", text))
+
+    def _bring_program(self, listener: Listener, *, offline: bool) -> None:
+        def progress(doing: str, done: int, total: int | None) -> None:
+            listener(Progress("", doing, done, total or 0))
+
+        bring_program(self.playbook.run, progress, offline=offline)
+
+    def _carried(self) -> Path | None:
+        run = self.playbook.run
+        if run is None or not isinstance(self.runner, Defaults):
+            return None
+        return self.runner.carried_qairt(run)
+
+    def own_files(self, parts: Parts) -> tuple[Path, ...]:
+        """Return the programs and libraries of the user that go along."""
+        run = self.playbook.run
+        if run is None:
+            return ()
+        if isinstance(self.runner, OwnProgram):
+            return tuple(item.source for item in self.runner.files(self._kit_of(parts)))
+        return (*filter(None, [run.program]), *run.libraries)
 
     def target_for(self, host: Host, facts: Facts) -> str:
         """Inventory, then playbook, then what the device's OS and machine call for."""

@@ -11,8 +11,9 @@ from fleet.model.errors import InputError, RuntimeStoreError
 from fleet.model.events import Listener, Progress, StepStarted
 from fleet.model.files import FileRef
 from fleet.model.lockfile import Lock, LockedRelease
-from fleet.model.runtime import Runtime, no_runtime
+from fleet.model.runtime import Runtime
 from fleet.runners import Runner
+from fleet.runtimes.consistency import carried_runtime
 from fleet.runtimes.packages import packages_for
 from fleet.runtimes.releases import package, wheel_for
 from fleet.runtimes.select import Selection, select_files
@@ -45,11 +46,13 @@ class Resolver:
         wheel: bool,
         offline: bool = False,
         frozen: Lock | None = None,
+        carried: Path | None = None,
     ) -> None:
         """`features` are rows of runtime_files.yaml. `version` of QAIRT, None for the newest;
         `wheel`: it may come from one of PyPI.
 
         `frozen` names the builds and files to take, whatever is newer; nothing is fetched.
+        `carried`: the folder of QAIRT's libraries that a program brings along.
         """
         self._runner = runner
         self._store = store
@@ -59,6 +62,7 @@ class Resolver:
         self._wheel = wheel
         self._offline = offline
         self._frozen = frozen
+        self._carried = carried
         self._lock = threading.Lock()
         self._parts: dict[tuple[str, str | None, str | None], Parts] = {}
 
@@ -75,7 +79,7 @@ class Resolver:
             if key not in self._parts:
                 locked = self._frozen.required(target, arch) if self._frozen else None
                 if self._runner.runtime is None:
-                    runtime = no_runtime(target)
+                    runtime = carried_runtime(self._carried, target)
                 elif locked:
                     runtime = self._locked_runtime(target, locked)
                 else:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.model.gates import DEFAULT_SAMPLE_SECONDS, CoolSpec, UntilSpec
+from fleet.model.home import fleet_home
 from fleet.model.op_package import OpPackageSpec
 from fleet.model.rollout import RolloutSpec
 from fleet.model.serve import ServeSpec
@@ -35,6 +36,19 @@ class RuntimeSpec:
 
 
 @dataclass(frozen=True)
+class ProgramArchive:
+    """An archive that has the program of a run: `source` is its URL, or its path here."""
+
+    source: str
+    sha256: str
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of this workstation where the archive is unpacked."""
+        return fleet_home() / "programs" / self.sha256
+
+
+@dataclass(frozen=True)
 class RunSpec:
     """What to run. `prompt` is text with real newlines.
 
@@ -43,7 +57,7 @@ class RunSpec:
     `max_tokens` is always set. `token_limit_counts`: a run that reached the limit counts, with the
     mark `cut`; False: it does not count.
     `program` and `libraries` are host files for runners that no SDK has, `options` the runner's
-    own.
+    own. `archive`: what `program` is unpacked from, if it is not a file of the user's.
     `cool` waits before runs, `until` repeats beyond `repeats`, `sustained` repeats without pause
     for so many seconds. `sample`: seconds between two looks at the device during a run; None for
     no looks at all.
@@ -59,6 +73,7 @@ class RunSpec:
     timeout: float = DEFAULT_RUN_SECONDS
     token_limit_counts: bool = True
     program: Path | None = None
+    archive: ProgramArchive | None = None
     libraries: tuple[Path, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     cool: CoolSpec | None = None

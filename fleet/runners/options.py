@@ -95,6 +95,10 @@ class Defaults:
         """
         return ()
 
+    def carried_qairt(self, _run: RunSpec) -> Path | None:
+        """Return the folder on this workstation of the QAIRT libraries that the program brings."""
+        return None
+
     def corrected(self, _kit: Kit) -> tuple[FileRef, ...]:
         """Return files that go along in place of those of the bundle of the same name."""
         return ()

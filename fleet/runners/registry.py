@@ -17,6 +17,7 @@ from fleet.runners.exec import ExecRunner, RuntimeRunner
 from fleet.runners.executorch import ExecutorchRunner
 from fleet.runners.genai import GenaiRunner
 from fleet.runners.genie import GenieRunner
+from fleet.runners.geniex import GeniexRunner
 from fleet.runners.litert import LitertRunner
 from fleet.runners.llama_cpp import LlamaCppRunner
 from fleet.runners.mllm import MllmRunner
@@ -26,7 +27,7 @@ from fleet.runners.qnn_net_run import NetRunRunner
 
 _MADE: tuple[Runner, ...] = (  # in the order in which they are listed
     *(GenieRunner(), NetRunRunner(), MllmRunner(), ExecutorchRunner(), LlamaCppRunner()),
-    *(LitertRunner(), OrtRunner(), GenaiRunner(), ExecRunner()),
+    *(LitertRunner(), OrtRunner(), GenaiRunner(), GeniexRunner(), ExecRunner()),
 )
 RUNTIME: Runner = RuntimeRunner()  # of a playbook without a bundle; no playbook names it
 OWN: dict[str, Runner] = {made.name: made for made in _MADE}

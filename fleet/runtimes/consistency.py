@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from fleet.model.errors import RuntimeStoreError
 from fleet.model.finding import Finding
-from fleet.model.runtime import Library
+from fleet.model.runtime import Library, Runtime, RuntimeSource, no_runtime
+from fleet.runtimes.scan import scan_file
 
 _CURE = "extract the SDK again into an empty folder, so that files of two QAIRT versions do not mix"
 _SOURCE = "docs/sources/qairt.md 1, 6"
@@ -76,3 +79,27 @@ def require_consistent(libraries: Sequence[Library], where: str) -> None:
     more = f" (and {len(problems) - 1} more files)" if len(problems) > 1 else ""
     clearest = max(problems, key=lambda item: item.have.count("."))
     raise RuntimeStoreError(f"{where} mixes QAIRT versions: {clearest.message}{more}", hint=_CURE)
+
+
+def carried_runtime(folder: Path | None, target: str) -> Runtime:
+    """Return the QAIRT that a program brings in one flat folder, for the pre-flight alone; without
+    one, what stands for no runtime. Raises RuntimeStoreError for a damaged library.
+    """
+    none = no_runtime(target)
+    paths = sorted(folder.glob("lib*.so*")) if folder is not None else []
+    libraries = tuple(scan_file(path, path.name) for path in paths)
+    witness = build_of(libraries)
+    if folder is None or witness is None or witness.build_id is None:
+        return none
+    build = witness.build_id
+    skels = {item.hexagon_arch for item in libraries if item.name.endswith("Skel.so")}
+    return replace(
+        none,
+        id=f"qairt-{build} of the program",
+        version=build.rsplit(".", 1)[0],
+        build_id=build,
+        root=folder,
+        hexagon_archs=tuple(sorted(filter(None, skels))),
+        source=RuntimeSource("program", str(folder)),
+        libraries=libraries,
+    )

@@ -9,15 +9,17 @@ import pytest
 
 from fleet.model.metrics import FIELDS, KNOWN, LESS, METRICS, MORE, NETWORK, limit_text
 from fleet.model.record import Metrics
-from fleet.profiles.formats import detect, executorch, llama_cpp, mllm
+from fleet.profiles.formats import detect, executorch, geniex, llama_cpp, mllm
 from fleet.profiles.formats.base import Profile
 from fleet.runners.ort import _times
 from fleet.runners.scripted import token_times
 
 from ..profiles.formats.test_others import LOG, MLLM, OBSERVED
+from ..runners.test_geniex import shape
 
 ROOT = Path(__file__).parents[2]
 REAL = ROOT / "tests" / "profiles"
+GENIEX = shape("6")
 TIMES = {"init_seconds": 0.5, "token_seconds": [0.1, 0.2, 0.4], "prompt_tokens": 5}
 
 
@@ -27,16 +29,20 @@ def names(*paths: str) -> set[str]:
     for path in paths:
         profile = detect.read((REAL / path).read_bytes())
         assert isinstance(profile, Profile)
-        metrics = profile.metrics
-        found |= {name for name in FIELDS if getattr(metrics, name) is not None}
-        found |= metrics.others.keys() & KNOWN.keys()
+        found |= known_of(profile.metrics)
     return found
+
+
+def known_of(metrics: Metrics) -> set[str]:
+    found = {name for name in FIELDS if getattr(metrics, name) is not None}
+    return found | (metrics.others.keys() & KNOWN.keys())
 
 
 def samples() -> dict[str, set[str]]:
     log = "real/executorch/stderr_profile0.txt"
     return {
         "genie": names("data/genie_dialog.json"),
+        "geniex": known_of(geniex.metrics_of_run({}, GENIEX["runs"][0])),
         "llama_cpp": {*llama_cpp.timings(LOG)},
         "executorch": {*executorch.observed(f"PyTorchObserver {json.dumps(OBSERVED)}")}
         | names(log),

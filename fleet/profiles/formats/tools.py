@@ -2,7 +2,7 @@
 
 Shapes: qai_hub's profile of a job and ai-hub-models configs/perf_yaml.py; ONNX Runtime's session
 profile (Chrome trace events); benchmark_model of LiteRT (tensorflow/lite/tools/benchmark); winml
-perf (BenchmarkResult.to_dict); geniex-bench; MNN's llm_demo (transformers/llm/engine); the text
+perf (BenchmarkResult.to_dict); MNN's llm_demo (transformers/llm/engine); the text
 of qnn-profile-viewer 2.2x and later.
 
 A tool that says where a model ran decides whether the record counts. One that does not say it
@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from fleet.model.errors import ProfileError, UnknownProfileError
 from fleet.model.metrics import ANSWER, PROMPT
 from fleet.model.record import Measure, Metrics, Op
+from fleet.profiles.formats import geniex
 from fleet.profiles.formats.base import (
     RATE,
     RATE_UNIT,
@@ -110,8 +111,8 @@ def _numbers(values: object) -> list[float]:
     ) else []  # fmt: skip
 
 
-def read_object(data: Mapping[str, Any]) -> Profile | None:
-    """Return the profile of one JSON object; None for an object of no tool that is known.
+def read_object(data: Mapping[str, Any]) -> Profile | list[Profile] | None:
+    """Return what one JSON object says; None for an object of no tool that is known.
 
     Raises ProfileError for one without numbers.
     """
@@ -122,7 +123,7 @@ def read_object(data: Mapping[str, Any]) -> Profile | None:
     ):
         return _winml(data)
     if isinstance(data.get("agg"), Mapping) and "plugin" in data:
-        return _geniex(data)
+        return geniex.read(data)
     return None
 
 
@@ -173,20 +174,6 @@ def _winml(data: Mapping[str, Any]) -> Profile:
                       ("run_p90_ms", "p90")):  # fmt: skip
         found[name] = found.get(name) or _measure(latency.get(key), "ms")
     return _profile("winml-perf", found, problem, runner="winml")
-
-
-def _geniex(data: Mapping[str, Any]) -> Profile:
-    device = str(data.get("device", ""))
-    problem = "" if device.lower() == "npu" else f"cpu-fallback: geniex-bench ran on {device}"
-    units = {"ttft_ms": "ms", "prefill_tps": "tok/s", ANSWER.rate: "tok/s"}
-    names = {"prefill_tps": PROMPT.rate}
-    found = {}
-    for key, unit in units.items():
-        value = data["agg"].get(key)
-        value = value.get("median", value.get("mean")) if isinstance(value, Mapping) else value
-        found[names.get(key, key)] = _measure(value, unit)
-    problem = problem if device else UNPROVEN.format(tool="geniex-bench")
-    return _profile("geniex-bench", found, problem, runner="geniex")
 
 
 def read_events(rows: list[dict[str, Any]]) -> Profile | None:

@@ -1,0 +1,373 @@
+"""Runner `geniex`: geniex-bench of Qualcomm's GenieX, with its plugins qairt and llama_cpp.
+
+qualcomm/GenieX cb60a5d (2026-08-21) and newer files of sdk/benchmark: options.c 697f6d8, run.c
+5298420, report.c 92c07df. A release has the folders bin/ and lib/ of its archive; what the archive
+has in lib/qairt/htp-files and lib/llama_cpp also stands in lib/, where GenieX's own test for
+Android puts it (sdk/benchmark/qdc/tests/utils.py): the plugin of Android looks for QNN there, and
+the loader for stubs.
+
+geniex-bench prints the text of an answer in its accuracy mode only, which is one run without a
+warm-up. Newer versions put the prompt of this mode into the model's chat template themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta, field
+
+from fleet.config.values import Pattern
+from fleet.model.errors import InputError, ProfileError
+from fleet.model.files import FileRef, file_ref
+from fleet.model.metrics import ANSWER
+from fleet.model.playbook import RunSpec
+from fleet.model.record import Metrics
+from fleet.model.suite import Suite, SuiteAnswer
+from fleet.profiles.formats import geniex, llama_cpp
+from fleet.runners.base import Ended, Kit, Layout, Outcome, Start, reached_limit
+from fleet.runners.options import (
+    Options,
+    OwnProgram,
+    ending,
+    named,
+    only,
+    own_files,
+    parsed,
+    program,
+)
+
+RESULT = "geniex.json"
+QAIRT_FOLDER = "lib/qairt/htp-files"
+_PROMPT = ("--prompt-file", "{work}/prompt.txt")
+_TEMPLATED = re.compile(r"<\|[a-z_]+\|>|\[INST\]|<start_of_turn>|<\|im_start\|>")
+_BESIDE = ("embedding_weights.raw", "embed_tokens.npy")  # read by the plugin, named by no file
+_NEEDS = ("genie_config.json", "tokenizer.json", "metadata.json")  # by name, in the bundle's folder
+_FINISH = {"length": "token-limit", "eos": "eos", "stop_sequence": "eos", "completed": "eos"}
+_MODES = Literal[
+    "low_power_saver", "power_saver", "high_power_saver", "low_balanced", "balanced",
+    "high_performance", "sustained_high_performance", "burst",
+]  # fmt: skip
+Positive = Annotated[int, Meta(ge=1)]
+
+
+class GeniexOptions(Options, frozen=True):
+    """`text`: accuracy mode. `prompt_tokens`: that many random tokens in place of the prompt.
+    `warmups` and `repetitions` are those within one start of the program; those of `run:` are
+    starts. `ctx_size`, `gpu_layers` and `threads` are of the plugin llama_cpp.
+    """
+
+    plugin: Literal["qairt", "llama_cpp"] | None = None
+    device: Annotated[
+        str,
+        Pattern(
+            r"npu|gpu|cpu|hybrid|HTP\d+(,HTP\d+){0,15}",
+            "device of GenieX",
+            "write npu, gpu, cpu, hybrid, or HTP0,HTP1",
+        ),
+    ] = "npu"
+    model: str | None = None
+    mmproj: str | None = None
+    images: list[str] = field(default_factory=list)
+    text: bool | None = None
+    prompt_tokens: Positive | None = None
+    warmups: Annotated[int, Meta(ge=0)] = 0
+    repetitions: Positive = 1
+    ctx_size: Positive | None = None
+    gpu_layers: Annotated[int, Meta(ge=-1)] | None = None
+    threads: Positive | None = None
+    seed: Annotated[int, Meta(ge=0)] = 42
+    temperature: Annotated[float, Meta(ge=0)] = 0.0
+    power_mode: _MODES | None = None
+    extra: list[str] = field(default_factory=list)
+
+
+class GeniexRunner(OwnProgram):
+    """Bundles of AI Hub for Genie by the plugin qairt, GGUF models by the plugin llama_cpp."""
+
+    name = "geniex"
+    kinds = ("genie", "llama.cpp")
+    options = GeniexOptions
+    needs_program = (
+        "{archive: https://.../geniex-bench-linux-arm64-VERSION.tar.gz, sha256: HEX, "
+        "file: bin/geniex-bench}"
+    )
+    needs_prompt = True
+    instead_of_prompt = ("prompt_tokens",)
+    formats = ("geniex",)
+    runtime: str | None = None
+    layout = Layout(dsp="lib")
+
+    def check(self, run: RunSpec) -> None:
+        """Options that exclude each other."""
+        super().check(run)
+        options = parsed(GeniexOptions, run.options, self.name)
+        if options.text and (options.warmups or options.repetitions > 1 or options.prompt_tokens):
+            raise _contradiction(
+                "text", "geniex-bench prints the text of one run without warm-up only"
+            )
+        if options.plugin == "qairt":
+            _check_qairt(options)
+
+    def carried_qairt(self, run: RunSpec) -> Path | None:
+        """Return the folder of QAIRT's libraries that come with the program."""
+        options = parsed(GeniexOptions, run.options, self.name)
+        folder = _root(run) / QAIRT_FOLDER
+        return folder if options.plugin != "llama_cpp" and folder.is_dir() else None
+
+    def files(self, kit: Kit) -> tuple[FileRef, ...]:
+        """The program, its libraries and those of its plugin; files of the bundle by name."""
+        root, plugin = _root(kit.run), _plugin(kit)
+        if kit.run.program is not None and not (root / "lib" / plugin).is_dir():
+            raise InputError(
+                f"{kit.run.program} has no folder lib/{plugin} beside bin/: the plugin {plugin} of "
+                "GenieX is missing",
+                hint="use the whole folder of a geniex-bench archive, with bin/ and lib/",
+            )
+        found = {file.name: file for file in own_files(kit.run, self.layout)}
+        for path in _libraries(root, plugin):
+            inside = path.relative_to(root).as_posix()
+            found.setdefault(inside, file_ref(path, inside))
+            found.setdefault(f"lib/{path.name}", file_ref(path, f"lib/{path.name}")) if (
+                path.name != "libgeniex_plugin.so"
+            ) else None
+        sent = {item.name for item in kit.bundle.files}
+        for name in _BESIDE if plugin == "qairt" else ():
+            if name not in sent and (kit.bundle.root / name).is_file():
+                found[f"bundle/{name}"] = file_ref(kit.bundle.root / name, f"bundle/{name}")
+        return tuple(found[name] for name in sorted(found))
+
+    def health(self, kit: Kit, timeout: float) -> Start | None:
+        """Load the model and generate one token."""
+        options = {"warmups": 0, "repetitions": 1, "text": False, "prompt_tokens": None}
+        run = replace(kit.run, prompt="hi", max_tokens=1, timeout=timeout,
+                      options={**kit.options, **options})  # fmt: skip
+        return self.start(replace(kit, run=run))
+
+    def start(self, kit: Kit) -> Start:
+        """One start of geniex-bench on one model."""
+        options = parsed(GeniexOptions, kit.options, self.name)
+        plugin = _plugin(kit)
+        if plugin == "qairt":
+            _check_qairt(options)
+            _check_bundle(kit)
+        argv = [program(kit.run, self.layout), "--plugin", plugin, "--device", options.device]
+        argv += ["-m", _model(kit, options, plugin), "-n", str(kit.run.max_tokens)]
+        argv += ["--seed", str(options.seed), "--temperature", f"{options.temperature:g}"]
+        argv += ["--warmup", str(options.warmups), "-r", str(options.repetitions)]
+        if options.prompt_tokens is not None:
+            argv += ["-p", str(options.prompt_tokens)]
+        else:
+            argv += [*_PROMPT, *(("--accuracy",) if self._wants_text(kit, options) else ())]
+        given = {
+            "-c": options.ctx_size, "-ngl": options.gpu_layers, "-t": options.threads,
+            "--power-mode": options.power_mode,
+        }  # fmt: skip
+        argv += [word for key, value in given.items() if value is not None
+                 for word in (key, str(value))]  # fmt: skip
+        if options.mmproj is not None or options.images:
+            argv += _media(kit, options, plugin)
+        if options.device == "hybrid" and _knows(kit.run, b"--log"):
+            argv += ["--log", "info"]  # llama.cpp's own words on where the weights are
+        argv += ["--output-json", "{work}/" + RESULT, *options.extra]
+        env = {"GENIEX_PLUGIN_PATH": "{release}/lib"}
+        prompt = kit.run.prompt.encode()
+        return Start(tuple(argv), "bundle", (RESULT,), kit.run.timeout, prompt, env=env)
+
+    def _wants_text(self, kit: Kit, options: GeniexOptions) -> bool:
+        """Return whether the run is one of accuracy mode. Raises InputError if the model would get
+        its chat template twice, or the prompt would be cut into several.
+        """
+        one = options.repetitions == 1 and not options.warmups
+        wanted = options.text if options.text is not None else one
+        if not wanted:
+            return False
+        _check_text(kit, kit.run.prompt, "the prompt")
+        return True
+
+    def ask(self, kit: Kit, suite: Suite) -> Start | None:
+        """Ask all questions in one start: lines of three dashes part them, and each gets an empty
+        KV cache. None where they differ in their token limits, or are token ids.
+        """
+        limits = {question.max_tokens for question in suite.questions}
+        prompts = [question.prompt for question in suite.questions]
+        odd = any(_cuts(prompt) or not prompt.strip() for prompt in prompts)
+        if len(limits) != 1 or odd or any(question.tokens for question in suite.questions):
+            return None
+        for prompt in prompts:
+            _check_text(kit, prompt, "a prompt of the suite")
+        options = {**kit.options, "text": True, "warmups": 0, "repetitions": 1}
+        run = replace(kit.run, prompt=prompts[0], max_tokens=limits.pop(), options=options)
+        start = self.start(replace(kit, run=run))
+        whole = "\n---\n".join(prompts).encode()
+        return replace(start, prompt=whole, timeout=kit.run.timeout * (len(prompts) + 1))
+
+    def answers(self, start: Start, suite: Suite, ended: Ended) -> list[SuiteAnswer]:
+        """Return the answers in the order of the questions, with tokens by the JSON file."""
+        del start
+        said = geniex.texts(ended.stdout.decode("utf-8", "replace"))
+        try:
+            data = geniex.parsed(ended.files.get(RESULT, b"").decode("utf-8", "replace"))
+            runs = geniex.runs_of(data)
+        except ProfileError:
+            data, runs = {}, []
+        if len(said) != len(suite.questions):
+            return []
+        ends = [_ends(run) for run in runs] if len(runs) == len(said) else []
+        return [
+            SuiteAnswer(question.name, text, finish=finish, generated_tokens=count)
+            for question, text, (finish, count) in zip(
+                suite.questions, said, ends or [(None, None)] * len(said), strict=True
+            )
+        ]
+
+    def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
+        """Times of the run, or medians of its repetitions; text in accuracy mode."""
+        options = parsed(GeniexOptions, kit.options, self.name)
+        problems, raw = ending(start, ended), dict(ended.files)
+        try:
+            data = geniex.parsed(ended.files.get(RESULT, b"").decode("utf-8", "replace"))
+        except ProfileError as error:
+            why = f"unreadable: {error.message}"
+            return Outcome(problems=tuple(problems or [why]), raw=raw)
+        runs = geniex.runs_of(data)
+        alone = len(runs) == 1
+        metrics = geniex.metrics_of_run(data, runs[0]) if alone else geniex.metrics_of_all(data)
+        marks: tuple[str, ...] = (
+            () if alone else (f"medians of {len(runs)} repetitions of geniex-bench",)
+        )
+        if options.device in {"cpu", "gpu"} and _plugin(kit) == "llama_cpp":
+            marks += (options.device,)
+        elif not problems:
+            problems += filter(None, [_where(options, data, ended)])
+        finish = _ends(runs[-1])[0] if runs else None
+        if not problems and metrics == Metrics(source=metrics.source):
+            problems.append("unreadable: no times in the JSON file of geniex-bench")
+        if finish == "token-limit":
+            more, limit = reached_limit(kit.run)
+            problems, marks = [*problems, *more], (*marks, *limit)
+        text = "\n".join(geniex.texts(ended.stdout.decode("utf-8", "replace")))
+        return Outcome(metrics, text, finish, tuple(problems), raw, marks=marks)
+
+
+def _ends(run: object) -> tuple[str | None, int | None]:
+    """Return how one run ended, and its generated tokens."""
+    row = run if isinstance(run, dict) else {}
+    metrics = geniex.metrics_of_run({}, row)
+    count = getattr(metrics, ANSWER.tokens)
+    return _FINISH.get(str(row.get("stop_reason"))), None if count is None else int(count)
+
+
+def _where(options: GeniexOptions, data: dict[str, object], ended: Ended) -> str:
+    """Return why a run is not known to be on the NPU; `hybrid` shows it in llama.cpp's log."""
+    if options.device != "hybrid" or data.get("plugin") == "qairt":
+        return geniex.device_problem(data)
+    return llama_cpp.elsewhere(ended.stderr.decode("utf-8", "replace"))
+
+
+def _plugin(kit: Kit) -> str:
+    """Return the plugin for the bundle. Raises InputError for one that cannot run it."""
+    fits = "qairt" if kit.bundle.kind == "genie" else "llama_cpp"
+    plugin = kit.options.get("plugin") or fits
+    if plugin != fits:
+        raise InputError(
+            f"the plugin {plugin} of GenieX cannot run a bundle of the kind {kit.bundle.kind}",
+            hint=f"write `plugin: {fits}` under `run: options:`, or remove `plugin:`",
+        )
+    return str(plugin)
+
+
+def _contradiction(option: str, why: str) -> InputError:
+    return InputError(
+        f"`{option}` under `run: options:` does not fit the other options: {why}",
+        hint=f"remove `{option}:` from `run: options:` in the playbook",
+    )
+
+
+def _check_qairt(options: GeniexOptions) -> None:
+    """Raise InputError for an option that the plugin qairt refuses or ignores."""
+    why = "the plugin qairt runs on the NPU alone, with the context size of the bundle"
+    for name in ("ctx_size", "gpu_layers", "threads", "mmproj"):
+        if getattr(options, name) is not None:
+            raise _contradiction(name, why)
+    if options.device != "npu":
+        raise _contradiction("device", why)
+
+
+def _check_bundle(kit: Kit) -> None:
+    """Raise InputError for a bundle without a file that the plugin qairt opens by its name."""
+    sent = {item.name for item in kit.bundle.files}
+    for name in _NEEDS:
+        if name not in sent:
+            raise InputError(
+                f"GenieX opens {name} of a bundle, but {kit.bundle.root} does not have it",
+                hint=f"get the bundle from AI Hub again, with {name}; or set `run: runner: genie`",
+            )
+
+
+def _check_text(kit: Kit, prompt: str, what: str) -> None:
+    if _TEMPLATED.search(prompt) and _knows(kit.run, b"--chat-template"):
+        raise InputError(
+            f"{what} contains words of a chat template, but this geniex-bench puts the prompt "
+            "into the model's chat template itself when it prints the text",
+            hint="give the user's text alone as `prompt:`, or write `text: false` under "
+            "`run: options:` (times without text)",
+        )
+    if _cuts(prompt):
+        raise InputError(
+            f"{what} has a line of three dashes, at which geniex-bench parts prompts",
+            hint="change this line of the prompt, or write `text: false` under `run: options:`",
+        )
+
+
+def _cuts(prompt: str) -> bool:
+    return any(line.strip() == "---" for line in prompt.splitlines())
+
+
+def _root(run: RunSpec) -> Path:
+    """Return the folder that has bin/ and lib/."""
+    return run.program.parent.parent if run.program is not None else Path()
+
+
+def _libraries(root: Path, plugin: str) -> Iterator[Path]:
+    """Yield the libraries of the SDK and of one plugin, with what lies in its folders."""
+    for path in (*sorted(root.glob("lib/*")), *sorted(root.glob(f"lib/{plugin}/**/*"))):
+        if path.is_file() and (".so" in path.name or path.suffix in {".cat", ".json"}):
+            yield path
+
+
+def _knows(run: RunSpec, word: bytes) -> bool:
+    """Return True if the program of the playbook has an option of this name."""
+    return run.program is not None and _has(run.program, word)
+
+
+@lru_cache(maxsize=64)
+def _has(path: Path, word: bytes) -> bool:
+    try:
+        return word in path.read_bytes()
+    except OSError:
+        return False
+
+
+def _model(kit: Kit, options: GeniexOptions, plugin: str) -> str:
+    if plugin == "qairt":
+        return "{release}/bundle"
+    files = tuple(item for item in kit.bundle.files if "mmproj" not in item.name.lower())
+    bundle = replace(kit.bundle, files=files)
+    name = options.model or only(bundle, ("*-00001-of-*.gguf", "*.gguf"), "model", "model")
+    return "{release}/bundle/" + named(kit.bundle, name, (), "model", "model")
+
+
+def _media(kit: Kit, options: GeniexOptions, plugin: str) -> list[str]:
+    """Return the words for a model that sees: its projector and images, files of the bundle."""
+    argv = ["--vlm"] if plugin == "qairt" else []
+    if plugin == "llama_cpp":
+        projector = named(kit.bundle, options.mmproj, ("*mmproj*.gguf",), "projector", "mmproj")
+        argv += ["--mmproj-path", "{release}/bundle/" + projector]
+    for image in options.images:
+        argv += ["--image", "{release}/bundle/" + named(kit.bundle, image, (), "image", "images")]
+    return argv

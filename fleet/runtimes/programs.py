@@ -1,0 +1,140 @@
+"""Programs of playbooks that come in an archive: downloaded once, checked, unpacked once.
+
+An archive is not trusted: no device, no name and no link that leads outside, nothing that grows out
+of proportion. Its folder is `$FLEET_HOME/programs/<sha256>`, and appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+import zipfile
+import zlib
+from pathlib import Path, PurePosixPath
+
+from fleet.model.errors import InputError, RuntimeStoreError, reason
+from fleet.model.files import human_bytes, sha256_file
+from fleet.model.home import kept
+from fleet.model.playbook import ProgramArchive, RunSpec
+from fleet.runtimes.stage import Progress, stage_folder
+from fleet.runtimes.tree import open_zip
+
+_MOST_BYTES = 4_000_000_000  # a release of GenieX has 0.4 GB
+_MOST_FILES = 20_000
+_RUNS = 0o111
+# KeyError: a link to a file that the archive does not have; RecursionError: links in a circle.
+_TAR_ERRORS = (
+    *(tarfile.TarError, zlib.error, EOFError, OSError, ValueError, KeyError, RecursionError),
+)
+
+
+def bring_program(run: RunSpec | None, progress: Progress, *, offline: bool = False) -> None:
+    """Make the program of a playbook be there if it comes in an archive.
+
+    Raises RuntimeStoreError for an archive that cannot be had, is another one, or is hostile, and
+    InputError for a program that it does not have.
+    """
+    if run is None or run.archive is None or run.program is None:
+        return
+    archive = run.archive
+    if not archive.folder.is_dir():
+        with kept(archive.folder):
+            _bring(archive, progress, offline=offline)
+    if not run.program.is_file():
+        wanted = run.program.relative_to(archive.folder).as_posix()
+        same = sorted(path.relative_to(archive.folder).as_posix()
+                      for path in archive.folder.rglob(run.program.name))  # fmt: skip
+        raise InputError(
+            f"the archive {archive.source} does not contain {wanted}",
+            hint=f"write `file: {same[0]}` under `run: program:` in the playbook"
+            if same
+            else f"correct `file:` under `run: program:` in the playbook; ls {archive.folder}",
+        )
+
+
+def _bring(archive: ProgramArchive, progress: Progress, *, offline: bool) -> None:
+    home, remote = archive.folder.parent, "://" in archive.source
+    if remote and offline:
+        raise RuntimeStoreError(
+            f"the archive {archive.source} is not on this workstation, and --offline or --frozen "
+            "forbids a download",
+            hint="download it elsewhere, and write its path as `archive:` under `run: program:`",
+        )
+    if not remote:
+        _unpack(Path(archive.source), archive, progress)
+        return
+    from fleet.runtimes import download  # noqa: PLC0415 - 0.1 s for httpx
+
+    folder = home / ".downloads"
+    with download.part_lock(folder, archive.sha256):
+        if archive.folder.is_dir():
+            return  # another process was faster
+        path = download.download(archive.source, archive.sha256, folder, progress)
+        try:
+            _unpack(path, archive, progress)
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _unpack(path: Path, archive: ProgramArchive, progress: Progress) -> None:
+    found = sha256_file(path)
+    if found != archive.sha256:
+        raise RuntimeStoreError(
+            f"the SHA-256 of {archive.source} is {found}, but the playbook says {archive.sha256}",
+            hint="compare both with the value that the publisher states",
+        )
+    progress("unpacking", 0, None)
+    with stage_folder(archive.folder.parent) as stage:
+        root = stage / "files"
+        root.mkdir()
+        if not zipfile.is_zipfile(path):
+            _untar(path, root)
+        else:
+            with open_zip(path) as zipped:
+                _require_small(sum(zipped.sizes().values()), len(zipped.sizes()))
+                for name in zipped.sizes():
+                    (root / name).parent.mkdir(parents=True, exist_ok=True)
+                    zipped.place(name, root / name)
+        entries = list(root.iterdir())
+        if len(entries) == 1 and entries[0].is_dir():
+            root = entries[0]
+        root.chmod(0o700)
+        root.rename(archive.folder)
+
+
+def _untar(path: Path, root: Path) -> None:
+    """Unpack files and folders; a link within the archive becomes a copy of its file."""
+    total = 0
+    try:
+        with tarfile.open(path) as tar:
+            for count, member in enumerate(tar):
+                if member.isdir():
+                    continue
+                name = PurePosixPath(member.name)
+                stream = tar.extractfile(member) if not member.isdev() else None
+                if stream is None or name.is_absolute() or ".." in name.parts:
+                    raise _hostile(f"{member.name!r} is a device or a path outside")
+                place = root / name
+                place.parent.mkdir(parents=True, exist_ok=True)
+                with stream, place.open("xb") as out:
+                    shutil.copyfileobj(stream, out)
+                    total += out.tell()
+                place.chmod(0o755 if member.mode & _RUNS else 0o644)
+                _require_small(total, count)
+    except _TAR_ERRORS as error:
+        raise RuntimeStoreError(
+            f"fleet cannot unpack the archive {path}: {reason(error)}",
+            hint="download the archive again; fleet unpacks .tar.gz, .tar.xz, .tar.bz2 and .zip",
+        ) from error
+
+
+def _require_small(total: int, count: int) -> None:
+    if total > _MOST_BYTES or count > _MOST_FILES:
+        raise _hostile(f"it holds more than {human_bytes(_MOST_BYTES)} or {_MOST_FILES} files")
+
+
+def _hostile(why: str) -> RuntimeStoreError:
+    return RuntimeStoreError(
+        f"the archive of the program is not safe to unpack: {why}",
+        hint="download the archive from its publisher again",
+    )
