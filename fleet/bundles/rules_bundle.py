@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from fleet.bundles.context import is_htp
 from fleet.bundles.rule import REFUSE, WARN, Case, Fault, rule, unknown
 from fleet.model.bundle import ContextBinary
-from fleet.model.runtime import same_build, version_key
+from fleet.model.runtime import BROUGHT, same_build, version_key
 from fleet.runtimes.consistency import check_consistent
 from fleet.runtimes.releases import backend_api, litert_qairt, onnx_ir_version, package, wheel_for
 from fleet.runtimes.spec import sdk_command
 
+_OTHER_ARCHIVE = (
+    "use an archive of the program with another QAIRT, under `run: program:` in the playbook"
+)
 _AGAIN = "copy or export the bundle again, then check it: fleet bundle inspect {root}"
 
 
@@ -114,6 +117,8 @@ def _minor(api: str) -> tuple[int, ...]:
 
 
 def _get_runtime(case: Case, item: ContextBinary) -> str:
+    if case.runtime.source.kind == BROUGHT:
+        return _OTHER_ARCHIVE
     if item.build_id and wheel_for(item.build_id) is None:
         return sdk_command(item.build_id, case.target)
     version = ".".join((item.build_id or "").split(".")[:3]) or "of the bundle"
@@ -186,7 +191,9 @@ def runtime_mixed(case: Case) -> Iterator[Fault]:
             f"{found.message}: a run would fail with error 1008 or 14001",
             found.have,
             found.need,
-            f"fleet runtime remove {case.runtime.id}, then add one SDK or wheel",
+            _OTHER_ARCHIVE
+            if case.runtime.source.kind == BROUGHT
+            else f"fleet runtime remove {case.runtime.id}, then add one SDK or wheel",
             found.severity,
         )
 
@@ -202,6 +209,18 @@ def runtime_incomplete(case: Case) -> Iterator[Fault]:
             path,
             "add an SDK or wheel that has this file: fleet runtime add <SDK or wheel>; `fleet "
             f"runtime show {case.runtime.id} --files` lists the files of the runtime",
+        )
+    arch, runtime = case.facts.soc.hexagon_arch, case.runtime
+    if (
+        runtime.source.kind == BROUGHT
+        and case.has_dsp
+        and arch not in {None, *runtime.hexagon_archs}
+    ):
+        yield Fault(
+            f"the QAIRT that the program brings has no skel for Hexagon {arch}",
+            ", ".join(runtime.hexagon_archs) or "no skel",
+            f"{arch}",
+            _OTHER_ARCHIVE,
         )
 
 

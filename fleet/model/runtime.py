@@ -32,8 +32,11 @@ class Library(Struct, frozen=True):
         return self.path.rsplit("/", 1)[-1]
 
 
+BROUGHT = "program"  # kind of the source of a QAIRT that a program has in its own folder
+
+
 class RuntimeSource(Struct, frozen=True):
-    """Where a runtime came from. `kind` is sdk-folder, sdk-zip, sdk-parts or wheel.
+    """Where a runtime came from. `kind` is sdk-folder, sdk-zip, sdk-parts, wheel or BROUGHT.
 
     `name` is the file name or the folder, `sha256` that of the file (None for a folder; for
     sdk-parts, of which only some members were downloaded, that of the zip's table of contents),

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from fleet.model.errors import RuntimeStoreError
 from fleet.model.finding import Finding
-from fleet.model.runtime import Library, Runtime, RuntimeSource, no_runtime
+from fleet.model.runtime import BROUGHT, Library, Runtime, RuntimeSource, no_runtime
 from fleet.runtimes.scan import scan_file
 
 _CURE = "extract the SDK again into an empty folder, so that files of two QAIRT versions do not mix"
@@ -100,6 +101,6 @@ def carried_runtime(folder: Path | None, target: str) -> Runtime:
         build_id=build,
         root=folder,
         hexagon_archs=tuple(sorted(filter(None, skels))),
-        source=RuntimeSource("program", str(folder)),
+        source=RuntimeSource(BROUGHT, str(folder)),
         libraries=libraries,
     )
