@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-
-from msgspec.structs import replace
 
 from fleet.model.errors import RuntimeStoreError
 from fleet.model.finding import Finding
