@@ -172,7 +172,7 @@ class GeniexRunner(OwnProgram):
         if options.mmproj is not None or options.images:
             argv += _media(kit, options, plugin)
         if options.device == "hybrid" and _knows(kit.run, b"--log"):
-            argv += ["--log", "info"]  # llama.cpp's own words on where the weights are
+            argv += ["--log", "debug"]  # llama.cpp's own words on where the weights are
         argv += ["--output-json", "{work}/" + RESULT, *options.extra]
         env = {"GENIEX_PLUGIN_PATH": "{release}/lib"}
         prompt = kit.run.prompt.encode()

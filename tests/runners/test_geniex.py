@@ -187,7 +187,7 @@ def test_a_genie_bundle_is_run_by_its_folder_and_a_gguf_by_its_file(tmp_path: Pa
     gguf = of(program, "llama.cpp", ("mmproj-m.gguf", "m.gguf"), device="hybrid", ctx_size=512)
     argv = RUNNER.start(gguf).argv
     assert after(argv, "-m") == "{release}/bundle/m.gguf"
-    assert (after(argv, "-c"), after(argv, "--log")) == ("512", "info")
+    assert (after(argv, "-c"), after(argv, "--log")) == ("512", "debug")
 
 
 def test_random_tokens_repetitions_and_media_have_no_text(tmp_path: Path) -> None:
