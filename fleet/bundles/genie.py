@@ -127,12 +127,26 @@ def _sections(root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def genie_scripts(root: Path) -> list[str]:
-    """Return the names of the genie-app scripts at the top of a folder."""
+    """Return the names of the genie-app scripts at the top of a folder: by their name, or, of text
+    files, by a command that makes the configuration of a node.
+    """
     try:
-        names = sorted(path.name for path in root.iterdir() if path.suffix != ".json")
+        paths = sorted(path for path in root.iterdir() if path.suffix != ".json" and path.is_file())
     except OSError:
         return []
-    return [name for name in names if fnmatchcase(name.lower(), SCRIPT) and (root / name).is_file()]
+    return [path.name for path in paths
+            if fnmatchcase(path.name.lower(), SCRIPT) or _has_nodes(path)]  # fmt: skip
+
+
+def _has_nodes(path: Path) -> bool:
+    if path.suffix not in {"", ".txt", ".script"}:
+        return False
+    try:
+        if path.stat().st_size > _CONFIG_BYTES:
+            return False
+        return any(words[:3] == ["node", "config", "create"] for words in _commands(path))
+    except (OSError, BundleError):
+        return False
 
 
 def inspect_genie(root: Path, chosen: str | None, system_library: Path | None, *, hashes: bool) -> (
@@ -174,6 +188,7 @@ def inspect_genie(root: Path, chosen: str | None, system_library: Path | None, *
         extensions=read_json(sent[extensions]) if extensions in sent else {},
         context_size=size if type(size) is int else None,
         extensions_name=extensions,
+        absent=tuple(_absent(main.data)) if script is None else (),
     )
 
 
@@ -302,6 +317,31 @@ class _Reader:
 
 def _section(data: dict[str, Any]) -> dict[str, Any]:
     return next((data[name] for name in SECTIONS if isinstance(data.get(name), dict)), {})
+
+
+def _absent(data: dict[str, Any]) -> Iterator[str]:
+    """Return the keys that libGenie demands of a dialog and that this one does not have.
+
+    They are those of validateDialogConfig and validateModelBinaryConfig in Dialog.cpp, the same
+    in three versions of the SDK. The other sections of a configuration are not checked.
+    """
+    dialog = data.get("dialog")
+    if not isinstance(dialog, dict):
+        return
+    for key in ("type", "context", "tokenizer", "engine"):
+        if key not in dialog:
+            yield f"dialog.{key}"
+    engines = dialog.get("engine")
+    for index, engine in enumerate(engines if isinstance(engines, list) else [engines]):
+        place = f"dialog.engine[{index}]" if isinstance(engines, list) else "dialog.engine"
+        model = engine.get("model") if isinstance(engine, dict) else None
+        binary = model.get("binary") if isinstance(model, dict) else None
+        if not isinstance(model, dict):
+            yield from [f"{place}.model"] if isinstance(engine, dict) else []
+        elif isinstance(binary, dict) and binary.get("ctx-bins"):
+            continue
+        elif isinstance(binary, dict) or model.keys() <= {"version", "positional-encoding"}:
+            yield f"{place}.model.binary.ctx-bins"
 
 
 def _engines(dialog: dict[str, Any]) -> Iterator[Engine]:

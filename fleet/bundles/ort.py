@@ -31,10 +31,10 @@ def inspect_ort(root: Path, system_library: Path | None, *, hashes: bool) -> Bun
     `config` is {"models": {name: ...}, "genai": genai_config.json or None}. Raises BundleError:
     no model, a damaged one, or one that leads out of the folder.
     """
+    genai = read_json(root / GENAI) if (root / GENAI).is_file() else None
     plain = inspect_plain(root, system_library, "ort", hashes=hashes)
     names = {file.name: file for file in plain.files}
     models = [read_model(file.source, file.name) for file in plain.files if _is_model(file.name)]
-    genai = read_json(names[GENAI].source) if GENAI in names else None
     named = [*_named_by_models(models), *_named_by_genai(genai)]
     missing = {name: MissingFile(name, by) for name, by in named if name not in names}
     used = {name for name, _ in named}

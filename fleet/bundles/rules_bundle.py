@@ -22,18 +22,30 @@ _AGAIN = "copy or export the bundle again, then check it: fleet bundle inspect {
 def files_missing(case: Case) -> Iterator[Fault]:
     """Every file that the configuration names is in the bundle."""
     for item in case.bundle.missing:
+        if item.placeholder:
+            yield Fault(
+                f"{item.named_by} has the placeholder {item.name} in place of a file name",
+                item.name,
+                "the name of a file of the bundle",
+                f"write the file name in place of {item.name}, and copy the file into "
+                f"{case.bundle.root}",
+            )
+            continue
         yield Fault(
             f"{item.named_by} refers to {item.name}, but the bundle does not contain this file",
             "no such file",
             item.name,
             f"copy {item.name} into {case.bundle.root}, or correct the name in {item.named_by}",
         )
-    if not case.bundle.contexts and not case.bundle.missing and case.bundle.backend == "QnnHtp":
+    for key in case.bundle.absent:
+        path = case.bundle.root / case.bundle.config_name
         yield Fault(
-            f"{case.bundle.config_name} lists no context binaries (ctx-bins)",
-            "no ctx-bins",
-            "dialog.engine.model.binary.ctx-bins",
-            f"list the .bin files under ctx-bins in {case.bundle.root / case.bundle.config_name}",
+            f"{case.bundle.config_name} has no {key}, which Genie needs",
+            "no such key",
+            key,
+            f"list the .bin files of this model under {key} in {path}"
+            if key.endswith(".ctx-bins")
+            else f"add {key} to {path}, or export the bundle again",
         )
 
 

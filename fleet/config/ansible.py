@@ -9,15 +9,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fleet.config.hostvars import HOST_KEYS, PRIORITY, SECTIONS
 from fleet.config.problems import SECRET_KEYS, Problems, suggestion
-from fleet.config.settings import Ignored, Notes, Setting, Settings, check
+from fleet.config.settings import Ignored, Notes, Setting, Settings, Unusable, check
 from fleet.config.yamlpos import Document, Keys, Vault, describe
-from fleet.model.errors import InputError, InventoryError, Position
+from fleet.model.errors import InputError, InventoryError
 from fleet.model.inventory import TRANSPORTS
 from fleet.model.secret import Secret, SecretRef, refuse_unmaskable
 
@@ -28,7 +27,6 @@ _INSTEAD = {
     "i": "use ansible_ssh_private_key_file",
     "p": "use ansible_port",
     "l": "use ansible_user",
-    "ProxyCommand": "use -J HOST or -o ProxyJump=HOST",
     "StrictHostKeyChecking": "fleet always checks host keys; fleet trust HOST (accepts a key)",
     "UserKnownHostsFile": "use fleet's key known_hosts",
     "IdentityFile": "use ansible_ssh_private_key_file",
@@ -77,11 +75,39 @@ def _option(letter: str, value: str, known: dict[str, str], unused: list[str]) -
         name, _, setting = value.replace("=", " ", 1).strip().partition(" ")
         if name.lower() == "proxyjump" and setting.strip().lower() != "none":
             known.setdefault("proxy_jump", setting.strip())
+        elif name.lower() == "proxycommand":
+            jump = _jump_of(setting)
+            if setting.strip().lower() != "none":
+                known.setdefault("proxy_jump" if jump else "proxy_command", jump or setting)
         else:
             same = next((each for each in _INSTEAD if each.lower() == name.lower()), name)
             unused.append(_remark(f"-o {name}", same))
     else:
         unused.append(_remark(f"-{letter}", letter))
+
+
+def _jump_of(command: str) -> str:
+    """Return USER@HOST[:PORT] of `ssh -W %h:%p [-p PORT] USER@HOST`, which is a jump; else ""."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return ""
+    target, port, forwards, at = "", "", False, 1
+    while at < len(words):
+        word, after = words[at], words[at + 1] if at + 1 < len(words) else ""
+        at += 1 if word in {"-q", "-A", "-T"} or not word.startswith("-") else 2
+        if word == "-W" and after == "%h:%p":
+            forwards = True
+        elif word == "-p":
+            port = f":{after}"
+        elif not word.startswith("-") and not target:
+            target = word
+        elif word not in {"-q", "-A", "-T"} and (word, after.lower()) != (
+            "-o",
+            "proxycommand=none",
+        ):
+            return ""
+    return f"{target}{port}" if words[:1] == ["ssh"] and forwards and target else ""
 
 
 def _remark(what: str, key: str = "") -> str:
@@ -157,20 +183,6 @@ _LOOKUP = re.compile(
     r"""\{\{\s*(?:lookup|query)\(\s*(['"])(?:ansible\.builtin\.)?env\1\s*,\s*"""
     r"""(['"])([A-Za-z_][A-Za-z0-9_]*)\2\s*\)\s*\}\}"""
 )
-
-
-@dataclass(frozen=True)
-class Unusable:
-    """A connection that fleet does not have (winrm, network_cli, docker): its hosts drop out."""
-
-    connection: str
-    position: Position
-
-    def __str__(self) -> str:
-        return (
-            f"fleet does not support the connection {self.connection}, only ssh, local and adb "
-            f"({self.position})"
-        )
 
 
 class VaultRef(SecretRef):
@@ -272,7 +284,8 @@ class AnsibleReader:
     def _connection(self, key: str, text: str, path: Keys) -> Setting | None:
         kind = CONNECTIONS.get(text.removeprefix("ansible.builtin."))
         if kind is None:
-            unusable = Unusable(text, self._document.value(path))
+            why = f"fleet does not support the connection {text}, only ssh, local and adb"
+            unusable = Unusable(why, self._document.value(path))
             return Setting("transport", unusable, NAMES[key][1])
         return Setting("transport", kind, NAMES[key][1])
 
@@ -296,12 +309,14 @@ class AnsibleReader:
             f"'{key}' is a password in clear text; write env:NAME, file:PATH or cmd:PROGRAM", at
         )
         clear = Secret(text)
+        found: SecretRef | Unusable = SecretRef(
+            f"clear text of '{key}' ({at})", self._folder, clear, at
+        )
         try:
             refuse_unmaskable(clear, f"'{key}'")
         except InputError as error:
-            self._problems.add(error.message, at, error.hint)
-        reference = f"clear text of '{key}' ({at})"
-        return Setting(name, SecretRef(reference, self._folder, clear, at), rank)
+            found = Unusable(f"{error.message}; {error.hint}", at)
+        return Setting(name, found, rank)
 
     def _arguments(self, key: str, value: object, path: Keys) -> tuple[Setting, ...]:
         text = self._document.text(path)
@@ -311,11 +326,16 @@ class AnsibleReader:
         known, unused = understand(text)
         for each in unused:
             self._notes.warn(f"'{key}': {each}", at)
+        proxy = known.pop("proxy_command", None)
         settings = (
             check(self._document, self._problems, name, found, path, rank=ARGUMENTS[key])
             for name, found in known.items()
         )
-        return tuple(setting for setting in settings if setting is not None)
+        found = tuple(setting for setting in settings if setting is not None)
+        if proxy is None or "proxy_jump" in known:
+            return found
+        why = f"fleet does not run the ProxyCommand of '{key}'; use -J HOST or -o ProxyJump=HOST"
+        return (*found, Setting("proxy_jump", Unusable(why, at), ARGUMENTS[key]))
 
     def _own(self, key: str, value: object, path: Keys) -> tuple[Setting, ...]:
         """A key of ours in an Ansible file, which may as well be somebody's own variable."""

@@ -10,7 +10,14 @@ from typing import Any
 from fleet.config.groups import ALL, UNGROUPED, GroupTree, HostGroup, merged
 from fleet.config.problems import Problems
 from fleet.config.select import select
-from fleet.config.settings import Ignored, NativeReader, Notes, VariableReader, is_ansible
+from fleet.config.settings import (
+    Ignored,
+    NativeReader,
+    Notes,
+    Unusable,
+    VariableReader,
+    is_ansible,
+)
 from fleet.config.trusted import fault_of, require
 from fleet.config.yamlpos import MAX_BYTES, Document, read
 from fleet.model.errors import InputError, InventoryError
@@ -137,13 +144,14 @@ def _inventory(tree: GroupTree, path: Path, folder: Path, notes: Notes) -> Inven
     publish([*tree.hosts, str(path)])
     settings = {name: merged(_layers(tree, name, groups_of[name])) for name in tree.hosts}
     left = {
-        name: str(values["transport"])
+        name: str(reason)
         for name, values in settings.items()
-        if not isinstance(values.get("transport", ""), str)
+        if (reason := next((one for one in values.values() if isinstance(one, Unusable)), None))
     }
-    if left:
-        shown = ", ".join(list(left)[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
-        notes.warnings.append(f"fleet leaves out {shown}: {next(iter(left.values()))}")
+    for why in dict.fromkeys(reason.rpartition(" (")[0] for reason in left.values()):
+        names = [name for name, reason in left.items() if reason.rpartition(" (")[0] == why]
+        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        notes.warnings.append(f"fleet leaves out {shown}: {left[names[0]]}")
     hosts = tuple(
         _host(name, values, groups_of[name], path, folder)
         for name, values in settings.items()

@@ -144,7 +144,9 @@ def _slice(inventory: Inventory, word: str) -> list[str]:
 def _unusable(inventory: Inventory, name: str) -> InventoryError:
     return InventoryError(
         f"the host '{name}' cannot be used: {inventory.left_out[name]}",
-        hint=f"select other hosts: fleet config list {quote(str(inventory.path))}",
+        hint=f"select other hosts: fleet config list {quote(str(inventory.path))}"
+        if inventory.hosts
+        else f"add a host with the connection ssh, local or adb to {inventory.path}",
     )
 
 

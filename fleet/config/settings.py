@@ -14,6 +14,19 @@ from fleet.model.errors import Position
 
 
 @dataclass(frozen=True)
+class Unusable:
+    """A value with which fleet cannot connect (winrm, network_cli, a proxy command, a password that
+    cannot be hidden): its hosts drop out. `why` is a clause.
+    """
+
+    why: str
+    position: Position
+
+    def __str__(self) -> str:
+        return f"{self.why} ({self.position})"
+
+
+@dataclass(frozen=True)
 class Setting:
     """A checked value for a field of HostVars. None unsets what was inherited.
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from fleet.model.files import FileRef
 from fleet.model.op_package import OpPackage
+
+_PLACEHOLDER = re.compile(r"<[^<>]+>|\$\{[^}]+\}|\{\{.+?\}\}")
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,11 @@ class MissingFile:
     name: str
     named_by: str
 
+    @property
+    def placeholder(self) -> bool:
+        """Whether the name is to be replaced: `<tokenizer_path>`, `${DIR}/a.bin`, `{{ x }}`."""
+        return _PLACEHOLDER.search(self.name) is not None
+
 
 @dataclass(frozen=True)
 class WrongHash:
@@ -126,6 +134,7 @@ class Bundle:
     `extensions` the HTP extension file `extensions_name` as data. `checked_by` is SHA256SUMS
     when hashes were compared with it. `wrong_hashes` are those that differ.
     `opens` are the files that the bundle's own formats name, found apart from `files`.
+    `absent` are the keys that the Genie configuration must have and does not.
     `op_packages` come from the playbook and go along with it; they are not among `files`.
     """
 
@@ -149,6 +158,7 @@ class Bundle:
     op_packages: tuple[OpPackage, ...] = ()
     engines: tuple[Engine, ...] = ()
     opens: tuple[NamedFile, ...] = ()
+    absent: tuple[str, ...] = ()
     PLAIN: ClassVar[str] = "* size usable problems -config -extensions"
 
     @property
@@ -158,15 +168,21 @@ class Bundle:
 
     @property
     def usable(self) -> bool:
-        """False when a file is missing, damaged or not the one in SHA256SUMS."""
+        """False when a file or key is missing, or a file is damaged or not that of SHA256SUMS."""
         broken = any(item.problem for item in self.contexts)
-        return not (self.missing or self.wrong_hashes or broken)
+        return not (self.missing or self.absent or self.wrong_hashes or broken)
 
     @property
     def problems(self) -> list[str]:
         """What is wrong with its files, a sentence each."""
         return [
-            *(f"{item.name} is missing; {item.named_by} refers to it" for item in self.missing),
+            *(
+                f"{item.named_by} has the placeholder {item.name} in place of a file name"
+                if item.placeholder
+                else f"{item.name} is missing; {item.named_by} refers to it"
+                for item in self.missing
+            ),
+            *(f"{self.config_name} has no {key}, which Genie needs" for key in self.absent),
             *(f"{item.name}: {item.problem}" for item in self.contexts if item.problem),
             *(
                 (

@@ -150,19 +150,24 @@ class Importer:
             plain = [item for item in profiles if isinstance(item, dict)]
             return _Item(path, tuple(_numbered(plain)), ())
         sha256 = hashlib.sha256(data).hexdigest()
-        records = [self._record(path, item, sha256) for item in made]
+        records = [self._record(path, item, sha256, row) for row, item in enumerate(made)]
         self.store.raw.keep(data)
         pairs = tuple((record, to_plain(record)) for record in records)
         return _Item(path, pairs, ((path.name, sha256, len(data)),))
 
-    def _record(self, path: Path, profile: Profile, sha256: str) -> Record:
-        """Files of one folder are one run: that is all that is known of how they belong."""
+    def _record(self, path: Path, profile: Profile, sha256: str, row: int) -> Record:
+        """Return the record of one profile; `row` counts the profiles of its file from 0.
+
+        Files of one folder are one run: that is all that is known of how they belong.
+        """
         run_id, count = self._folders.get(path.parent, ("", 0))
         if not run_id:
             more = f"-{len(self._folders) + 1}" if self._folders else ""
             run_id = self._stamp + more
         self._folders[path.parent] = run_id, count + 1
         origin = {"imported": path.name, "format": profile.format, "sha256": sha256}
+        if row:
+            origin["row"] = str(row)
         if profile.runtime:
             origin["build_id"] = profile.runtime
         return Record(

@@ -36,6 +36,7 @@ PACKAGE = "onnxruntime-genai==0.18.0"
 # each (0.14.0 to 0.18.0 tried on the HTP emulator).
 PACKAGE_WINDOWED = "onnxruntime-genai==0.16.0"
 SCRIPT = "run/fleet_genai.py"
+_ELSEWHERE = re.compile(r"(^|qnn)(gpu|cpu|dsp|saver|ir)\b", re.IGNORECASE)
 _STATUS = {
     10: "cut: the prompt is longer than the context length of the model",
     11: "failed: the NPU session could not be opened",
@@ -66,6 +67,7 @@ class GenaiRunner(Scripted):
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
         """Our script, and the packages for the Python of the device."""
+        refuse_elsewhere(kit.bundle.config.get("genai"))
         source = path_of("fleet_genai.py")
         wanted = (*requirements(kit.build_id), package_for(kit.bundle))
         site = kit.site(wanted) if kit.site is not None else ()
@@ -165,6 +167,40 @@ def _for_target(kit: Kit, options: dict[str, Any]) -> bool:
         if not kit.bundle.contexts:
             options.setdefault("soc_model", EMULATED_SOC)
     return options != before
+
+
+def refuse_elsewhere(part: object, place: str = "") -> None:
+    """Raise InputError for a part of genai_config.json that no Qualcomm board can run: a provider
+    that is neither QNN nor the CPU, or QNN with another backend than HTP.
+    """
+    rows = list(part.items()) if isinstance(part, dict) else []
+    rows = list(enumerate(part)) if isinstance(part, list) else rows
+    for key, value in rows:
+        if key == "provider_options" and isinstance(value, list):
+            for name, options in (row for item in value if isinstance(item, dict)
+                                  for row in item.items()):  # fmt: skip
+                _refuse_provider(str(name), options, place)
+        else:
+            refuse_elsewhere(value, f"{place}.{key}" if place else str(key))
+
+
+def _refuse_provider(name: str, options: object, place: str) -> None:
+    place = place.removesuffix(".session_options")
+    if name.lower() not in {"qnn", "cpu"}:
+        raise InputError(
+            f"{GENAI} selects the provider {name} for {place}, "
+            "but boards have QNN and the CPU only",
+            hint=f"export the model for QNN, or remove {name} from provider_options of {place} "
+            "(that part then runs on the CPU)",
+        )
+    asked = options if isinstance(options, dict) else {}
+    for key in ("backend_type", "backend_path"):
+        backend = str(asked.get(key, "")) if name.lower() == "qnn" else ""
+        if _ELSEWHERE.search(backend):
+            raise InputError(
+                f"{GENAI} selects the QNN backend {backend} for {place}, and fleet runs HTP only",
+                hint=f"export the model for the NPU, and remove {key} from {place}",
+            )
 
 
 def package_for(bundle: Bundle) -> str:

@@ -38,6 +38,8 @@ from fleet.runners.options import Defaults, Options, ending, has_program, named,
 
 VIEWER = "bin/x86_64-linux-clang/qnn-profile-viewer"
 JSON_READER = "libQnnJsonProfilingReader.so"
+_SAMPLE = re.compile(r"\.(raw|bin|npy)$", re.IGNORECASE)
+_LIST_BYTES = 1 << 20
 JSON, CSV, WORDS = "profile.json", "profile.csv", "viewer.txt"
 VIEWER_SECONDS = 120.0
 
@@ -265,7 +267,8 @@ def _input_list(kit: Kit, inputs: list[list[str]] | str | None) -> str:
         for name in (name for row in inputs for name in row):
             named(kit.bundle, name.rpartition(":=")[2], (), "input", "inputs")
         return "".join(" ".join(row) + "\n" for row in inputs)
-    name = named(kit.bundle, inputs, ("input_list*.txt", "*.txt"), "list of inputs", "inputs")
+    others = tuple(item.name for item in kit.bundle.files if _is_input_list(item))
+    name = named(kit.bundle, inputs, ("input_list*.txt", *others), "list of inputs", "inputs")
     source = next(item.source for item in kit.bundle.files if item.name == name)
     lines = []
     for line in read_text(source).splitlines():
@@ -274,6 +277,15 @@ def _input_list(kit: Kit, inputs: list[list[str]] | str | None) -> str:
             words = [_listed(kit, name, word) for word in words]
         lines.append(" ".join(words))
     return "".join(line + "\n" for line in lines if line)
+
+
+def _is_input_list(file: FileRef) -> bool:
+    """Whether a .txt names files of samples in its first row; labels and notes do not."""
+    if not file.name.endswith(".txt") or file.size > _LIST_BYTES:
+        return False
+    rows = (line.split() for line in read_text(file.source).splitlines()
+            if line.strip() and not line.startswith(("#", "%")))  # fmt: skip
+    return all(_SAMPLE.search(word) for word in next(rows, ["none"]))
 
 
 def _listed(kit: Kit, listed: str, word: str) -> str:

@@ -193,3 +193,33 @@ def test_a_script_without_a_dialog_is_found(make_folder: MakeFolder) -> None:
     assert guessed(folder) == "genie", "not qnn, although it has .bin files"
     with pytest.raises(BundleError, match=r"configurations of a pipeline's nodes: img-enc"):
         inspect_bundle(folder)
+
+
+def test_keys_that_genie_demands(make_folder: MakeFolder) -> None:
+    folder = make_folder(V73)
+    data = genie_config((V73,))
+    del data["dialog"]["tokenizer"], data["dialog"]["type"]
+    other = {"role": "draft", "model": {"type": "binary", "binary": {"lora": {"adapters": []}}}}
+    data["dialog"]["engine"] = [data["dialog"]["engine"], other, {"role": "third"},
+                                {"role": "x", "model": {"positional-encoding": {}}}]  # fmt: skip
+    write(folder, data)
+    bundle = inspect_bundle(folder)
+    assert bundle.absent == (
+        "dialog.type",
+        "dialog.tokenizer",
+        "dialog.engine[1].model.binary.ctx-bins",
+        "dialog.engine[2].model",
+        "dialog.engine[3].model.binary.ctx-bins",
+    )
+    assert not bundle.usable
+
+
+@pytest.mark.parametrize("name", ["run-vision.script", "steps.txt", "steps"])
+def test_a_pipeline_script_is_known_by_its_commands(tmp_path: Path, name: str) -> None:
+    write(tmp_path, {"text-encoder": {"type": "lut", "lut-path": "t.bin"}}, "encoder.json")
+    (tmp_path / "t.bin").write_bytes(b"x")
+    (tmp_path / name).write_text("# made here\nversion\nnode config create c encoder.json\n")
+    (tmp_path / "notes.txt").write_text("how a node is made\n")
+    bundle = inspect_bundle(tmp_path)
+    assert bundle.config_name == name
+    assert {"encoder.json", "t.bin", name} <= names(bundle)

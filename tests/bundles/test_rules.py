@@ -152,7 +152,24 @@ ROWS = [
         lambda c: bundle(c, missing=(MissingFile("tokenizer.json", "genie_config.json"),)),
         ("tokenizer.json", "genie_config.json"),
     ),
-    Row("files-missing", "refuse", lambda c: bundle(c, contexts=()), ("ctx-bins",)),
+    Row(
+        "files-missing",
+        "refuse",
+        lambda c: bundle(c, absent=("dialog.engine.model.binary.ctx-bins",)),
+        ("genie_config.json has no dialog.engine.model.binary.ctx-bins", "list the .bin files"),
+    ),
+    Row(
+        "files-missing",
+        "refuse",
+        lambda c: bundle(c, absent=("dialog.tokenizer",)),
+        ("has no dialog.tokenizer", "add dialog.tokenizer"),
+    ),
+    Row(
+        "files-missing",
+        "refuse",
+        lambda c: bundle(c, missing=(MissingFile("<models_dir>/a.bin", "genie_config.json"),)),
+        ("the placeholder <models_dir>/a.bin", "write the file name in place of"),
+    ),
     Row("context-damaged", "refuse", lambda c: shard(c, problem="it is empty"), ("it is empty",)),
     Row(
         "hash-mismatch",

@@ -249,7 +249,6 @@ WARNED = [
     ("{ansible_user: u, labels: [a]}", "fleet ignores the key 'labels'"),
     ("{ansible_user: u, target: prod}", "fleet ignores the key 'target'"),
     ("ansible_ssh_common_args: -o StrictHostKeyChecking=no", "fleet always checks host keys"),
-    ("ansible_ssh_extra_args: '-o \"ProxyCommand ssh -W %h:%p gw\"'", "use -J HOST"),
 ]
 
 
@@ -355,3 +354,37 @@ def test_ssh_arguments(text: str, known: dict[str, str], remarks: int) -> None:
     got, unused = understand(text)
     assert got == known
     assert len(unused) == remarks
+
+
+@pytest.mark.parametrize(
+    ("command", "jump"),
+    [
+        ("ssh -W %h:%p gw", "gw"),
+        ("ssh -q -p 2222 -W %h:%p me@192.0.2.9 -o ProxyCommand=none", "me@192.0.2.9:2222"),
+        ("ssh -W %h:%p -i other_key gw", None),
+        ("nc -X 5 -x 192.0.2.9:1080 %h %p", None),
+    ],
+)
+def test_a_proxy_command_is_a_jump_or_takes_the_host_out(
+    tmp_path: Path, command: str, jump: str | None
+) -> None:
+    """Connecting without the proxy would reach another machine, or none."""
+    path = tmp_path / "hosts.yml"
+    path.write_text(
+        "all:\n  hosts:\n    b1: {ansible_host: 192.0.2.5, ansible_ssh_common_args: "
+        f"'-o ProxyCommand=\"{command}\"'}}\n"
+    )
+    found = load_inventory(path)
+    if jump is not None:
+        assert [host.proxy_jump for host in found.hosts] == [jump]
+        return
+    assert found.hosts == ()
+    assert "does not run the ProxyCommand" in found.left_out["b1"]
+
+
+def test_a_password_that_cannot_be_hidden_takes_its_host_out(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("b1 ansible_user=u\nb2 ansible_ssh_pass=Q\n")
+    found = load_inventory(path)
+    assert [host.name for host in found.hosts] == ["b1"]
+    assert "fewer than 4 characters" in found.left_out["b2"]

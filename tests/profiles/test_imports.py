@@ -209,3 +209,21 @@ def test_progress_is_told(store: ProfileStore, monkeypatch: pytest.MonkeyPatch) 
     told: list[tuple[int, int]] = []
     Importer(store).take(CSVS, lambda done, of: told.append((done, of)))
     assert told == [(2, 5), (4, 5), (5, 5)]
+
+
+def test_each_row_of_a_file_is_stored(store: ProfileStore, tmp_path: Path) -> None:
+    path = tmp_path / "bench.md"
+    rows = [(1, "pp64", 3.5), (2, "pp64", 6.5), (4, "tg16", 2.25)]
+    path.write_text(
+        "| model | backend | threads | test | t/s |\n| - | - | -: | - | -: |\n"
+        + "".join(f"| m | CPU | {n} | {test} | {rate} ± 0.1 |\n" for n, test, rate in rows)
+    )
+    done = Importer(store).take([path])
+    assert (done.new, done.known) == (3, 0)
+    assert (again := Importer(store).take([path])).new == 0
+    assert again.known == 3
+    assert sorted(one.marks[0] for one in store.records(parse("all"))) == [
+        "m, pp64, 1 threads",
+        "m, pp64, 2 threads",
+        "m, tg16, 4 threads",
+    ]

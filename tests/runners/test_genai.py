@@ -224,3 +224,23 @@ def test_options_of_the_provider_fit_the_device(
     bare = replace(bundle, contexts=())
     (config,) = GenaiRunner().corrected(Kit(bare, RunSpec(runner="genai"), dsp=False))
     assert '"soc_model": "77"' in config.source.read_text(), "what the emulator compiles for"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"dml": {}}, "provider dml for model.vision"),
+        ({"QNN": {"backend_type": "gpu"}}, "QNN backend gpu for model.vision"),
+        ({"qnn": {"backend_path": "C:\\\\x\\\\QnnGpu.dll"}}, "QnnGpu.dll for model.vision"),
+        ({"qnn": {"backend_path": "libQnnHtp.so", "backend_type": "htp"}}, ""),
+        ({"cpu": {}}, ""),
+    ],
+)
+def test_a_part_for_another_processor_is_refused(options: dict[str, Any], words: str) -> None:
+    part = {"session_options": {"provider_options": [options]}}
+    one = kit({"model": {"vision": part, "decoder": {}}})
+    if not words:
+        RUNNER.files(one)
+        return
+    with pytest.raises(InputError, match=words):
+        RUNNER.files(one)

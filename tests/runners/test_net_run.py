@@ -147,3 +147,20 @@ def test_native_outputs_come_with_their_scale() -> None:
     assert {"output/Result_*/*", "output/*.raw.json"} <= set(start.collect)
     assert "--keep_num_outputs" not in start.argv
     assert start.argv[start.argv.index("--profiling_level") + 1] == "client"
+
+
+def test_labels_are_no_list_of_inputs(tmp_path: Path) -> None:
+    """A .txt beside the model is a list of inputs only if its first row names samples."""
+    (tmp_path / "a.raw").write_bytes(b"x")
+    (tmp_path / "labels.txt").write_text("cat\ndog\n")
+    (tmp_path / "rows.txt").write_text("# made here\nx:=a.raw\n")
+    names = ("model.bin", "a.raw", "labels.txt", "rows.txt")
+    made = kit("qnn", names, spec(), has_tool=True)
+    sources = tuple(
+        replace(file, source=tmp_path / file.name, size=9) for file in made.bundle.files
+    )
+    one = replace(made, bundle=replace(made.bundle, root=tmp_path, files=sources))
+    assert RUNNER.start(one).config == "# made here\nx:=a.raw\n"
+    alone = replace(one.bundle, files=tuple(f for f in sources if f.name != "rows.txt"))
+    with pytest.raises(InputError, match="no list of inputs"):
+        RUNNER.start(replace(one, bundle=alone))

@@ -153,16 +153,18 @@ def _table(text: str) -> Profile:
             hint="write it again with Inspector.print_data_tabular()",
         )
     head, ops, found = heads[0], list[Op](), dict[str, Measure]()
+    delegates = set[str]()
     for row in rows:
         cells = dict(zip(head, row, strict=False))
         took = number(cells.get("avg (ms)", ""))
         name = cells.get("event_name", "")
         if took is None or len(row) != len(head):
             continue
+        delegate = cells.get("delegate_backend_name", "")
+        delegates |= {delegate} - {"", "None", "nan"}
         if name in _TIMES:
             found.setdefault(_TIMES[name], Measure(took * 1000, "us"))
         elif "::" not in name:
-            delegate = cells.get("delegate_backend_name", "")
             ran_on = "npu" if "qnn" in delegate.lower() else ""
             ops.append(Op(name, took * 1000, "us", ran_on=ran_on))
     if not found and not ops:
@@ -170,7 +172,11 @@ def _table(text: str) -> Profile:
             "the table of the Inspector has no times", hint="copy the complete table again"
         )
     metrics = replace(Metrics.of(found), source=found)
-    return Profile("executorch-table", metrics, tuple(ops), runner="executorch")
+    problem = ""
+    if delegates and not any("qnn" in name.lower() for name in delegates):
+        problem = f"cpu-fallback: the operations ran in the delegate {', '.join(sorted(delegates))}"
+    problems = (problem,) if problem else ()
+    return Profile("executorch-table", metrics, tuple(ops), "executorch", problems=problems)
 
 
 def read_log(text: str) -> Profile:

@@ -163,6 +163,7 @@ def read_table(text: str) -> Profile | list[Profile]:
             counts: dict[str, float] = {key: int(test.groupdict().get(key) or 0) for key in _COUNTS}
             counts |= {"decode_ts": more[0]} if more and more[0] is not None else {}
             named = {"backends": row["backend"]} if row.get("backend") else {}
+            named |= {"n_threads": row["threads"]} if row.get("threads") else {}
             rows.append({"model": row.get("model", ""), "avg_ts": rate, **counts, **named})
     return _records(rows, "llama-bench-table" if runner == "llama.cpp" else "mnn-bench", runner)
 
@@ -199,11 +200,13 @@ def _records(
         problem = next((text for row in known if (text := _not_npu(row, runner))), "")
         return replace(made, problems=(problem,) if problem else ())
     found = []
+    several = len({str(row.get("n_threads")) for row in known}) > 1
     for row in known:
         problem = _not_npu(row, runner)
         made = _profile(_row(row), kind, runner)
-        name = ", ".join(filter(None, [str(row.get("model") or row.get("model_type") or ""),
-                                       _test_name(row)]))  # fmt: skip
+        threads = f"{row.get('n_threads')} threads" if several else ""
+        model = str(row.get("model") or row.get("model_type") or "")
+        name = ", ".join(filter(None, [model, _test_name(row), threads]))
         found.append(replace(made, problems=(problem,) if problem else (), marks=(name,)))
     return found
 

@@ -178,8 +178,15 @@ def _winml(data: Mapping[str, Any]) -> Profile:
 
 def read_events(rows: list[dict[str, Any]]) -> Profile | None:
     """Return the profile of ONNX Runtime's session profile; None for another list."""
-    if not any(row.get("cat") in {"Session", "Node"} and "dur" in row for row in rows):
+    events = [row for row in rows if row.get("cat") in {"Session", "Node"}]
+    if not events:
         return None
+    if not any("dur" in row for row in events):
+        raise UnknownProfileError(
+            "the file is a session profile of ONNX Runtime without durations (`dur`), so it "
+            "contains no times",
+            hint="write it again with enable_profiling of onnxruntime.SessionOptions",
+        )
     took, providers, nodes = list[float](), set[str](), defaultdict[str, list[float]](list)
     ran: dict[str, str] = {}
     found: dict[str, Measure | None] = {}

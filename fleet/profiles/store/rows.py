@@ -129,8 +129,8 @@ def packed(data: Mapping[str, Any]) -> tuple[str, bytes]:
     """(identity, how it lies in the file) of plain data.
 
     The identity is the sha256 of what was measured, without tags and places; for a record that
-    was made of an imported file, the sha256 of that file. What has no part in it stands on a
-    second line.
+    was made of an imported file, the sha256 of that file, and its number if the file has
+    several. What has no part in it stands on a second line.
     """
     measured = {name: value for name, value in data.items() if name not in _UNSAID}
     rest = {name: data[name] for name in _UNSAID if name in data}
@@ -139,6 +139,7 @@ def packed(data: Mapping[str, Any]) -> tuple[str, bytes]:
     origin = data.get("origin")
     if isinstance(origin, dict) and "imported" in origin and "sha256" in origin:
         key = f"raw:{origin['sha256']}"
+        key += f":{origin['row']}" if origin.get("row") else ""
     else:
         key = hashlib.sha256(first).hexdigest()
     return key, zlib.compress(first + b"\n" + second, 1)

@@ -200,6 +200,7 @@ def test_a_file_without_numbers_is_damaged(data: object) -> None:
         ('{"traceEvents": []}', "Chrome trace"),
         ("Layer Times:\n0: 12 us\n", "snpe-diagview"),
         (inputs.of("C25").read_text(), "no profile format"),
+        ('[{"cat": "Node", "name": "a", "args": {}}]', "without durations"),
         ("=== Performance Summary ===\nTotal Trades: 1\n", "no profile format"),
         ("the prefill of the cup took 3 t/s\ndecode 2 t/s\n", "no profile format"),
     ],
@@ -208,3 +209,26 @@ def test_what_is_not_read_is_not_damaged(text: str, words: str) -> None:
     with pytest.raises(UnknownProfileError, match=words) as caught:
         detect.read(text.encode())
     assert caught.value.hint
+
+
+def test_the_inspectors_table_of_a_cpu_delegate_does_not_count() -> None:
+    head = "| event_block_name | event_name | avg (ms) | delegate_backend_name |\n"
+    row = "| Execute | {} | 0.5 | {} |\n"
+    for delegate, counts in (("XnnpackBackend", False), ("QnnBackend", True), ("", True)):
+        text = head + row.format("DELEGATE_CALL", delegate) + row.format("Method::execute", "")
+        (found,) = read(text)
+        assert (found.problems == ()) is counts, delegate
+        assert _value(found, "execute_us") == pytest.approx(500)
+
+
+def test_the_prefill_of_mllms_first_version() -> None:
+    (found,) = read(
+        "Prefill Tokens: 64\nPrefill Time taken: 2.0 seconds\nPrefill Speed: 32.0 tokens/s\n"
+    )
+    assert (found.runner, found.metrics.prompt_tps, found.metrics.decode_tps) == (
+        "mllm",
+        32.0,
+        None,
+    )
+    assert found.metrics.prompt_tokens == 64
+    assert "does not say where the model ran" in found.problems[0]
