@@ -146,7 +146,11 @@ def _inventory(tree: GroupTree, path: Path, folder: Path, notes: Notes) -> Inven
     left = {
         name: str(reason)
         for name, values in settings.items()
-        if (reason := next((one for one in values.values() if isinstance(one, Unusable)), None))
+        if (
+            reason := next(
+                (value for value in values.values() if isinstance(value, Unusable)), None
+            )
+        )
     }
     for why in dict.fromkeys(reason.rpartition(" (")[0] for reason in left.values()):
         names = [name for name, reason in left.items() if reason.rpartition(" (")[0] == why]

@@ -36,7 +36,7 @@ PACKAGE = "onnxruntime-genai==0.18.0"
 # each (0.14.0 to 0.18.0 tried on the HTP emulator).
 PACKAGE_WINDOWED = "onnxruntime-genai==0.16.0"
 SCRIPT = "run/fleet_genai.py"
-_ELSEWHERE = re.compile(r"(^|qnn)(gpu|cpu|dsp|saver|ir)\b", re.IGNORECASE)
+_ELSEWHERE = re.compile(r"(^|qnn)(gpu|dsp|saver|ir)\b", re.IGNORECASE)
 _STATUS = {
     10: "cut: the prompt is longer than the context length of the model",
     11: "failed: the NPU session could not be opened",
