@@ -12,13 +12,13 @@ from fleet.config.inventory import load_inventory
 from fleet.config.inventory import select as select_hosts
 from fleet.config.playbook import load_playbook
 from fleet.doctor.examine import Round, examine
-from fleet.engine.executing import Executed, Executing, execute_everywhere
-from fleet.engine.fetching import Fetched, Fetching, fetch_everywhere
-from fleet.engine.operation import Operation
+from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.push import Push, PushOptions
+from fleet.engine.deploy.releases import rollback as switch_back
+from fleet.engine.everyday.execute import Executed, Executing, execute_everywhere
+from fleet.engine.everyday.get import Fetched, Fetching, fetch_everywhere
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
-from fleet.engine.pushing import Push, PushOptions
-from fleet.engine.releases import rollback as switch_back
 from fleet.engine.rollout.inputs import inputs_of
 from fleet.engine.status import DeviceStatus
 from fleet.engine.status import status as device_status

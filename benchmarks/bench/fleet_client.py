@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 from fleet.config.inventory import load_inventory, select
+from fleet.engine.deploy.push import Push
 from fleet.engine.pool import DeviceResult
-from fleet.engine.pushing import Push
 from fleet.engine.session import Session
 from fleet.model.events import Event, Progress, StepStarted
 

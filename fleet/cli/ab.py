@@ -22,9 +22,9 @@ from fleet.model.text import from_here
 from fleet.profiles.runs import RunStore, new_run_id
 
 if TYPE_CHECKING:
-    from fleet.engine.ab.journal import AbJournal
-    from fleet.engine.ab.measuring import AbReport
     from fleet.engine.pool import DeviceResult
+    from fleet.engine.run.ab.journal import AbJournal
+    from fleet.engine.run.ab.measuring import AbReport
 
 PARALLEL = 16
 Side = Annotated[
@@ -88,7 +88,7 @@ def ab(
     Example: fleet ab previous current --playbook playbooks/tiny-genie.yaml -i inventories/lab.yaml
     """
     from fleet.cli import ab_gates  # noqa: PLC0415 - numpy, for this alone
-    from fleet.engine.ab.journal import AbJournal, Asked  # noqa: PLC0415
+    from fleet.engine.run.ab.journal import AbJournal, Asked  # noqa: PLC0415
 
     inventory = inventory or project.supplied("inventory")
     store = RunStore(output_dir)
@@ -140,9 +140,9 @@ def _measured(
     journal: AbJournal, budget: str | None, *, offline: bool, parallel: int | None, as_json: bool
 ) -> list[DeviceResult[AbReport]]:
     """On every board that was asked."""
-    from fleet.engine.ab.measuring import measure, settle  # noqa: PLC0415
-    from fleet.engine.ab.sides import not_measured, side_of  # noqa: PLC0415
     from fleet.engine.pool import PoolOptions, on_every_device  # noqa: PLC0415
+    from fleet.engine.run.ab.measuring import measure, settle  # noqa: PLC0415
+    from fleet.engine.run.ab.sides import not_measured, side_of  # noqa: PLC0415
     from fleet.runtimes.store import RuntimeStore  # noqa: PLC0415
 
     asked = journal.asked

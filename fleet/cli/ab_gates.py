@@ -14,7 +14,7 @@ from fleet.model.metrics import KNOWN, LOSS, TIME_LOSS, limit_text
 from fleet.profiles.compare.metrics import every, lacking, loss_text
 
 if TYPE_CHECKING:
-    from fleet.engine.ab.journal import AbJournal
+    from fleet.engine.run.ab.journal import AbJournal
     from fleet.model.record import Record
 
 _EXAMPLES = f"--gate '{LOSS}' or --gate '{TIME_LOSS}'"

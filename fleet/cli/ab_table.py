@@ -12,9 +12,9 @@ from fleet.model.text import from_here
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from fleet.engine.ab.journal import AbJournal
-    from fleet.engine.ab.measuring import AbReport, Judged
     from fleet.engine.pool import DeviceResult
+    from fleet.engine.run.ab.journal import AbJournal
+    from fleet.engine.run.ab.measuring import AbReport, Judged
     from fleet.profiles.compare.comparing import AnswersRow
     from fleet.profiles.compare.failures import Failures
 
@@ -36,7 +36,7 @@ def kept(journal: AbJournal, pairs: int) -> str:
 
 
 def _rows(results: list[DeviceResult[AbReport]]) -> list[tuple[DeviceResult[AbReport], Judged]]:
-    from fleet.engine.ab.measuring import answers_of  # noqa: PLC0415
+    from fleet.engine.run.ab.measuring import answers_of  # noqa: PLC0415
 
     return [(result, item) for result in results for item in answers_of(result)]
 
@@ -51,7 +51,7 @@ def _failing(
     results: list[DeviceResult[AbReport]],
 ) -> Iterator[tuple[DeviceResult[AbReport], Failures]]:
     """The boards of which a run failed."""
-    from fleet.engine.ab.measuring import failures_of  # noqa: PLC0415
+    from fleet.engine.run.ab.measuring import failures_of  # noqa: PLC0415
 
     for result in results:
         found = failures_of(result)
@@ -94,7 +94,7 @@ def show(journal: AbJournal, results: list[DeviceResult[AbReport]], *, as_json: 
 def _over(
     journal: AbJournal, results: list[DeviceResult[AbReport]]
 ) -> tuple[list[str], list[Judged]]:
-    from fleet.engine.ab.measuring import over  # noqa: PLC0415
+    from fleet.engine.run.ab.measuring import over  # noqa: PLC0415
 
     return over(journal, results)
 

@@ -23,7 +23,7 @@ from fleet.cli.results import show_admin, show_devices, show_errors, show_plans
 from fleet.cli.rollout_options import RolloutFlags
 from fleet.config.lockfile import lock_path
 from fleet.config.playbook import load_playbook
-from fleet.engine.operation import Operation
+from fleet.engine.deploy.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
 from fleet.engine.rollout.claim import claimed

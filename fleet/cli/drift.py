@@ -9,7 +9,7 @@ from fleet.cli.common import DEFAULT_PARALLEL, end_devices
 from fleet.cli.results import emit, show_errors
 from fleet.config.lockfile import load_lock, lock_path
 from fleet.config.playbook import load_playbook
-from fleet.engine.drift import drift as compare_with_lock
+from fleet.engine.deploy.drift import drift as compare_with_lock
 from fleet.model.inventory import Host
 
 

@@ -16,7 +16,7 @@ from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
 from fleet.cli.live import SaidLines
 from fleet.cli.results import emit, show_errors, tell_holders
 from fleet.config.inventory import load_inventory
-from fleet.engine.executing import Executing, execute_everywhere
+from fleet.engine.everyday.execute import Executing, execute_everywhere
 from fleet.model.deadline import parse_duration
 from fleet.model.errors import InputError
 from fleet.model.inventory import Host, Inventory

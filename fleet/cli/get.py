@@ -12,7 +12,7 @@ from fleet.cli import output
 from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
 from fleet.cli.live import listening
 from fleet.cli.results import show_errors, tell_holders
-from fleet.engine.fetching import Fetching, fetch_everywhere
+from fleet.engine.everyday.get import Fetching, fetch_everywhere
 
 
 def get(

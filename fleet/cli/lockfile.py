@@ -16,7 +16,7 @@ from fleet.cli.live import listening
 from fleet.cli.results import show_errors
 from fleet.config.lockfile import load_lock, lock_path, playbook_hash, save_lock
 from fleet.config.playbook import load_playbook
-from fleet.engine.operation import Operation
+from fleet.engine.deploy.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.model.errors import InputError, LockFileError
 from fleet.model.lockfile import HEADER, Lock, LockedRelease, shortened, stale

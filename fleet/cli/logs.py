@@ -11,7 +11,7 @@ from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
 from fleet.cli.results import emit, show_errors, tell_holders
-from fleet.engine.logs import KINDS, LogQuery, read_logs
+from fleet.engine.everyday.logs import KINDS, LogQuery, read_logs
 from fleet.model.deadline import parse_duration
 
 Kind = StrEnum("Kind", list(KINDS))  # type: ignore[misc]

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleet.cli import output
-from fleet.engine.measuring.heat import Heat, hottest
-from fleet.engine.measuring.validity import cure_of, words_of
+from fleet.engine.run.measuring.heat import Heat, hottest
+from fleet.engine.run.measuring.validity import cure_of, words_of
 from fleet.model.metrics import KNOWN, LATENCY, METRICS, NETWORK
 from fleet.profiles.compare.groups import short_build
 from fleet.profiles.latency import MEANS, latency, median_of, shown_numbers

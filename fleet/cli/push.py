@@ -55,7 +55,7 @@ def push(
     with begun(() if accept_new else hosts, parallel, bulk=bulk) as transports:
         with sharing():  # the engine takes as long to load as a board to answer
             from fleet.cli.live import listening  # noqa: PLC0415
-            from fleet.engine.pushing import Push, PushOptions  # noqa: PLC0415
+            from fleet.engine.deploy.push import Push, PushOptions  # noqa: PLC0415
 
         options = PushOptions(
             verify=verify, accept_new=accept_new, parallel=parallel, keep=keep, transfer=tuned

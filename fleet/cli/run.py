@@ -17,7 +17,7 @@ from fleet.cli.live import listening
 from fleet.cli.options import house
 from fleet.cli.results import show_devices
 from fleet.config.playbook import load_playbook
-from fleet.engine.operation import Operation
+from fleet.engine.deploy.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.model.deadline import parse_duration
 from fleet.model.errors import FleetError, InputError

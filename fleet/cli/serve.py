@@ -22,7 +22,7 @@ from fleet.cli.live import listening
 from fleet.cli.options import App
 from fleet.cli.results import emit, show_devices, show_errors
 from fleet.config.playbook import load_playbook
-from fleet.engine.operation import Operation
+from fleet.engine.deploy.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
 from fleet.engine.serving.service import ServiceStatus, Serving, health_or_why

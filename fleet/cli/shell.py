@@ -9,7 +9,7 @@ import typer
 from fleet.cli import options as opt
 from fleet.cli.common import only_host
 from fleet.cli.live import SaidLines
-from fleet.engine.terminal import open_terminal
+from fleet.engine.everyday.shell import open_terminal
 
 
 def shell(

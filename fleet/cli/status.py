@@ -14,7 +14,7 @@ from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
 from fleet.cli.hints import commands_in
 from fleet.cli.live import listening
 from fleet.cli.results import emit, show_devices, show_errors
-from fleet.engine import releases
+from fleet.engine.deploy import releases
 from fleet.engine.pool import DeviceResult
 from fleet.engine.status import DeviceStatus
 from fleet.engine.status import status as device_status
@@ -22,7 +22,7 @@ from fleet.model.events import Event, Warned
 from fleet.model.inventory import Host
 
 if TYPE_CHECKING:
-    from fleet.engine.fsck import FsckReport
+    from fleet.engine.deploy.fsck import FsckReport
 
 VerifyOption = Annotated[
     bool,
@@ -120,7 +120,7 @@ def _verify(
     accept_new: bool,
     as_json: bool,
 ) -> None:
-    from fleet.engine.fsck import Fsck, FsckOptions  # noqa: PLC0415 - much of a deploy
+    from fleet.engine.deploy.fsck import Fsck, FsckOptions  # noqa: PLC0415 - much of a deploy
     from fleet.engine.transfer.limits import parse_rate  # noqa: PLC0415
 
     options = FsckOptions(

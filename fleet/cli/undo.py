@@ -13,7 +13,7 @@ from fleet.cli import output
 from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of
 from fleet.cli.live import listening
 from fleet.cli.results import show_devices
-from fleet.engine import undoing
+from fleet.engine.system import undo as undoing
 from fleet.model.errors import InputError
 
 

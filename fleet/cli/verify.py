@@ -16,7 +16,7 @@ from fleet.cli.live import listening
 from fleet.cli.results import show_devices
 from fleet.config.playbook import load_playbook
 from fleet.config.suite_file import load_suite
-from fleet.engine.operation import Operation
+from fleet.engine.deploy.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
 from fleet.model.record import Record

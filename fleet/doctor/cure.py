@@ -14,16 +14,16 @@ from typing import ClassVar
 
 from fleet.doctor.examine import Round, diagnose
 from fleet.doctor.remedy import FASTRPC, PROVISION, REDEPLOY, ROLLBACK, UNKNOWN_CAUSE
-from fleet.engine.applying import apply_system
+from fleet.engine.deploy.apply import apply_system
+from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.plan import Planned, plan_system
+from fleet.engine.deploy.releases import rollback
 from fleet.engine.lease.lease import Lease
-from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
-from fleet.engine.planning import Planned, plan_system
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
-from fleet.engine.releases import rollback
 from fleet.engine.session import Session
-from fleet.engine.undo import UndoLog, backwards, take_back
-from fleet.engine.undoing import undo_root
+from fleet.engine.system.undo import undo_root
+from fleet.engine.system.undo_log import UndoLog, backwards, take_back
 from fleet.model.diagnosis import PROBLEM, Diagnosis, Remedy
 from fleet.model.errors import DeviceError, FleetError
 from fleet.model.events import Listener

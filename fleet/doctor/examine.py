@@ -18,8 +18,8 @@ from fleet.doctor.remedy import NO_REPAIR, SAFE_PATH, names_of, places_of, with_
 from fleet.doctor.seen import Seen, seen
 from fleet.doctor.session import SessionTrial, has_validator, open_session, run_validator
 from fleet.doctor.subject import subjects
+from fleet.engine.deploy.release_builder import ReleaseBuilder
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
-from fleet.engine.release_builder import ReleaseBuilder
 from fleet.engine.session import Session
 from fleet.facts.gather import source
 from fleet.model.cause import LAYERS

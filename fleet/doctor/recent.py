@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fleet.doctor.checks.making import Maker
-from fleet.engine.planning import plan_device
-from fleet.engine.release_builder import ReleaseBuilder
+from fleet.engine.deploy.plan import plan_device
+from fleet.engine.deploy.release_builder import ReleaseBuilder
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.session import Session
 from fleet.model.cause import Cause, Fix

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from fleet.doctor.seen import Release, Seen
 from fleet.doctor.subject import Subject, subjects
-from fleet.engine.planning import plan_system
+from fleet.engine.deploy.plan import plan_system
 from fleet.engine.session import Session
 from fleet.model.cause import Fix
 from fleet.model.diagnosis import Diagnosis, Remedy

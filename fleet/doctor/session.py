@@ -12,7 +12,7 @@ from typing import Any
 from fleet.device.texts import path_of
 from fleet.doctor.seen import Seen
 from fleet.doctor.subject import BACKEND, Subject, device_machine
-from fleet.engine.releasing import check_health
+from fleet.engine.deploy.switch import check_health
 from fleet.engine.session import Session
 from fleet.model.command import Command, script
 from fleet.model.diagnosis import BAD, OK, UNKNOWN, WARN, Check

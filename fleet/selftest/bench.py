@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from fleet.data import shipped
 from fleet.doctor.seen import Seen
 from fleet.doctor.session import GRACE, SECONDS, TINY_QAIRT, session_argv, told_by
-from fleet.engine.provisioning import ask_system
-from fleet.engine.release_builder import ReleaseBuilder
-from fleet.engine.releasing import carry_out
+from fleet.engine.deploy.release_builder import ReleaseBuilder
+from fleet.engine.deploy.switch import carry_out
+from fleet.engine.run.start import execute, place
 from fleet.engine.session import Session
-from fleet.engine.starting import execute, place
+from fleet.engine.system.provision import ask_system
 from fleet.model.command import Command
 from fleet.model.errors import InputError
 from fleet.model.facts import Facts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from fleet.device.shell import device_script, framed
-from fleet.engine.releasing import carry_out
+from fleet.engine.deploy.switch import carry_out
 from fleet.model.errors import ConnectionLostError
 from fleet.model.events import Event, Progress
 from fleet.model.files import file_ref, human_bytes

@@ -8,7 +8,7 @@ from typing import Any
 
 from fleet.data import shipped
 from fleet.doctor.session import tiny_context
-from fleet.engine.measuring.heat import matching
+from fleet.engine.run.measuring.heat import matching
 from fleet.engine.states import facts_of
 from fleet.model.errors import RuntimeStoreError
 from fleet.model.playbook import RunSpec

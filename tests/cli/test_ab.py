@@ -16,8 +16,9 @@ from msgspec import structs
 from fleet.cli import ab as cli
 from fleet.cli import ab_table
 from fleet.cli.main import main
-from fleet.engine.ab.journal import AbJournal, Asked, Pair
-from fleet.engine.ab.measuring import (
+from fleet.engine.pool import DeviceResult
+from fleet.engine.run.ab.journal import AbJournal, Asked, Pair
+from fleet.engine.run.ab.measuring import (
     AbReport,
     Judged,
     answers_of,
@@ -27,8 +28,7 @@ from fleet.engine.ab.measuring import (
     judged,
     settle,
 )
-from fleet.engine.ab.sides import AbSide, not_measured, side_of
-from fleet.engine.pool import DeviceResult
+from fleet.engine.run.ab.sides import AbSide, not_measured, side_of
 from fleet.model.errors import ConnectionLostError, FleetError, NotComparableError
 from fleet.model.inventory import Host
 from fleet.model.record import Measure

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.engine.fetching import Fetching, fetch_everywhere
-from fleet.engine.landing import Landing, Listing, Wanted
+from fleet.engine.everyday.get import Fetching, fetch_everywhere
+from fleet.engine.everyday.landing import Landing, Listing, Wanted
 from fleet.model.errors import DeviceError
 from tests.chaos import Chaos, Fault
 from tests.transport.sshd import running

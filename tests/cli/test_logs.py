@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleet.engine.logs import _rows
+from fleet.engine.everyday.logs import _rows
 
 from .desk import Desk
 

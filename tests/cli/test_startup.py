@@ -36,9 +36,9 @@ OTHER_ROOMS = {
 OF_DEPLOYS = {
     "fleet.config.ansible",
     "fleet.config.playbook",
-    "fleet.engine.operation",
+    "fleet.engine.deploy.operation",
     "fleet.engine.rollout",
-    "fleet.engine.starting",
+    "fleet.engine.run.start",
     "fleet.engine.transfer.relaying",
     "fleet.model.bundle",
     "fleet.model.playbook",

@@ -25,8 +25,8 @@ from fleet.cli.output import laid_out, middle
 from fleet.cli.results import show_devices, show_plans
 from fleet.cli.rollout_options import show_waves
 from fleet.cli.status import _show_status
+from fleet.engine.deploy.releases import _whole
 from fleet.engine.pool import DeviceResult
-from fleet.engine.releases import _whole
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.waves import Wave
 from fleet.engine.status import Deployed, DeviceStatus, add_history

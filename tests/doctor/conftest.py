@@ -12,11 +12,11 @@ import pytest
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.doctor.examine import Round, examine
+from fleet.engine.deploy.operation import Operation
 from fleet.engine.lease.lease import Lease
-from fleet.engine.operation import Operation
 from fleet.engine.options import DeployOptions
+from fleet.engine.run.start import Placed, probe
 from fleet.engine.session import Session
-from fleet.engine.starting import Placed, probe
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare
 from fleet.model.diagnosis import Diagnosis

@@ -15,7 +15,7 @@ from fleet.config.playbook import load_playbook
 from fleet.doctor.cure import Cure, apply_cures, plan_cures
 from fleet.doctor.examine import Round, examine
 from fleet.doctor.recent import RunFailure
-from fleet.engine.operation import Operation
+from fleet.engine.deploy.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.lab import Lab
 from fleet.model.diagnosis import ADVICE, PROBLEM, Diagnosis

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fleet.config.playbook import load_playbook
-from fleet.engine.operation import Operation
+from fleet.engine.deploy.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.transfer.context import TransferOptions
 from fleet.model.events import Event

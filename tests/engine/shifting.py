@@ -18,8 +18,8 @@ from typing import Any
 import typer
 
 from fleet.cli.common import end_devices
-from fleet.engine.fetching import Fetching, fetch_everywhere
-from fleet.engine.landing import named
+from fleet.engine.everyday.get import Fetching, fetch_everywhere
+from fleet.engine.everyday.landing import named
 from fleet.engine.pool import DeviceResult
 from fleet.model.command import script
 from fleet.model.deadline import Deadline

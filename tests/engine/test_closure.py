@@ -18,7 +18,7 @@ import pytest
 
 from fleet.bundles.closure import foreign, unsent
 from fleet.config.playbook import load_playbook
-from fleet.engine.release_builder import ReleaseBuilder
+from fleet.engine.deploy.release_builder import ReleaseBuilder
 from fleet.model.files import file_ref
 from fleet.runtimes.packages import Packages
 from fleet.runtimes.store import RuntimeStore
@@ -201,7 +201,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in names:
         put(folder, name, "\n".join(f"{one},," for one in names).encode())
     files = tuple(file_ref(folder / name, f"site/{name}") for name in names)
-    monkeypatch.setattr("fleet.engine.resolver.packages_for", lambda *_, **__: Packages(files, {}))
+    monkeypatch.setattr(
+        "fleet.engine.deploy.resolver.packages_for", lambda *_, **__: Packages(files, {})
+    )
 
 
 @pytest.mark.usefixtures("site")

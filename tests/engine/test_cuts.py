@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fleet.engine.releasing import apply_plan
+from fleet.engine.deploy.switch import apply_plan
 from fleet.engine.session import Session
 from fleet.engine.states import ask_state
 from fleet.facts.gather import gather

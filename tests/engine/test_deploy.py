@@ -16,7 +16,7 @@ from msgspec import structs
 
 from fleet.config.playbook import load_playbook
 from fleet.device.texts import path_of
-from fleet.engine import releases
+from fleet.engine.deploy import releases
 from fleet.engine.status import status
 from fleet.engine.transfer.context import TransferOptions
 from fleet.facts.gather import gather
@@ -251,7 +251,7 @@ def test_disk_that_fills_during_the_upload(
     small = tmp_path / "small"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(small)], check=True)
-    monkeypatch.setattr("fleet.engine.planning.preflight", lambda *_, **__: ())
+    monkeypatch.setattr("fleet.engine.deploy.plan.preflight", lambda *_, **__: ())
     try:
         bench.host = replace(bench.host, base_dir=str(small / "base"))
         (done,) = bench.operation(run="never").deploy()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.engine.become import PASSWORD, Become
 from fleet.engine.session import Session
+from fleet.engine.system.become import PASSWORD, Become
 from fleet.model import masking
 from fleet.model.command import Command
 from fleet.model.errors import BecomeError

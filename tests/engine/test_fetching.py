@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from fleet.config.inventory import load_inventory
-from fleet.engine import fetching, landing
-from fleet.engine.fetching import Fetching, fetch_everywhere
+from fleet.engine.everyday import get as fetching
+from fleet.engine.everyday import landing
+from fleet.engine.everyday.get import Fetching, fetch_everywhere
 from fleet.engine.pool import DeviceResult
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare

@@ -11,11 +11,11 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
-from fleet.engine import fsck as engine_fsck
-from fleet.engine import pushing
-from fleet.engine.fsck import Fsck, FsckOptions
+from fleet.engine.deploy import fsck as engine_fsck
+from fleet.engine.deploy import push as pushing
+from fleet.engine.deploy.fsck import Fsck, FsckOptions
+from fleet.engine.deploy.push import Push, PushOptions
 from fleet.engine.pool import DeviceResult
-from fleet.engine.pushing import Push, PushOptions
 from fleet.engine.session import Session
 from fleet.engine.states import facts_of
 from fleet.engine.status import status

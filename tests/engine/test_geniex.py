@@ -9,7 +9,7 @@ from typing import Any
 
 from fleet.bundles.preflight import preflight
 from fleet.config.playbook import load_playbook
-from fleet.engine.release_builder import ReleaseBuilder
+from fleet.engine.deploy.release_builder import ReleaseBuilder
 from fleet.model.finding import Finding
 from fleet.runtimes.store import RuntimeStore
 from tests.engine.test_release_builder import EVK

@@ -16,8 +16,8 @@ from msgspec import structs
 
 from fleet.config.playbook import load_playbook
 from fleet.device.texts import text_of
-from fleet.engine.release_builder import ReleaseBuilder
-from fleet.engine.releasing import check_health
+from fleet.engine.deploy.release_builder import ReleaseBuilder
+from fleet.engine.deploy.switch import check_health
 from fleet.engine.session import Session
 from fleet.model.manifest import Manifest
 from fleet.ops.release import release_dir

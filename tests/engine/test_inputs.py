@@ -15,7 +15,7 @@ import pytest
 from fleet.bundles.closure import foreign, unsent
 from fleet.bundles.inspect import inspect_bundle
 from fleet.config.playbook import load_playbook
-from fleet.engine.release_builder import ReleaseBuilder
+from fleet.engine.deploy.release_builder import ReleaseBuilder
 from fleet.model.errors import InputError
 from fleet.runtimes.store import RuntimeStore
 from tests import inputs

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from fleet.engine.drift import drift
+from fleet.engine.deploy.drift import drift
+from fleet.engine.deploy.release_builder import ReleaseBuilder
 from fleet.engine.pool import DeviceResult
-from fleet.engine.release_builder import ReleaseBuilder
 from fleet.facts.gather import gather
 from fleet.model.errors import LockFileError, RuntimeStoreError
 from fleet.model.facts import Facts

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.engine.release_builder import ReleaseBuilder
+from fleet.engine.deploy.release_builder import ReleaseBuilder
 from fleet.model.errors import PreflightError
 from fleet.model.op_package import OpPackageSpec
 from fleet.model.playbook import Playbook

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from fleet.engine.pushing import Push
+from fleet.engine.deploy.push import Push
 from fleet.model.errors import InputError
 from tests import warm
 from tests.ops.hostile import Tree, read, tree, with_folders

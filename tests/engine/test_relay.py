@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from fleet.config.inventory import load_inventory
+from fleet.engine.deploy.push import Push, PushOptions
 from fleet.engine.lease.lease import Lease
 from fleet.engine.pool import DeviceResult
-from fleet.engine.pushing import Push, PushOptions
 from fleet.engine.session import Session
 from fleet.engine.transfer.context import TransferOptions
 from fleet.lab import Lab

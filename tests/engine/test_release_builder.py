@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from fleet.bundles.preflight import preflight
-from fleet.engine.release_builder import ReleaseBuilder
+from fleet.engine.deploy.release_builder import ReleaseBuilder
 from fleet.model.errors import InputError, RuntimeStoreError
 from fleet.model.events import Event
 from fleet.model.facts import DeviceNode, Disk, Facts, Soc, Tools

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fleet.config.playbook import load_playbook
-from fleet.engine.release_builder import ReleaseBuilder
+from fleet.engine.deploy.release_builder import ReleaseBuilder
 from fleet.model.errors import InputError, PlaybookError
 
 from .conftest import Bench

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fleet.engine.planning import _then
-from fleet.engine.running import Tee
+from fleet.engine.deploy.plan import _then
+from fleet.engine.run.run import Tee
 from fleet.engine.session import Session
 from fleet.model.errors import WorkstationError
 from fleet.model.events import Event, Output

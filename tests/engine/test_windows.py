@@ -17,10 +17,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from fleet.config.playbook import load_playbook
-from fleet.engine import releases
-from fleet.engine.operation import Operation
+from fleet.engine.deploy import releases
+from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.push import Push
 from fleet.engine.options import DeployOptions
-from fleet.engine.pushing import Push
 from fleet.engine.status import status
 from fleet.engine.transfer.context import TransferOptions
 from fleet.model.errors import InputError
@@ -389,7 +389,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         one: FileRef = file_ref(path, "site/onnxruntime_qnn/onnxruntime_providers_qnn.dll")
         return Packages((one,), {})
 
-    monkeypatch.setattr("fleet.engine.resolver.packages_for", found)
+    monkeypatch.setattr("fleet.engine.deploy.resolver.packages_for", found)
 
 
 def test_the_playbooks_of_the_walk_throughs_pass_the_plan(

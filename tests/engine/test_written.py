@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 import fleet
-from fleet.engine.ab.journal import Asked
 from fleet.engine.options import DeployOptions
 from fleet.engine.rollout.inputs import Inputs
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.waves import Wave
+from fleet.engine.run.ab.journal import Asked
+from fleet.engine.system.undo_log import UndoLog
 from fleet.engine.transfer.context import TransferOptions
-from fleet.engine.undo import UndoLog
 from fleet.model.diagnosis import Check, Diagnosis, Evidence, Question, Remedy
 from fleet.model.events import DeviceDone
 from fleet.model.facts import Android, Battery, DeviceNode, Disk, Facts, Soc, ThermalZone, Tools

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fleet.engine.deploy.switch import apply_plan
 from fleet.engine.lease.lease import Lease
-from fleet.engine.releasing import apply_plan
 from fleet.engine.session import Session
 from fleet.engine.states import ask_state, facts_of
 from fleet.model.events import Event

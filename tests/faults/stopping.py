@@ -17,10 +17,10 @@ from typing import Any, Protocol
 
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
-from fleet.engine.operation import Operation
+from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.push import Push
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
-from fleet.engine.pushing import Push
 from fleet.engine.session import Session
 from fleet.model.events import Event, StepStarted
 from fleet.model.inventory import Host

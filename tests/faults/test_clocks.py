@@ -48,13 +48,13 @@ PYTHON_ALLOWED = {
     "bundles/closure.py",  # for equality only
     "doctor/bundle.py",
     "doctor/recent.py",  # which log of a run on this host is the newest
-    "engine/operation.py",  # when it was asked, for people
+    "engine/deploy/operation.py",  # when it was asked, for people
     "profiles/runs.py",
     "engine/rollout/journal.py",
     "engine/rollout/claim.py",  # which run was begun last; a run of the future is passed over
-    "engine/fsck.py",  # when it passed, for people
+    "engine/deploy/fsck.py",  # when it passed, for people
     "engine/status.py",  # since when a release is there, for people
-    "engine/running.py",
+    "engine/run/run.py",
     "profiles/compare/turns.py",  # hours between two sides, by what their records say
     "device/store/release.py",  # as state.sh
     "device/windows/board.py",  # as status.sh

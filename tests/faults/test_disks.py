@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.engine.fetching import Fetching, fetch_everywhere
+from fleet.engine.everyday.get import Fetching, fetch_everywhere
 from fleet.facts.gather import gather
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DiskFullError, FleetError, WorkstationError

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.engine.releasing import apply_plan
+from fleet.engine.deploy.switch import apply_plan
 from fleet.engine.session import Session
 from fleet.engine.states import ask_state, facts_of
 from fleet.lab import Lab

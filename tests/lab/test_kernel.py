@@ -21,14 +21,14 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from fleet.engine.applying import apply_system
+from fleet.engine.deploy.apply import apply_system
+from fleet.engine.deploy.switch import apply_plan
 from fleet.engine.lease.lease import Lease
-from fleet.engine.rebooting import boot_id, wait_for_reboot
-from fleet.engine.releasing import apply_plan
 from fleet.engine.session import Session
 from fleet.engine.states import ask_state
-from fleet.engine.undo import UndoLog
-from fleet.engine.undoing import undo
+from fleet.engine.system.reboot import boot_id, wait_for_reboot
+from fleet.engine.system.undo import undo
+from fleet.engine.system.undo_log import UndoLog
 from fleet.facts.gather import gather
 from fleet.lab import Lab, arm64tree, kinds, rootfs
 from fleet.lab.kernel import can_run_kernel

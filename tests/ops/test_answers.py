@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.device.shell import MARK, AfterMark
-from fleet.engine.running import keep_files
+from fleet.engine.run.run import keep_files
 from fleet.engine.status import parse_status
 from fleet.model.errors import FleetError
 from fleet.model.manifest import Manifest

@@ -10,7 +10,7 @@ import pytest
 
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
-from fleet.engine.operation import Operation
+from fleet.engine.deploy.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from fleet.engine.executing import Executing, execute_everywhere
-from fleet.engine.fetching import Fetching, fetch_everywhere
-from fleet.engine.logs import LogQuery, read_logs
+from fleet.engine.everyday.execute import Executing, execute_everywhere
+from fleet.engine.everyday.get import Fetching, fetch_everywhere
+from fleet.engine.everyday.logs import LogQuery, read_logs
 from fleet.engine.pool import DeviceResult
 from fleet.engine.session import Session
 from fleet.model.errors import DeadlineError

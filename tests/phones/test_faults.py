@@ -71,7 +71,7 @@ def test_a_disk_that_fills_in_the_middle_says_so(
     desk: Make, qairt_store: RuntimeStore, playbook: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The look beforehand was fine; the phone's own reason comes back, and what came stays."""
-    monkeypatch.setattr("fleet.engine.planning.preflight", lambda *_, **__: ())
+    monkeypatch.setattr("fleet.engine.deploy.plan.preflight", lambda *_, **__: ())
     one = phone(desk, qairt_store)
     one.lab.fault("phone001", "small-data")
     (result,) = one.operation(playbook, offline=True).deploy()

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from fleet.doctor.examine import Round, examine
-from fleet.engine import releases
+from fleet.engine.deploy import releases
+from fleet.engine.deploy.push import Push, PushOptions
 from fleet.engine.pool import DeviceResult
-from fleet.engine.pushing import Push, PushOptions
 from fleet.engine.status import status
 from fleet.model.diagnosis import OK, PROBLEM, Diagnosis
 from fleet.model.events import Event, Warned

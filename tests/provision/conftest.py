@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from fleet.config.playbook import load_playbook
-from fleet.engine.applying import apply_and_look
-from fleet.engine.operation import Operation
+from fleet.engine.deploy.apply import apply_and_look
+from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.plan import Planned
 from fleet.engine.options import DeployOptions
-from fleet.engine.planning import Planned
 from fleet.engine.pool import DeviceResult
-from fleet.engine.provisioning import system_snapshot
 from fleet.engine.session import Session
-from fleet.engine.undo import UndoLog
-from fleet.engine.undoing import undo, undo_root
+from fleet.engine.system.provision import system_snapshot
+from fleet.engine.system.undo import undo, undo_root
+from fleet.engine.system.undo_log import UndoLog
 from fleet.facts.gather import gather
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare

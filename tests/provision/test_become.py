@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from fleet.cli.results import show_admin
-from fleet.engine.become import Become
-from fleet.engine.executing import Executing, execute_everywhere
+from fleet.engine.everyday.execute import Executing, execute_everywhere
 from fleet.engine.pool import DeviceResult
 from fleet.engine.session import Session
+from fleet.engine.system.become import Become
 from fleet.lab.namespace import enter
 from fleet.model.command import Command
 from fleet.model.files import file_ref

@@ -16,7 +16,7 @@ import pytest
 from fleet.config.playbook import load_playbook
 from fleet.device.shell import framed
 from fleet.device.texts import shell_text
-from fleet.engine.provisioning import system_effects
+from fleet.engine.system.provision import system_effects
 from fleet.lab.debs import Deb, write_repository
 from fleet.model.system import SystemSpec
 from fleet.ops.system.packaging import installed, offered, packagings, source_known

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.engine import rebooting
 from fleet.engine.session import Session
+from fleet.engine.system import reboot as rebooting
 from fleet.model.errors import DeviceError
 from fleet.model.events import StepStarted
 

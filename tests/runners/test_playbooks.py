@@ -15,7 +15,7 @@ import yaml
 
 from fleet.config.playbook import load_playbook
 from fleet.config.runners import DEFAULT_RUNNERS
-from fleet.engine.release_builder import runner_of
+from fleet.engine.deploy.release_builder import runner_of
 from fleet.model.bundle import KINDS
 from fleet.model.errors import InputError, PlaybookError
 from fleet.model.playbook import RunSpec

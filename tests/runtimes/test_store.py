@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fleet.engine.planning import _notes
+from fleet.engine.deploy.plan import _notes
 from fleet.model.errors import InputError, RuntimeStoreError
 from fleet.model.facts import Facts, Tools
 from fleet.runtimes.catalog import default_root

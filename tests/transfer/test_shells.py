@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.engine.pushing import PushOptions
+from fleet.engine.deploy.push import PushOptions
 from fleet.engine.transfer import carriers
 from fleet.engine.transfer.context import TransferOptions
 from fleet.transport.sshclient import client

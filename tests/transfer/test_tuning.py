@@ -8,7 +8,7 @@ import pytest
 
 from fleet.config.playbook import load_playbook
 from fleet.config.playbook_file import TUNE_WORD
-from fleet.engine.operation import Operation
+from fleet.engine.deploy.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.transfer.context import TransferOptions
 from fleet.engine.transfer.tuning import options_of

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fleet.doctor.checks.making import Maker
 from fleet.doctor.seen import Seen
-from fleet.engine.measuring.heat import hottest
+from fleet.engine.run.measuring.heat import hottest
 from fleet.model.diagnosis import Check
 
 # The first passive trip point of the CPUs of SC7280 (QCS6490): torvalds/linux

@@ -18,7 +18,7 @@ from fleet.engine.cluster.placement import Place, serving, site_of
 from fleet.engine.cluster.remote_job import RemoteJob
 from fleet.engine.cluster.wire import Carried, Reply, brought_home, may_travel
 from fleet.engine.pool import DeviceResult, done_event, note
-from fleet.engine.undoing import undo_root
+from fleet.engine.system.undo import undo_root
 from fleet.model.errors import (
     CancelledError,
     FleetError,

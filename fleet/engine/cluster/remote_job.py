@@ -13,7 +13,7 @@ from typing import Any
 from fleet.engine.cluster import worker
 from fleet.engine.cluster.broadcast import Broadcast, Call
 from fleet.engine.cluster.wire import BEAT_SECONDS, TEXT_BYTES, DeviceKind, Order, event_of
-from fleet.engine.operation import Operation
+from fleet.engine.deploy.operation import Operation
 from fleet.engine.pool import Work
 from fleet.model.errors import FleetError, InputError, unforeseen
 from fleet.model.events import Listener, Output, Progress, Warned

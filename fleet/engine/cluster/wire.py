@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from fleet.bundles.closure import OpenedFiles
+from fleet.engine.deploy.resolver import Parts
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
-from fleet.engine.resolver import Parts
 from fleet.model import events
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError

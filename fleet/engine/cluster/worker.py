@@ -31,11 +31,11 @@ from fleet.engine.cluster.wire import (
     Reply,
     blobs_of,
 )
+from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.release_builder import ReleaseBuilder, runner_of
+from fleet.engine.deploy.resolver import Parts
 from fleet.engine.lease.lease import TTL_SECONDS
-from fleet.engine.operation import Operation
 from fleet.engine.pool import DeviceResult, Work, guarded
-from fleet.engine.release_builder import ReleaseBuilder, runner_of
-from fleet.engine.resolver import Parts
 from fleet.engine.session import Session
 from fleet.engine.transfer.context import TransferContext
 from fleet.model.errors import CancelledError, InputError, LeaseHeldError, TransferError

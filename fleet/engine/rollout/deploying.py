@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from fleet.config.select import select
+from fleet.engine.deploy.releases import stored_manifest, switch_back
+from fleet.engine.deploy.switch import check_health
 from fleet.engine.lease.lease import Lease
 from fleet.engine.pool import NOT_ATTEMPTED, DeviceResult
-from fleet.engine.releases import stored_manifest, switch_back
-from fleet.engine.releasing import check_health
 from fleet.engine.rollout.claim import NAME
 from fleet.engine.rollout.deployment import Deployment
 from fleet.engine.rollout.driver import Done, Ending, Rollout

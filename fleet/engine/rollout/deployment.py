@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from fleet.engine.deploy.release_builder import ReleaseBuilder
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult, Value, Work
-from fleet.engine.release_builder import ReleaseBuilder
 from fleet.engine.rollout.inputs import Inputs
 from fleet.engine.rollout.waves import Wave
 from fleet.engine.session import Session

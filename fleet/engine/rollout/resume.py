@@ -12,7 +12,7 @@ from msgspec import structs
 from fleet.config.inventory import load_inventory
 from fleet.config.lockfile import load_lock
 from fleet.config.playbook import load_playbook
-from fleet.engine.operation import Operation
+from fleet.engine.deploy.operation import Operation
 from fleet.engine.rollout.claim import NAME, newest
 from fleet.engine.rollout.inputs import Inputs, content_hashes, file_hashes, require_same
 from fleet.engine.rollout.journal import Journal, busy

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from fleet.device.shell import MARK
-from fleet.engine.applying import apply_system
+from fleet.engine.deploy.apply import apply_system
+from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.plan import plan_device, plan_system, refuse, require_current
 from fleet.engine.lease.lease import Lease
-from fleet.engine.operation import Operation
-from fleet.engine.planning import plan_device, plan_system, refuse, require_current
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Session
 from fleet.engine.states import facts_of
-from fleet.engine.undo import UndoLog
-from fleet.engine.undoing import undo_root
+from fleet.engine.system.undo import undo_root
+from fleet.engine.system.undo_log import UndoLog
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeadlineError, DeviceError, InputError, reason
 from fleet.model.events import Listener, StepStarted

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fleet.config.inventory import load_inventory
-from fleet.engine.ab.journal import AbJournal, Asked
-from fleet.engine.ab.measuring import judged
+from fleet.engine.run.ab.journal import AbJournal, Asked
+from fleet.engine.run.ab.measuring import judged
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare
 

@@ -14,8 +14,9 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from fleet.config.playbook import load_playbook
-from fleet.engine.ab.journal import AbJournal, Asked
-from fleet.engine.ab.measuring import (
+from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.run.ab.journal import AbJournal, Asked
+from fleet.engine.run.ab.measuring import (
     AbReport,
     answers_of,
     check,
@@ -24,8 +25,7 @@ from fleet.engine.ab.measuring import (
     not_valid,
     progress,
 )
-from fleet.engine.ab.sides import side_of
-from fleet.engine.pool import DeviceResult, on_every_device
+from fleet.engine.run.ab.sides import side_of
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError, InputError
 from fleet.model.events import StepStarted, Warned

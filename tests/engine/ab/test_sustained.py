@@ -7,8 +7,8 @@ from pathlib import Path
 from msgspec import structs
 from msgspec.structs import replace
 
-from fleet.engine.ab.journal import AbJournal
-from fleet.engine.ab.measuring import settled_record
+from fleet.engine.run.ab.journal import AbJournal
+from fleet.engine.run.ab.measuring import settled_record
 from fleet.model.record import Measure
 from fleet.profiles.compare.sequential import Answer
 

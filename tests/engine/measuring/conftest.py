@@ -15,10 +15,10 @@ import pytest
 
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
-from fleet.engine.measuring import gate
-from fleet.engine.operation import Operation
+from fleet.engine.deploy.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
+from fleet.engine.run.measuring import gate
 from fleet.lab import Lab
 from fleet.model.events import Event
 from fleet.model.inventory import Host

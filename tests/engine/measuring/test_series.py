@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from fleet.engine.measuring.series import Series, metric_of, warm
-from fleet.engine.measuring.validity import marks_of
+from fleet.engine.run.measuring.series import Series, metric_of, warm
+from fleet.engine.run.measuring.validity import marks_of
 from fleet.model.conditions import Conditions, Sample
 from fleet.model.events import Cooling, StepStarted, Warned
 from fleet.model.gates import CoolSpec, UntilSpec

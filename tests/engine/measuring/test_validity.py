@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fleet.engine.measuring.validity import cure_of, lasting
+from fleet.engine.run.measuring.validity import cure_of, lasting
 from fleet.runners.ort import _STATUS
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fleet.engine.operation import Operation
+from fleet.engine.deploy.operation import Operation
 from fleet.engine.pool import FINE, DeviceResult, Remote
 from fleet.engine.rollout.driver import Ending
 from fleet.engine.rollout.journal import Journal

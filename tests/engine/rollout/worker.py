@@ -14,7 +14,7 @@ from typing import Any
 
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
-from fleet.engine.operation import Operation
+from fleet.engine.deploy.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.rollout.inputs import inputs_of
 from fleet.engine.rollout.journal import Journal

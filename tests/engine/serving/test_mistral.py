@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 
 from fleet.bundles.preflight import preflight
 from fleet.config.playbook import load_playbook
-from fleet.engine.release_builder import ReleaseBuilder
+from fleet.engine.deploy.release_builder import ReleaseBuilder
 from fleet.runtimes.store import RuntimeStore
 from tests.bundles.conftest import DATA, V73, make_facts
 from tests.support_runtime import ARM, cache_root

@@ -102,7 +102,7 @@ def check_health(session: Session, manifest: Manifest, base: str, run_id: str) -
     if health is None:
         return
     # A push has none, and never loads the runners.
-    from fleet.engine.starting import place, probe  # noqa: PLC0415
+    from fleet.engine.run.start import place, probe  # noqa: PLC0415
     from fleet.runners.base import Start  # noqa: PLC0415
 
     prompt = str(health.get("prompt", ""))

@@ -21,7 +21,7 @@ from fleet.bundles.op_packages import op_package_files, with_op_packages
 from fleet.bundles.ort import untaken
 from fleet.bundles.system_library import system_library
 from fleet.config.runners import default_runner
-from fleet.engine.resolver import Parts, Resolver
+from fleet.engine.deploy.resolver import Parts, Resolver
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError, PlaybookError
 from fleet.model.events import Listener, Progress, Warned

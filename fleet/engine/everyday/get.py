@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fleet.device.shell import AfterMark, device_script, failed
-from fleet.engine.landing import (
+from fleet.engine.everyday.landing import (
     CHANGED,
     LIST_BYTES,
     UNREAD,

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from fleet.device.shell import AfterMark, device_script
-from fleet.engine.become import ROOT, Become
 from fleet.engine.lease.lease import Lease
 from fleet.engine.pool import NOT_ATTEMPTED, DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Beginning, Session
+from fleet.engine.system.become import ROOT, Become
 from fleet.model.command import Command
 from fleet.model.errors import DeadlineError, DeviceError, InputError
 from fleet.model.events import Listener, Output
@@ -106,7 +106,7 @@ def _root(session: Session) -> Become:
             "--sudo does not work on Windows, which has no sudo that fleet can use",
             hint="use a login that is an administrator, and leave out --sudo",
         )
-    from fleet.engine.provisioning import ask_rights  # noqa: PLC0415 - with --sudo only
+    from fleet.engine.system.provision import ask_rights  # noqa: PLC0415 - with --sudo only
 
     become, _ = ask_rights(session)
     become.prove(session)

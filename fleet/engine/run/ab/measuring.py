@@ -14,17 +14,17 @@ from typing import Any
 
 from msgspec import structs
 
-from fleet.engine.ab.journal import AbJournal, Pair, Try, missing, pairs_of, releases
-from fleet.engine.ab.sides import AbSide
-from fleet.engine.applying import reboot
+from fleet.engine.deploy.apply import reboot
 from fleet.engine.lease.lease import Lease
-from fleet.engine.measuring.validity import cure_of, lasting, words_of
 from fleet.engine.pool import DeviceResult
-from fleet.engine.provisioning import ask_rights
-from fleet.engine.rebooting import boot_id
-from fleet.engine.running import LINK_BROKE, RunJob, run_device
+from fleet.engine.run.ab.journal import AbJournal, Pair, Try, missing, pairs_of, releases
+from fleet.engine.run.ab.sides import AbSide
+from fleet.engine.run.measuring.validity import cure_of, lasting, words_of
+from fleet.engine.run.run import LINK_BROKE, RunJob, run_device
+from fleet.engine.run.verify import ask_suite
 from fleet.engine.session import Session
-from fleet.engine.verifying import ask_suite
+from fleet.engine.system.provision import ask_rights
+from fleet.engine.system.reboot import boot_id
 from fleet.model.command import Command
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError, InputError

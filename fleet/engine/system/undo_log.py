@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import Struct, field, structs
 
-from fleet.engine.become import Become
-from fleet.engine.provisioning import run_as_root
 from fleet.engine.session import Session
+from fleet.engine.system.become import Become
+from fleet.engine.system.provision import run_as_root
 from fleet.model.command import Command
 from fleet.model.errors import DeviceError, InputError, reason
 from fleet.model.events import StepStarted

@@ -10,28 +10,22 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from fleet.engine.applying import apply_and_look
-from fleet.engine.drift import locked_plan, require_locked
+from fleet.engine.deploy.apply import apply_and_look
+from fleet.engine.deploy.drift import locked_plan, require_locked
+from fleet.engine.deploy.plan import Planned, plan_device, plan_system, refuse, require_current
+from fleet.engine.deploy.release_builder import ReleaseBuilder
+from fleet.engine.deploy.switch import apply_plan
 from fleet.engine.lease.lease import Lease
-from fleet.engine.measuring.validity import words_of
 from fleet.engine.options import DeployOptions
-from fleet.engine.planning import Planned, plan_device, plan_system, refuse, require_current
 from fleet.engine.pool import DeviceResult, PoolOptions, Remote, Value, Work, on_every_device
-from fleet.engine.provisioning import still_lacking
-from fleet.engine.release_builder import ReleaseBuilder
-from fleet.engine.releasing import apply_plan
 from fleet.engine.rollout.deploying import begin, roll_out, waves_of
 from fleet.engine.rollout.driver import Ending
 from fleet.engine.rollout.inputs import Inputs
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.waves import Wave
-from fleet.engine.running import RunJob, run_device
-from fleet.engine.session import Session
-from fleet.engine.transfer.context import TransferContext, TransferOptions
-from fleet.engine.transfer.tuning import options_of
-from fleet.engine.undo import UndoLog
-from fleet.engine.undoing import undo_root
-from fleet.engine.verifying import (
+from fleet.engine.run.measuring.validity import words_of
+from fleet.engine.run.run import RunJob, run_device
+from fleet.engine.run.verify import (
     NodeUse,
     ask_samples,
     ask_suite,
@@ -40,6 +34,12 @@ from fleet.engine.verifying import (
     require_right,
     require_steady,
 )
+from fleet.engine.session import Session
+from fleet.engine.system.provision import still_lacking
+from fleet.engine.system.undo import undo_root
+from fleet.engine.system.undo_log import UndoLog
+from fleet.engine.transfer.context import TransferContext, TransferOptions
+from fleet.engine.transfer.tuning import options_of
 from fleet.model.errors import InputError, WorkstationError
 from fleet.model.events import DevicePlanned, Listener
 from fleet.model.inventory import Host

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fleet.device.shell import MARK, device_script
+from fleet.engine.deploy.switch import carry_out
 from fleet.engine.lease.claims import owner
 from fleet.engine.lease.lease import Lease
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
-from fleet.engine.releasing import carry_out
 from fleet.engine.session import Session
 from fleet.engine.states import gathered
 from fleet.engine.status import deployed

@@ -14,9 +14,9 @@ from msgspec import structs
 
 from fleet.content.hashes import HashCache
 from fleet.device.shell import AfterMark, device_script, failed
+from fleet.engine.deploy.switch import carry_out
 from fleet.engine.lease.lease import Lease, LeasedStall
 from fleet.engine.pool import DeviceResult, PoolOptions, Work, on_every_device
-from fleet.engine.releasing import carry_out
 from fleet.engine.session import Session
 from fleet.engine.states import facts_of
 from fleet.engine.transfer.context import TransferContext, TransferOptions

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from fleet.engine.measuring.gate import cool_down
-from fleet.engine.measuring.series import Series, warm
-from fleet.engine.measuring.validity import REBOOTED, marks_of, problems_of
-from fleet.engine.release_builder import ReleaseBuilder
+from fleet.engine.deploy.release_builder import ReleaseBuilder
+from fleet.engine.run.measuring.gate import cool_down
+from fleet.engine.run.measuring.series import Series, warm
+from fleet.engine.run.measuring.validity import REBOOTED, marks_of, problems_of
+from fleet.engine.run.start import Placed, Sampling, execute, place
 from fleet.engine.session import Session
-from fleet.engine.starting import Placed, Sampling, execute, place
 from fleet.model.errors import ConnectionLostError
 from fleet.model.events import Output, RunDone, StepStarted
 from fleet.model.home import kept, open_private, private_folder, write_private

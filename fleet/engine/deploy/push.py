@@ -10,10 +10,10 @@ from pathlib import Path
 from threading import Thread
 
 from fleet.content.sources import SourceFiles
+from fleet.engine.deploy.switch import apply_plan
 from fleet.engine.lease.claims import owner
 from fleet.engine.lease.lease import Lease
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
-from fleet.engine.releasing import apply_plan
 from fleet.engine.session import Session
 from fleet.engine.states import Look, Survey, facts_of
 from fleet.engine.transfer.context import TransferContext, TransferOptions

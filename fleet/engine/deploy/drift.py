@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from fleet.engine.deploy.release_builder import ReleaseBuilder
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
-from fleet.engine.release_builder import ReleaseBuilder
 from fleet.engine.session import Session
 from fleet.engine.states import ask_state, check_base, gathered
 from fleet.model.errors import LockFileError

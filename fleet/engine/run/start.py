@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from fleet.device.shell import AfterMark, device_script
-from fleet.engine.logs import LogLines, LogQuery
+from fleet.engine.everyday.logs import LogLines, LogQuery
 from fleet.engine.pool import DeviceResult
 from fleet.engine.session import Beginning, Session
 from fleet.model.errors import DeadlineError, FleetError, HealthError

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fleet.device.shell import device_script, framed
-from fleet.engine.become import NONE, PASSWORD, ROOT, Become
 from fleet.engine.session import Session
+from fleet.engine.system.become import NONE, PASSWORD, ROOT, Become
 from fleet.model.command import Command
 from fleet.model.errors import DeviceError
 from fleet.model.facts import Facts

@@ -18,10 +18,10 @@ from fleet.bundles.closure import (
     newer_glibc,
 )
 from fleet.bundles.preflight import preflight
-from fleet.engine.become import Become
-from fleet.engine.provisioning import cured, system_snapshot
 from fleet.engine.session import Session
 from fleet.engine.states import Survey, facts_of
+from fleet.engine.system.become import Become
+from fleet.engine.system.provision import cured, system_snapshot
 from fleet.engine.transfer.carriers import way
 from fleet.model.errors import DeviceError, PreflightError
 from fleet.model.facts import Facts
@@ -35,8 +35,8 @@ from fleet.ops.release import ReleaseState
 from fleet.runtimes.targets import target_facts
 
 if TYPE_CHECKING:  # a push needs no runtimes
-    from fleet.engine.release_builder import ReleaseBuilder
-    from fleet.engine.resolver import Parts
+    from fleet.engine.deploy.release_builder import ReleaseBuilder
+    from fleet.engine.deploy.resolver import Parts
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from fleet.engine.release_builder import ReleaseBuilder
-from fleet.engine.running import RunJob, Tee, Turn, keep_files, kit_of, record_of
-from fleet.engine.starting import Placed, execute, place
+from fleet.engine.deploy.release_builder import ReleaseBuilder
+from fleet.engine.run.run import RunJob, Tee, Turn, keep_files, kit_of, record_of
+from fleet.engine.run.start import Placed, execute, place
 from fleet.model.errors import AnswerError, InputError
 from fleet.model.events import RunDone, StepStarted
 from fleet.model.plain import to_plain

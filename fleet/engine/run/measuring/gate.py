@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from fleet.engine.measuring.heat import Heat, hottest, matching
+from fleet.engine.run.measuring.heat import Heat, hottest, matching
 from fleet.engine.session import Session
 from fleet.model.conditions import Sample
 from fleet.model.deadline import Deadline

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from fleet.config.playbook import load_playbook
-from fleet.engine.planning import plan_device, refuse
-from fleet.engine.release_builder import ReleaseBuilder
-from fleet.engine.releases import stored_manifest
-from fleet.engine.releasing import carry_out
+from fleet.engine.deploy.plan import plan_device, refuse
+from fleet.engine.deploy.release_builder import ReleaseBuilder
+from fleet.engine.deploy.releases import stored_manifest
+from fleet.engine.deploy.switch import carry_out
 from fleet.engine.session import Session
 from fleet.engine.status import deployed
 from fleet.model.errors import DeviceError, InputError

@@ -6,14 +6,14 @@ import contextlib
 from collections.abc import Callable
 
 from fleet.device.shell import device_script
-from fleet.engine.become import Become
-from fleet.engine.planning import Planned
-from fleet.engine.provisioning import accounts, came, carry_out
-from fleet.engine.rebooting import boot_id, wait_for_reboot
+from fleet.engine.deploy.plan import Planned
 from fleet.engine.session import Session
 from fleet.engine.states import ask_state
+from fleet.engine.system.become import Become
+from fleet.engine.system.provision import accounts, came, carry_out
+from fleet.engine.system.reboot import boot_id, wait_for_reboot
+from fleet.engine.system.undo_log import UndoLog
 from fleet.engine.transfer.upload import Upload
-from fleet.engine.undo import UndoLog
 from fleet.model.errors import ConnectionLostError, DeadlineError, DeviceError, FleetError
 from fleet.model.events import StepStarted
 from fleet.model.facts import Facts

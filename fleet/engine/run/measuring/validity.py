@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-from fleet.engine.measuring.heat import heat_of, peak
-from fleet.engine.measuring.series import metric_of
+from fleet.engine.run.measuring.heat import heat_of, peak
+from fleet.engine.run.measuring.series import metric_of
 from fleet.model.conditions import Conditions
 from fleet.model.gates import DEFAULT_METRIC
 from fleet.model.record import Record

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from fleet.engine.lease.lease import Lease
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
-from fleet.engine.provisioning import ask_rights
 from fleet.engine.rollout.claim import newest
 from fleet.engine.session import Session
 from fleet.engine.states import gathered
-from fleet.engine.undo import UndoLog, backwards, take_back
+from fleet.engine.system.provision import ask_rights
+from fleet.engine.system.undo_log import UndoLog, backwards, take_back
 from fleet.facts.identity import check_identity
 from fleet.model.errors import InputError
 from fleet.model.events import Listener

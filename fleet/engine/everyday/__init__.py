@@ -1,0 +1,1 @@
+"""What people do with devices every day: commands, terminals, files, logs."""

@@ -1,0 +1,1 @@
+"""Runs the deployed model: one run, measured series, comparisons, answers."""

@@ -1,0 +1,1 @@
+"""Changes the system below the releases, and undoes the changes."""
