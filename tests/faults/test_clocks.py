@@ -48,7 +48,7 @@ PYTHON_ALLOWED = {
     "bundles/closure.py",  # for equality only
     "doctor/bundle.py",
     "doctor/recent.py",  # which log of a run on this host is the newest
-    "engine/deploy/operation.py",  # when it was asked, for people
+    "engine/run/verify.py",  # when it was asked, for people
     "profiles/runs.py",
     "engine/rollout/journal.py",
     "engine/rollout/claim.py",  # which run was begun last; a run of the future is passed over

@@ -164,13 +164,7 @@ def run_script(folder: Path, first: str, script: str, inventory: Path) -> str:
 
 
 def test_a_fabfile_works_on_lab_boards_but_for_its_first_line(desk: Make, tmp_path: Path) -> None:
-    lab = desk(None, count=2, phones=0).lab
-    inventory = lab.inventory.with_name("sudo.yaml")
-    inventory.write_text(
-        lab.inventory.read_text("utf-8").replace(
-            "      vars:\n", "      vars:\n        become_password: file:password\n", 1
-        )
-    )
+    inventory = desk(None, count=2, phones=0).lab.inventory
     first = "from fleet import connection as Connection, group as ThreadingGroup"
     assert run_script(tmp_path, first, FABFILE, inventory) == "lab001 lab002\n"
 
