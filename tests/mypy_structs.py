@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mypy.plugin import FunctionContext, Plugin
-from mypy.types import Instance, Type, UnionType, get_proper_type
+from mypy.types import CallableType, Instance, Type, TypeType, UnionType, get_proper_type
 
 INSTEAD = {
     "dataclasses.replace": "msgspec.structs.replace",
@@ -38,6 +38,10 @@ def _is_struct(kind: Type) -> bool:
     kind = get_proper_type(kind)
     if isinstance(kind, UnionType):
         return any(map(_is_struct, kind.items))
+    if isinstance(kind, CallableType) and kind.is_type_obj():  # the class itself
+        return _is_struct(kind.ret_type)
+    if isinstance(kind, TypeType):
+        return _is_struct(kind.item)
     return isinstance(kind, Instance) and kind.type.has_base("msgspec.Struct")
 
 

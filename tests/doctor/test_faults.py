@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from msgspec import structs
 
 from fleet.config.schema import schema
 from fleet.doctor.bundle import doctor_members
@@ -83,7 +83,7 @@ def test_a_fault_is_named(ward: Ward, fault: str) -> None:
 
 def of_archive(archived: dict[str, Any]) -> list[str]:
     """The causes that the checks of an archive lead to, without the ones that it names itself."""
-    fields = [field.name for field in dataclasses.fields(Check)]
+    fields = [field.name for field in structs.fields(Check)]
     checks = [Check(**{name: row[name] for name in fields}) for row in archived["checks"]]
     known = {key: word for check in checks for key, word in check.facts.items()}
     heard = _of_checks(checks, failing=any(check.status == BAD for check in checks))
