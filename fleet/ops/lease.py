@@ -129,6 +129,11 @@ def freed(ticket: Ticket, stderr: str) -> bool:
     return f"{_FREED} {ticket.token}" in stderr.splitlines()
 
 
+def end_of_guarded(ticket: Ticket, status: int, stderr: str) -> tuple[str, bool]:
+    """Return `lost_words` of a guarded command, and whether the guard gave the lease back."""
+    return lost_words(ticket, status, stderr), freed(ticket, stderr)
+
+
 def _why(ticket: Ticket, kind: str, *line: str) -> str:
     by = ""
     if len(line) >= 5 and line[4] != ticket.token:

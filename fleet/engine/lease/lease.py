@@ -33,8 +33,8 @@ from fleet.ops.lease import (
     TAG,
     LeaseAnswer,
     dead_word,
+    end_of_guarded,
     free_command,
-    freed,
     guard,
     is_whole,
     lost_words,
@@ -234,9 +234,9 @@ class Lease:
         ticket = self._standing.ticket
         if ticket is None:
             return
-        why = lost_words(ticket, result.status, stderr)
+        why, given_back = end_of_guarded(ticket, result.status, stderr)
         if not why:
-            self._change(states.ended, began, freed(ticket, stderr))
+            self._change(states.ended, began, given_back)
             return
         if self._change(states.lost, ticket, why, renewal=False).state is State.FREE:
             raise ConnectionLostError(

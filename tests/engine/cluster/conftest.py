@@ -109,7 +109,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     argv = ["scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--no-show"]
     try:
         started(made, "scheduler", [*argv, "--scheduler-file", str(where)], {})
-        until(where.exists, "the scheduler")
+        until(lambda: where.exists() and "tcp://127" in where.read_text(), "the scheduler")
         made.port = int(where.read_text().split('"address": "tcp://127.0.0.1:')[1].split('"')[0])
         made.start("berlin-1")
         made.start("munich-1", "--resources", "site-munich=1")
