@@ -84,7 +84,7 @@ def test_what_an_administrator_copies_makes_the_file_and_nothing_else(
         return
     wanted = WantedFile(f"{folder}/{name}", content, "0644", str_uid(), str_uid())
     text = WriteFile(wanted, "/base").as_shell()
-    subprocess.run(shell, input=text.encode(), cwd=folder, check=True, timeout=30)
+    subprocess.run(shell, input=text.encode(), cwd=folder, check=True, timeout=120)
     assert [one.name for one in folder.iterdir()] == [name]
     assert (folder / name).read_bytes() == content
 
@@ -108,7 +108,7 @@ def test_device_scripts_take_names_as_data(shell: list[str], tmp_path: Path, nam
     (base / "store" / "00").write_bytes(b"x")
     script = device_script("place", str(base), f"{base}/staged")
     argv = [*shell, "-c", script.argv[2], *script.argv[3:]]
-    subprocess.run(argv, input=f"00\t{name}\n".encode(), check=True, cwd=tmp_path, timeout=30)
+    subprocess.run(argv, input=f"00\t{name}\n".encode(), check=True, cwd=tmp_path, timeout=120)
     assert {one.name for one in (base / "staged").iterdir()} == {name}
     assert {one.name for one in tmp_path.iterdir()} == {"base"}
 
@@ -123,7 +123,7 @@ def test_the_state_script_takes_names_as_data(
     kinds = ("package", "group", "file", "unit")
     lines = "".join(f"{kind}\t{name}\n" for name in wanted for kind in kinds)
     done = subprocess.run(
-        argv, input=lines.encode(), capture_output=True, cwd=tmp_path, check=True, timeout=60
+        argv, input=lines.encode(), capture_output=True, cwd=tmp_path, check=True, timeout=120
     )
     assert done.stdout.splitlines()[-1] == b"end"
     assert list(tmp_path.iterdir()) == []
