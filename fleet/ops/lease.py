@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import ClassVar
 from urllib.parse import quote, unquote
 
@@ -42,13 +42,6 @@ class LeaseAnswer:
     freed: bool = False
     top: dict[str, int] = field(default_factory=dict)
     spent: list[Spent] = field(default_factory=list)
-
-    def generation_of(self, token: str) -> int | None:
-        """Return the generation of `token`'s lease, also if it was taken before and the answer
-        was lost; None if the lease is not its.
-        """
-        before = [holder.generation for holder in self.held[:1] if holder.token == token]
-        return before[0] if before else self.got
 
 
 def word(text: str) -> str:
@@ -101,6 +94,7 @@ def who_command(then: Command | None = None) -> Command:
     return _lease_script("lease_who", then=then)
 
 
+@lru_cache(maxsize=64)
 def guard(ticket: Ticket, mode: int | str = 0) -> Command:
     """The beginning of a command that runs only while `ticket` holds, and renews it.
 
@@ -127,11 +121,6 @@ def lost_words(ticket: Ticket, status: int, stderr: str) -> str:
 def freed(ticket: Ticket, stderr: str) -> bool:
     """Whether the guard gave the lease back behind its step."""
     return f"{_FREED} {ticket.token}" in stderr.splitlines()
-
-
-def end_of_guarded(ticket: Ticket, status: int, stderr: str) -> tuple[str, bool]:
-    """Return `lost_words` of a guarded command, and whether the guard gave the lease back."""
-    return lost_words(ticket, status, stderr), freed(ticket, stderr)
 
 
 def _why(ticket: Ticket, kind: str, *line: str) -> str:

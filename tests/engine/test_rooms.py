@@ -19,5 +19,4 @@ def test_a_deploy_asks_the_back_end_once_for_what_is_to_be_done(bench: Bench) ->
     with calls_between("engine", "ops") as calls:
         (done,) = bench.operation(run="never", transfer=transfer).deploy()
     assert done.outcome == "changed", done.error
-    # 9 of them take the lease and hear of it: three guarded steps, of which each is judged.
-    assert calls.total() <= 35, "\n".join(f"{n} {pair}" for pair, n in calls.most_common())
+    assert calls.total() <= 30, "\n".join(f"{n} {pair}" for pair, n in calls.most_common())

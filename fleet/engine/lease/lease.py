@@ -30,11 +30,12 @@ from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.model.lease import RESERVE, WRITE, LeaseHolder, Spent, Ticket
 from fleet.ops.lease import (
+    LOST_STATUS,
     TAG,
     LeaseAnswer,
     dead_word,
-    end_of_guarded,
     free_command,
+    freed,
     guard,
     is_whole,
     lost_words,
@@ -234,9 +235,12 @@ class Lease:
         ticket = self._standing.ticket
         if ticket is None:
             return
-        why, given_back = end_of_guarded(ticket, result.status, stderr)
+        why = ""
+        if result.status == LOST_STATUS:
+            why = lost_words(ticket, result.status, stderr)
         if not why:
-            self._change(states.ended, began, given_back)
+            ending = self._standing.state is State.ENDING
+            self._change(states.ended, began, ending and freed(ticket, stderr))
             return
         if self._change(states.lost, ticket, why, renewal=False).state is State.FREE:
             raise ConnectionLostError(
@@ -293,7 +297,8 @@ class Lease:
         while True:
             began = awake_clock()
             result, answer = self._ask(claim, dead, then, stdin)
-            generation = answer.generation_of(claim.token)
+            before = [held.generation for held in answer.held[:1] if held.token == claim.token]
+            generation = before[0] if before else answer.got  # taken before: its answer was lost
             if generation is not None:
                 break
             if not answer.held:
