@@ -95,12 +95,14 @@ class SentFiles:
 @dataclass(frozen=True)
 class OpenedFiles:
     """What the starts on one kind of device open beyond the release: `findings` are refusals,
-    `libraries` (with those who name them) and `programs` may be on the device.
+    `libraries` (with those who name them) and `programs` may be on the device. `linked` has the
+    program of the runtime and the user's programs and libraries, as `linked_files`.
     """
 
     findings: tuple[Finding, ...]
     libraries: Mapping[str, tuple[str, ...]]
     programs: tuple[str, ...]
+    linked: Mapping[Path, Linked]
 
 
 def unsent(bundle: Bundle, release: SentFiles, launches: Sequence[Launch]) -> tuple[Finding, ...]:
@@ -259,6 +261,11 @@ def linked(path: Path) -> Linked | None:
     return _linked(path, stat.st_size, stat.st_mtime_ns)
 
 
+def linked_files(paths: Iterable[Path]) -> dict[Path, Linked]:
+    """Return what each of these files is linked with, without those that no loader takes."""
+    return {path: found for path in paths if (found := linked(path)) is not None}
+
+
 def _linked_of_runtime(files: tuple[FileRef, ...]) -> Iterator[tuple[str, str]]:
     """Return libraries of QAIRT or of a wheel that a file of the release is linked with."""
     places: dict[str, str] = {}
@@ -336,24 +343,22 @@ def _foreign(library: str, user: str, *, windows: bool) -> Finding:
     )
 
 
-def needs(own: Collection[Path], files: Iterable[FileRef]) -> dict[str, tuple[str, ...]]:
+def needs(own: Mapping[Path, Linked], files: Iterable[FileRef]) -> dict[str, tuple[str, ...]]:
     """Library → programs and libraries that are linked with it, but for those of the release.
 
-    `own` are the programs and the user's libraries, `files` is all of the release. What is no ELF
-    file that a loader takes (a script, one without a dynamic segment) needs nothing.
+    `own` are the programs and the user's libraries, `files` is all of the release.
     """
     names = {item.name.rsplit("/", 1)[-1] for item in files}
     found: dict[str, list[str]] = {}
-    for path in own:
-        result = linked(path)
-        for library in result.needed if result is not None else ():
+    for path, result in own.items():
+        for library in result.needed:
             if library not in names:
                 found.setdefault(library, []).append(path.name)
     return {library: tuple(users) for library, users in sorted(found.items())}
 
 
 def newer_glibc(
-    own: Collection[Path], files: Iterable[FileRef], facts: Facts
+    own: Mapping[Path, Linked], files: Iterable[FileRef], facts: Facts
 ) -> tuple[Finding, ...]:
     """Return a refusal for each program or library that needs a newer C library than the
     device's; none where the device's is unknown or the release brings one.
@@ -365,9 +370,8 @@ def newer_glibc(
     except ValueError:
         return ()
     found = []
-    for path in own:
-        result = linked(path)
-        needed = result.glibc if result is not None else ()
+    for path, result in own.items():
+        needed = result.glibc
         if needed and (facts.libc not in {None, "glibc"} or max(needed) > have):
             text = ".".join(map(str, max(needed)))
             found.append(

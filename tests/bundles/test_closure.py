@@ -13,6 +13,7 @@ from fleet.bundles.closure import (
     executorch_pair,
     lacking,
     linked,
+    linked_files,
     needs,
     newer_glibc,
 )
@@ -35,7 +36,7 @@ def test_what_the_release_has_is_not_asked_for(tmp_path: Path) -> None:
     script = tmp_path / "run.sh"
     script.write_text("#!/bin/sh\n")
     files = [FileRef(llama, f"lib/{name}", 1, "0" * 64) for name in ("libllama.so", "libQnnHtp.so")]
-    wanted = needs([bench, llama, script, tmp_path / "gone"], files)
+    wanted = needs(linked_files([bench, llama, script, tmp_path / "gone"]), files)
     assert wanted == {
         "libc.so.6": ("llama-bench",),
         "libgomp.so.1": ("llama-bench", "libllama.so"),
@@ -51,7 +52,7 @@ def test_what_the_release_has_is_not_asked_for(tmp_path: Path) -> None:
 def test_a_program_that_is_no_pie_needs_its_libraries_too(tmp_path: Path) -> None:
     fixed = elf(tmp_path / "fixed", "libgomp.so.1", elf_type=2)
     made_by_cc = elf(tmp_path / "object", "libgomp.so.1", elf_type=1)  # no loader takes a .o
-    assert needs([fixed, made_by_cc], []) == {"libgomp.so.1": ("fixed",)}
+    assert needs(linked_files([fixed, made_by_cc]), []) == {"libgomp.so.1": ("fixed",)}
 
 
 @pytest.mark.parametrize(
@@ -118,10 +119,11 @@ def test_a_c_library_that_is_too_old(
     """17 MB were sent before `version GLIBC_2.43 not found` was seen."""
     path = tmp_path / "llama-bench"
     path.write_bytes(shared_object(versions=versions, needed=("libc.so.6",)))
-    found = newer_glibc([path, tmp_path / "gone"], [], facts)
+    found = newer_glibc(linked_files([path, tmp_path / "gone"]), [], facts)
     assert [item.need for item in found] == ([f"glibc {need}"] if need else [])
     assert all("llama-bench would not start" in item.message for item in found)
-    assert newer_glibc([path], [FileRef(path, "lib/libc.so.6", 1, "0" * 64)], facts) == ()
+    libc = [FileRef(path, "lib/libc.so.6", 1, "0" * 64)]
+    assert newer_glibc(linked_files([path]), libc, facts) == ()
 
 
 def test_code_of_a_dsp_and_damage_are_passed_over(tmp_path: Path) -> None:

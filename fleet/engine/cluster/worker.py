@@ -97,11 +97,6 @@ class RemoteBuilder(ReleaseBuilder):
         """See ReleaseBuilder; the workstation looked."""
         return next(kind.corrected for kind in self._known.values() if kind.parts is parts)
 
-    def own_files(self, parts: Parts) -> tuple[Path, ...]:  # noqa: ARG002
-        """See ReleaseBuilder; those of a runner's archive are on the workstation only."""
-        run = self.playbook.run
-        return (*filter(None, [run.program]), *run.libraries) if run else ()
-
     def kinds(self, target: str, arch: str | None, python: str | None = None) -> dict[Path, str]:
         """See ReleaseBuilder."""
         return dict(self._kind(target, arch, python).kinds)

@@ -160,8 +160,8 @@ def _opened(
     found, programs, run = opened.findings, opened.programs, builder.playbook.run
     if run is None or facts.windows is not None:
         return found
-    tool = parts.selection.tool if sends else None
-    own = (*filter(None, [tool]), *builder.own_files(parts))
+    unsent = None if sends else parts.selection.tool
+    own = {path: linked for path, linked in opened.linked.items() if path != unsent}
     wanted = {**opened.libraries, **needs(own, manifest.files)}
     found = (*found, *newer_glibc(own, manifest.files, facts))
     if not wanted and not programs:

@@ -14,6 +14,7 @@ from fleet.bundles.closure import (
     SentFiles,
     device_programs,
     foreign,
+    linked_files,
     unsent,
 )
 from fleet.bundles.inspect import inspect_bundle
@@ -228,7 +229,9 @@ class ReleaseBuilder:
                 found = (*found, *others, *untaken(self.bundle, launches))
                 own = self.runner.name == "exec"
                 programs = device_programs(launches) if own else ()
-                self._opened[key] = OpenedFiles(found, asked, programs)
+                tool = filter(None, [parts.selection.tool])
+                own_files = linked_files((*tool, *self.own_files(parts)))
+                self._opened[key] = OpenedFiles(found, asked, programs, own_files)
             return self._opened[key]
 
     def release(self, parts: Parts, manifest: Manifest) -> SentFiles:
