@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -39,41 +38,76 @@ SAMPLED = "sampling: this runner cannot be told to take the most likely token"
 _GREEDY_ALONE = ("llama.cpp",)  # its own default temperature is 0 in fleet
 
 
+class _Verification:
+    """One record of answers in the making: its folder, its logs, and when it began."""
+
+    def __init__(self, job: RunJob, name: str) -> None:
+        self.job = job
+        self.folder = job.store.folder(job.run_id, job.session.host.name, 0, name=name)
+        self._began, self._clock = time.gmtime(), time.monotonic()
+
+    @contextlib.contextmanager
+    def logs(self, prefix: str = "") -> Iterator[tuple[Tee, Tee]]:
+        """Yield where standard output and standard error of a program go."""
+        session = self.job.session
+        with (
+            contextlib.closing(Tee(self.folder / f"{prefix}stdout.log", session, "stdout")) as out,
+            contextlib.closing(Tee(self.folder / f"{prefix}stderr.log", session, "stderr")) as err,
+        ):
+            yield out, err
+
+    def execute(self, start: Start, word: str, logs: tuple[Tee, Tee]) -> tuple[Placed, Ended]:
+        """Start a program in a work folder that has `word` in its name, and wait for its end."""
+        job = self.job
+        work = f"{job.run_id}-{word}"
+        placed = place(start, job.plan.manifest, job.plan.facts.base_dir, work)
+        out, err = logs
+        return placed, execute(job.session, placed, out.take, err.take)
+
+    def save(
+        self,
+        placed: Placed,
+        ended: Ended,
+        result: SuiteResult,
+        problems: Sequence[str],
+        *,
+        files: Mapping[str, bytes] = {},
+        marks: tuple[str, ...] = (),
+    ) -> Record:
+        """Keep `files`, save the record, and tell the listener."""
+        job = self.job
+        lost = keep_files(self.folder, files)
+        record = structs.replace(
+            record_of(job, placed, Turn(0, False, ""), Outcome()),
+            started=time.strftime("%Y-%m-%dT%H:%M:%SZ", self._began),
+            seconds=round(time.monotonic() - self._clock, 3),
+            status=ended.status,
+            artifacts={path.name: str(path) for path in sorted(self.folder.iterdir())},
+            problems=(*problems, *lost),
+            marks=marks,
+            suite=result,
+        )
+        record = job.store.save(self.folder, record)
+        job.session.emit(RunDone(job.session.host.name, to_plain(record)))
+        return record
+
+
 def ask_suite(job: RunJob, suite: Suite) -> Record:
     """Ask a suite and save a record with the checked answers.
 
     One session, if the runner has one for a suite; else one start for each question. A device
     that ends in the middle leaves answers that do not pass.
     """
-    session, host = job.session, job.session.host.name
     kit = kit_of(job)
-    asking = _Asking(job, kit, suite)
     text = f"{len(suite.questions)} prompts of the suite {suite.name}"
-    session.emit(StepStarted(host, "verify", job.word or text))
-    folder = job.store.folder(job.run_id, host, 0, name="suite")
-    began, clock = time.gmtime(), time.monotonic()
-    with (
-        contextlib.closing(Tee(folder / "stdout.log", session, "stdout")) as out,
-        contextlib.closing(Tee(folder / "stderr.log", session, "stderr")) as err,
-    ):
-        placed, ended, answers = asking.together(out, err) or asking.one_by_one(out, err)
+    job.session.emit(StepStarted(job.session.host.name, "verify", job.word or text))
+    made = _Verification(job, "suite")
+    with made.logs() as logs:
+        asking = _Asking(made, kit, suite, logs)
+        placed, ended, answers = asking.together() or asking.one_by_one()
     result = judge_suite(suite, answers)
-    problems = _problems(ended, result)
-    lost = keep_files(folder, {})
     marks = () if asking.greedy or not suite.greedy else (SAMPLED,)
-    record = structs.replace(
-        record_of(job, placed, Turn(0, False, ""), Outcome(marks=marks)),
-        started=time.strftime("%Y-%m-%dT%H:%M:%SZ", began),
-        seconds=round(time.monotonic() - clock, 3),
-        status=ended.status,
-        artifacts={path.name: str(path) for path in sorted(folder.iterdir())},
-        problems=(*problems, *lost),
-        marks=marks,
-        suite=result,
-    )
-    record = job.store.save(folder, record)
-    session.emit(RunDone(host, to_plain(record)))
-    return record
+    return made.save(placed, ended, result, _problems(ended, result), marks=marks)
 
 
 def prepare_samples(builder: ReleaseBuilder) -> PreparedSamples | None:
@@ -129,11 +163,12 @@ def prepare_nodes(builder: ReleaseBuilder) -> NodeUse:
 
 
 def _nodes_of(
-    job: RunJob, prepared: PreparedSamples, result: SuiteResult, use: NodeUse, folder: Path
+    made: _Verification, prepared: PreparedSamples, result: SuiteResult, use: NodeUse
 ) -> tuple[tuple[NodeDifference, ...], str]:
     """Run the first sample that does not pass, or the first one, with the tensors between the
     nodes as outputs; the nodes, and the problem of the run.
     """
+    job = made.job
     session, runner = job.session, job.builder.runner
     if not isinstance(runner, ShowsNodes):
         raise TypeError(f"{runner.name} shows no nodes")
@@ -146,12 +181,8 @@ def _nodes_of(
     session.emit(StepStarted(session.host.name, "nodes", job.word or text))
     asked = groups(use.device, use.reference, inputs)
     start = runner.run_nodes(kit_of(job), packed([inputs]), asked)
-    placed = place(start, job.plan.manifest, job.plan.facts.base_dir, f"{job.run_id}-nodes")
-    with (
-        contextlib.closing(Tee(folder / "nodes-stdout.log", session, "stdout")) as out,
-        contextlib.closing(Tee(folder / "nodes-stderr.log", session, "stderr")) as err,
-    ):
-        ended = execute(session, placed, out.take, err.take)
+    with made.logs("nodes-") as logs:
+        _, ended = made.execute(start, "nodes", logs)
     archive, problem = runner.sample_outputs(start, ended)
     found, damage = arrays_of(archive)
     stored = {name.partition("/")[2]: value for name, value in found.items()}
@@ -165,42 +196,26 @@ def ask_samples(job: RunJob, prepared: PreparedSamples, nodes: NodeUse | None = 
 
     With `nodes` a second session gives the tensors between the nodes.
     """
-    session, host, runner = job.session, job.session.host.name, job.builder.runner
+    runner = job.builder.runner
     if not isinstance(runner, RunsSamples):
         raise TypeError(f"{runner.name} runs no samples")
     from fleet.verify.tensors import judge_samples  # noqa: PLC0415 - numpy, for this alone
 
-    count = len(prepared.names)
-    session.emit(StepStarted(host, "verify", job.word or f"{count} samples"))
-    folder = job.store.folder(job.run_id, host, 0, name="samples")
-    began, clock = time.gmtime(), time.monotonic()
+    text = f"{len(prepared.names)} samples"
+    job.session.emit(StepStarted(job.session.host.name, "verify", job.word or text))
+    made = _Verification(job, "samples")
     start = runner.run_samples(kit_of(job), prepared.archive)
-    placed = place(start, job.plan.manifest, job.plan.facts.base_dir, f"{job.run_id}-samples")
-    with (
-        contextlib.closing(Tee(folder / "stdout.log", session, "stdout")) as out,
-        contextlib.closing(Tee(folder / "stderr.log", session, "stderr")) as err,
-    ):
-        ended = execute(session, placed, out.take, err.take)
+    with made.logs() as logs:
+        placed, ended = made.execute(start, "samples", logs)
     archive, problem = runner.sample_outputs(start, ended)
     result = judge_samples(prepared, archive, problem)
     problems = [problem] if problem else []
     if nodes is not None:
-        rows, trouble = _nodes_of(job, prepared, result, nodes, folder)
+        rows, trouble = _nodes_of(made, prepared, result, nodes)
         result = structs.replace(result, nodes=rows)
         problems += [trouble] if trouble else []
-    lost = keep_files(folder, {"outputs.npz": archive} if archive else {})
-    record = structs.replace(
-        record_of(job, placed, Turn(0, False, ""), Outcome()),
-        started=time.strftime("%Y-%m-%dT%H:%M:%SZ", began),
-        seconds=round(time.monotonic() - clock, 3),
-        status=ended.status,
-        artifacts={path.name: str(path) for path in sorted(folder.iterdir())},
-        problems=(*problems, *lost),
-        suite=result,
-    )
-    record = job.store.save(folder, record)
-    session.emit(RunDone(host, to_plain(record)))
-    return record
+    files = {"outputs.npz": archive} if archive else {}
+    return made.save(placed, ended, result, problems, files=files)
 
 
 def _problems(ended: Ended, result: SuiteResult) -> tuple[str, ...]:
@@ -245,12 +260,12 @@ def require_steady(records: Sequence[Record]) -> None:
 class _Asking:
     """One suite on one device. `greedy`: the runner was told to take the most likely token."""
 
-    def __init__(self, job: RunJob, kit: Kit, suite: Suite) -> None:
-        self._job, self._kit, self._suite = job, kit, suite
-        self._runner = job.builder.runner
+    def __init__(self, made: _Verification, kit: Kit, suite: Suite, logs: tuple[Tee, Tee]) -> None:
+        self._made, self._kit, self._suite, self._logs = made, kit, suite, logs
+        self._runner = made.job.builder.runner
         self.greedy = self._runner.name in _GREEDY_ALONE
 
-    def together(self, out: Tee, err: Tee) -> tuple[Placed, Ended, Sequence[SuiteAnswer]] | None:
+    def together(self) -> tuple[Placed, Ended, Sequence[SuiteAnswer]] | None:
         """Ask all questions in one session; None if the runner cannot."""
         if not isinstance(self._runner, AsksSuites):
             return None
@@ -258,16 +273,16 @@ class _Asking:
         if start is None:
             return None
         self.greedy = True
-        placed, ended = self._execute(start, "suite", out, err)
+        placed, ended = self._made.execute(start, "suite", self._logs)
         return placed, ended, self._runner.answers(start, self._suite, ended)
 
-    def one_by_one(self, out: Tee, err: Tee) -> tuple[Placed, Ended, Sequence[SuiteAnswer]]:
+    def one_by_one(self) -> tuple[Placed, Ended, Sequence[SuiteAnswer]]:
         """Start the runner once for each question."""
         answers: list[SuiteAnswer] = []
         for number, question in enumerate(self._suite.questions):
             kit = replace(self._kit, run=self._run(question))
             start = self._runner.start(kit)
-            placed, ended = self._execute(start, f"q{number}", out, err)
+            placed, ended = self._made.execute(start, f"q{number}", self._logs)
             answers.append(_answer(question, self._runner.read(start, kit, ended), ended))
         return placed, ended, answers
 
@@ -278,13 +293,7 @@ class _Asking:
                 f"the runner {self._runner.name} does not take",
                 hint="write `prompt:` with text, or use the runner genie",
             )
-        return replace(self._job.run, prompt=question.prompt, max_tokens=question.max_tokens)
-
-    def _execute(self, start: Start, word: str, out: Tee, err: Tee) -> tuple[Placed, Ended]:
-        job = self._job
-        work = f"{job.run_id}-{word}"
-        placed = place(start, job.plan.manifest, job.plan.facts.base_dir, work)
-        return placed, execute(job.session, placed, out.take, err.take)
+        return replace(self._made.job.run, prompt=question.prompt, max_tokens=question.max_tokens)
 
 
 def _answer(question: SuiteQuestion, outcome: Outcome, ended: Ended) -> SuiteAnswer:
