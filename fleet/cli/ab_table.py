@@ -184,11 +184,12 @@ def _of_boards(results: list[DeviceResult[AbReport]]) -> Iterator[str]:
     """What is said of single boards: failures, conditions, steps, boots."""
     for result, found in _failing(results):
         yield f"{result.host.name}: {found.text}"
+    from fleet.profiles.compare.failures import unseen_share  # noqa: PLC0415 - numpy
+
     for pairs, names in _without_failures(results).items():
-        share = 1 - 0.05 ** (1 / pairs)  # the upper end of the exact one-sided 95 % interval
         yield (
             f"{', '.join(names)}: 0 of {pairs} runs of B failed; a B that fails in up to "
-            f"{share:.0%} of its runs can pass this comparison"
+            f"{unseen_share(pairs):.0%} of its runs can pass this comparison"
         )
     for result in results:
         for text in _conditions(result):

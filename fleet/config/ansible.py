@@ -6,6 +6,7 @@ names for one thing the last one listed there wins, whatever group or host it st
 
 from __future__ import annotations
 
+import getopt
 import re
 import shlex
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ from fleet.model.secret import Secret, SecretRef, refuse_unmaskable
 # Arguments for the `ssh` program, as Ansible inventories hold them: what fleet can use.
 
 _WITH_VALUE = frozenset("BbcDEeFIiJLlmOopQRSWw")  # options of ssh(1) that take a value
+_NO_PROXY = "proxycommand=none"
 _INSTEAD = {
     "i": "use ansible_ssh_private_key_file",
     "p": "use ansible_port",
@@ -89,25 +91,17 @@ def _option(letter: str, value: str, known: dict[str, str], unused: list[str]) -
 def _jump_of(command: str) -> str:
     """Return USER@HOST[:PORT] of `ssh -W %h:%p [-p PORT] USER@HOST`, which is a jump; else ""."""
     try:
-        words = shlex.split(command)
-    except ValueError:
+        program, *words = shlex.split(command) or [""]
+        pairs, targets = getopt.gnu_getopt(words, "qATW:p:o:")
+    except (ValueError, getopt.GetoptError):
         return ""
-    target, port, forwards, at = "", "", False, 1
-    while at < len(words):
-        word, after = words[at], words[at + 1] if at + 1 < len(words) else ""
-        at += 1 if word in {"-q", "-A", "-T"} or not word.startswith("-") else 2
-        if word == "-W" and after == "%h:%p":
-            forwards = True
-        elif word == "-p":
-            port = f":{after}"
-        elif not word.startswith("-") and not target:
-            target = word
-        elif word not in {"-q", "-A", "-T"} and (word, after.lower()) != (
-            "-o",
-            "proxycommand=none",
-        ):
-            return ""
-    return f"{target}{port}" if words[:1] == ["ssh"] and forwards and target else ""
+    options = dict(pairs)
+    others = [value for name, value in pairs if name == "-o" and value.lower() != _NO_PROXY]
+    if program != "ssh" or options.get("-W") != "%h:%p" or len(targets) != 1 or others:
+        return ""
+    if targets[0].startswith("-"):
+        return ""
+    return targets[0] + (f":{options['-p']}" if "-p" in options else "")
 
 
 def _remark(what: str, key: str = "") -> str:

@@ -84,11 +84,17 @@ def reconnect(server: str, serial: str) -> None:
     A connection that is made while the daemon of the phone starts can stay "offline", and the
     server does not try it again by itself. `server` is HOST:PORT.
     """
+    argv = [adb_program(), "-P", server.rpartition(":")[2]]
+
+    def adb(*words: str) -> bool:
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            subprocess.run([*argv, *words], capture_output=True, check=True, timeout=5)
+            return True
+        return False
+
     end = time.monotonic() + 3 * READY_SECONDS
     while time.monotonic() < end:
-        for words in (("disconnect", serial), ("connect", serial), ("-s", serial, _WAIT)):
-            argv = [adb_program(), "-P", server.rpartition(":")[2], *words]
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                done = subprocess.run(argv, capture_output=True, check=False, timeout=5)
-                if words[-1] == _WAIT and not done.returncode:
-                    return
+        adb("disconnect", serial)
+        adb("connect", serial)
+        if adb("-s", serial, _WAIT):
+            return

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
@@ -132,9 +132,8 @@ class GeniexRunner(OwnProgram):
         for path in _libraries(root, plugin):
             inside = path.relative_to(root).as_posix()
             found.setdefault(inside, file_ref(path, inside))
-            found.setdefault(f"lib/{path.name}", file_ref(path, f"lib/{path.name}")) if (
-                path.name != "libgeniex_plugin.so"
-            ) else None
+            if path.name != "libgeniex_plugin.so":
+                found.setdefault(f"lib/{path.name}", file_ref(path, f"lib/{path.name}"))
         sent = {item.name for item in kit.bundle.files}
         for name in _BESIDE if plugin == "qairt" else ():
             if name not in sent and (kit.bundle.root / name).is_file():
@@ -211,10 +210,9 @@ class GeniexRunner(OwnProgram):
         del start
         said = geniex.texts(ended.stdout.decode("utf-8", "replace"))
         try:
-            data = geniex.parsed(ended.files.get(RESULT, b"").decode("utf-8", "replace"))
-            runs = geniex.runs_of(data)
+            runs = geniex.runs_of(_result(ended))
         except ProfileError:
-            data, runs = {}, []
+            runs = []
         if len(said) != len(suite.questions):
             return []
         ends = [_ends(run) for run in runs] if len(runs) == len(said) else []
@@ -230,7 +228,7 @@ class GeniexRunner(OwnProgram):
         options = parsed(GeniexOptions, kit.options, self.name)
         problems, raw = ending(start, ended), dict(ended.files)
         try:
-            data = geniex.parsed(ended.files.get(RESULT, b"").decode("utf-8", "replace"))
+            data = _result(ended)
         except ProfileError as error:
             why = f"unreadable: {error.message}"
             return Outcome(problems=tuple(problems or [why]), raw=raw)
@@ -252,6 +250,11 @@ class GeniexRunner(OwnProgram):
             problems, marks = [*problems, *more], (*marks, *limit)
         text = "\n".join(geniex.texts(ended.stdout.decode("utf-8", "replace")))
         return Outcome(metrics, text, finish, tuple(problems), raw, marks=marks)
+
+
+def _result(ended: Ended) -> dict[str, Any]:
+    """Return the JSON file of a run. Raises ProfileError."""
+    return geniex.parsed(ended.files.get(RESULT, b"").decode("utf-8", "replace"))
 
 
 def _ends(run: object) -> tuple[str | None, int | None]:

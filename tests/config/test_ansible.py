@@ -361,7 +361,10 @@ def test_ssh_arguments(text: str, known: dict[str, str], remarks: int) -> None:
     [
         ("ssh -W %h:%p gw", "gw"),
         ("ssh -q -p 2222 -W %h:%p me@192.0.2.9 -o ProxyCommand=none", "me@192.0.2.9:2222"),
+        ("ssh -Aqp22 -W%h:%p gw", "gw:22"),
         ("ssh -W %h:%p -i other_key gw", None),
+        ("ssh -W %h:%p -- -oProxyCommand=evil", None),
+        ("ssh -W %h:%p gw reboot", None),
         ("nc -X 5 -x 192.0.2.9:1080 %h %p", None),
     ],
 )

@@ -57,6 +57,13 @@ def failures(tries: Sequence[tuple[str | None, str | None]], boards: int) -> Fai
     )
 
 
+def unseen_share(runs: int) -> float:
+    """Return the share of failing runs at which none of `runs` fails in 5 of 100 cases: the upper
+    end of the exact one-sided 95 % interval.
+    """
+    return float(1 - 0.05 ** (1 / runs))
+
+
 def more(only_b: Sequence[bool], boards: int) -> bool:
     """Return True if B fails more often, by binomial tests after 5, 10, 20, ... tries in which
     exactly one side failed (10, 20, ... for 20 boards). True stands for a failure of B.
