@@ -18,7 +18,7 @@ from fleet.profiles.runs import RunStore
 
 
 class Deployment(Protocol):
-    """A playbook on hosts; `engine.operation.Operation` is one."""
+    """A playbook on hosts; `engine.deploy.operation.Operation` is one."""
 
     playbook: Playbook
     hosts: tuple[Host, ...]
