@@ -293,6 +293,9 @@ class _Reader:
             return text
         name = name_in(self._root, text) or clean_name(text, f"{self._config.name} ({place})")
         self._config.named.append(Named(name, place, kind))
+        draft = f"draft_{name}"  # an eaglet dialog names one table; its draft has one of its own
+        if key == "lut-path" and (self._root / draft).is_file():
+            self._config.named.append(Named(draft, place, kind))
         return self._spelled(text, name)
 
     def _any(self, value: object, where: str) -> object:

@@ -36,13 +36,13 @@ class Case:
 
     @property
     def has_dsp(self) -> bool:
-        """False on the emulator: no FastRPC, no stub, no skel."""
-        return self.target_facts.kind == "device"
+        """False on the emulator, and for a run off the NPU: no FastRPC, no stub, no skel."""
+        return self.selection.npu and self.target_facts.kind == "device"
 
     @property
     def has_npu(self) -> bool:
         """A real target: libraries with a stub, whatever the system."""
-        return self.target_facts.kind != "emulator"
+        return self.selection.npu and self.target_facts.kind != "emulator"
 
     @property
     def whole_contexts(self) -> tuple[ContextBinary, ...]:

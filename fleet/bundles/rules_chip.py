@@ -25,7 +25,7 @@ _GCC11 = "aarch64-oe-linux-gcc11.2"
 def soc_unknown(case: Case) -> Iterator[Fault]:
     """The chip of the device is in the SoC table, or the inventory names it."""
     soc = case.facts.soc
-    if soc.chip and (soc.hexagon_arch or soc.htp is False):
+    if not case.selection.npu or (soc.chip and (soc.hexagon_arch or soc.htp is False)):
         return
     seen = f"soc_id {soc.kernel_soc_id}" if soc.kernel_soc_id is not None else "no soc_id"
     what = f"the Hexagon arch of {soc.chip}" if soc.chip else "the chip of the device"
@@ -140,7 +140,7 @@ def soc_refused(case: Case) -> Iterator[Fault]:
       "min_qairt")  # fmt: skip
 def soc_too_new(case: Case) -> Iterator[Fault]:
     """The runtime is new enough to know the SoC."""
-    if not case.runtime.libraries:
+    if not case.runtime.libraries or not case.selection.npu:
         return
     row = by_chip(case.facts.soc.chip) if case.facts.soc.chip else None
     least = row.get("min_qairt") if row else None

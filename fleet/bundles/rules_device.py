@@ -183,7 +183,7 @@ def memory_low(case: Case) -> Iterator[Fault]:
 def fastrpc_node(case: Case) -> Iterator[Fault]:
     """The deploy user can open a FastRPC node of the compute DSP."""
     if not case.has_dsp:
-        yield from _node_beside_emulator(case)
+        yield from _node_beside_emulator(case) if case.selection.npu else ()
         return
     nodes = [node for node in case.facts.nodes if node.path.startswith((_CDSP, _OLD_NODE))]
     need = f"{_CDSP} that {case.facts.user.name or 'the user'} can open"

@@ -97,7 +97,7 @@ def skel_catalog(case: Case) -> Iterator[Fault]:
 def windows_npu_driver(case: Case) -> Iterator[Fault]:
     """The NPU driver is there, and its own QNN is 2.22.2 or newer."""
     pc = _pc(case)
-    if pc is None:
+    if pc is None or not case.selection.npu:
         return
     cure = "install the NPU driver (Windows Update, optional updates), then restart the PC"
     if not pc.services:

@@ -17,7 +17,6 @@ from fleet.model.plain import to_plain
 SCHEMA = 1
 NAME = "fleet.lock"
 HEADER = "# Written by fleet; commit it. `fleet config lock --check` compares, docs/lock-file.md."
-FOLDERS = ("lib", "dsp", "bin", "run", "bundle")  # of a release; beside them only fleet's own files
 _SHOWN = 5
 CURE = "fleet config lock (writes the lock file again; review what changed before you commit it)"
 
@@ -25,8 +24,8 @@ CURE = "fleet config lock (writes the lock file again; review what changed befor
 class LockedFile(Struct, frozen=True):
     """A file of a release. `size` in bytes; `arch` is aarch64, hexagon-v73, ... or "".
 
-    Raises LockFileError for a name that is no file in a folder of a release, or that a
-    terminal would take for commands: a lock comes with a repository, from anybody.
+    Raises LockFileError for a name that no file of a release can have, or that a terminal would
+    take for commands: a lock comes with a repository, from anybody. A flat layout has no folders.
     """
 
     name: str
@@ -37,16 +36,14 @@ class LockedFile(Struct, frozen=True):
     PLAIN: ClassVar[str] = "name sha256 size executable? arch?"
 
     def __post_init__(self) -> None:
-        path = PurePosixPath(self.name)
         try:
             check_name(self.name)
         except InputError as error:
             raise LockFileError(error.message, hint=CURE) from error
-        placed = len(path.parts) > 1 and path.parts[0] in FOLDERS and str(path) == self.name
-        if not placed or not self.name.isprintable():
+        if str(PurePosixPath(self.name)) != self.name or not self.name.isprintable():
             raise LockFileError(
                 f"the lock file contains the file name {self.name!r}; a name must have the form "
-                f"FOLDER/NAME and only printable characters; the folders are {', '.join(FOLDERS)}",
+                "NAME or FOLDER/NAME and only printable characters",
                 hint=CURE,
             )
 

@@ -178,8 +178,9 @@ class ProbeHealth(Action):
     manifest: Manifest
 
     def describe(self) -> str:
-        """`open an NPU session with tiny-genie/...`."""
-        return f"open an NPU session with {self.manifest.name}/{self.manifest.id}"
+        """`open an NPU session with tiny-genie/...`; `test ...` for a run off the NPU."""
+        what = "test" if self.manifest.origin.get("npu") is False else "open an NPU session with"
+        return f"{what} {self.manifest.name}/{self.manifest.id}"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from msgspec import field
 
 from fleet.config.values import After, Pattern
 from fleet.device.texts import path_of
-from fleet.model.bundle import KINDS
+from fleet.model.bundle import KINDS, Bundle
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
@@ -24,6 +24,7 @@ from fleet.runners.options import Defaults, Options, OwnProgram, ending, parsed,
 
 _TEXT_BYTES = 1 << 16
 _OF_FLEET = {"LD_LIBRARY_PATH", "ADSP_LIBRARY_PATH", "DSP_LIBRARY_PATH"}
+_FASTRPC = re.compile(rb"[acms]dsprpc|fastrpc|[Hh]exagon")
 _QAIRT = re.compile(rb"Qnn|libGenie|Genie\.dll|SNPE|libSnpe")
 
 
@@ -119,6 +120,10 @@ class ExecRunner(OwnProgram):
         found.runtime = None
         return found
 
+    def uses_npu(self, _bundle: Bundle, run: RunSpec) -> bool:
+        """Return False for a run without QAIRT that does not mention FastRPC either."""
+        return self.runtime is not None or mentions(_FASTRPC, run)
+
     def health(self, kit: Kit, timeout: float) -> Start | None:
         """`options.health`, where the playbook has one."""
         words = self._options(kit).health
@@ -174,15 +179,17 @@ def uses_qairt(run: RunSpec) -> bool:
 
     A program that opens one by name has the name in it. A program of the device could be anything.
     """
-    if run.program is None:
-        return True
+    return run.program is None or mentions(_QAIRT, run)
+
+
+def mentions(what: re.Pattern[bytes], run: RunSpec) -> bool:
+    """Return whether the options, the program or a library of a run contain a match."""
     words = json.dumps(dict(run.options)).encode()
-    return _QAIRT.search(words) is not None or any(
-        _mentions_qairt(path) for path in (run.program, *run.libraries)
-    )
+    paths = filter(None, [run.program, *run.libraries])
+    return what.search(words) is not None or any(_contains(path, what) for path in paths)
 
 
-def _mentions_qairt(path: Path) -> bool:
+def _contains(path: Path, what: re.Pattern[bytes]) -> bool:
     try:
         if not path.stat().st_size:
             return False
@@ -190,7 +197,7 @@ def _mentions_qairt(path: Path) -> bool:
             path.open("rb") as stream,
             mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
         ):
-            return _QAIRT.search(data) is not None
+            return what.search(data) is not None
     except OSError:
         return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +22,8 @@ from fleet.runners.options import Options, OwnProgram, ending, named, parsed, pr
 
 _MAKE_FOLDER = 'mkdir -p "$1" && shift && exec "$@"'
 _ITERATION = re.compile(r"(?<= )--?iteration[ =]([0-9]{1,9})(?= |$)")
-SPEED = "inference_speed.txt"
+SPEED, INPUT_LIST = "inference_speed.txt", "input_list*.txt"
+NO_INPUTS = "default-inputs: the bundle has no list of inputs"
 
 
 Version = Annotated[
@@ -112,12 +114,10 @@ class ExecutorchRunner(OwnProgram):
             argv += ["--decoder_model_version", version] if version else []
             argv += ["--eval_mode", str(mode)] if mode is not None else []
         else:
-            listed = named(
-                kit.bundle, options.input_list, ("input_list.txt",), "input list", "input_list"
-            )
             for name in options.reference.values():
                 named(kit.bundle, name, (), "reference", "reference")
-            argv += ["--input_list_path", listed, "--output_folder_path", "{work}/outputs"]
+            argv += self._inputs(kit, options)
+            argv += ["--output_folder_path", "{work}/outputs"]
             argv += ["--etdump_path", "{work}/etdump.etdp", "--iteration", str(iterations)]
             argv += ["--profile_level", str(profile)] if profile is not None else []
         collect = (
@@ -126,8 +126,19 @@ class ExecutorchRunner(OwnProgram):
             "etdump.etdp",
             *(f"outputs/{n}" for n in options.reference),
         )
-        prompt, marks = kit.run.prompt.encode(), ("profiled",) if profile else ()
+        prompt, given = kit.run.prompt.encode(), _is_llama(kit) or "--input_list_path" in argv
+        marks = (*(("profiled",) if profile else ()), *(() if given else (NO_INPUTS,)))
         return Start((*argv, *options.extra), "", collect, timeout, prompt, marks=marks)
+
+    def _inputs(self, kit: Kit, options: ExecutorchOptions) -> list[str]:
+        """Return the option for the list of inputs. Without a list, qnn_executor_runner fills the
+        inputs itself and executes once (qnn_executor_runner.cpp of pytorch/executorch).
+        """
+        there = any(fnmatchcase(item.name, INPUT_LIST) for item in kit.bundle.files)
+        if not (options.input_list or options.reference or there):
+            return []
+        name = named(kit.bundle, options.input_list, (INPUT_LIST,), "input list", "input_list")
+        return ["--input_list_path", name]
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
         """Times of PyTorchObserver and of inferences, the etdump as it is.

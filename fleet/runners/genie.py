@@ -47,6 +47,7 @@ _PROMPT = ("--prompt_file", "{work}/prompt.txt")
 _TIMEOUT_STATUS = (124, 137)
 _CONTEXT_EXCEEDED = 4
 _BETWEEN = re.compile(rb"\[BEGIN\]: ?(.*?)(?:\[END\]|\[COMPLETE\]|\[ABORT\]|$)", re.DOTALL)
+OFF_NPU = {"QnnGenAiTransformer", "QnnGpu", "QnnCpu"}
 _UNLIMITED = b"[fleet: this libGenie refuses max-num-tokens"
 _STATUS = {
     10: "failed: Genie rejected the configuration of the bundle",
@@ -119,6 +120,11 @@ class GenieRunner(Defaults):
         backends = {engine.backend for engine in bundle.engines} - {None, "QnnHtp"}
         app = ("genie-app",) if _is_script(bundle) else ()
         return (*sorted(text for text in backends if text), *app)
+
+    def uses_npu(self, bundle: Bundle, _run: RunSpec) -> bool:
+        """Return False if all engines run on the CPU or GPU."""
+        engines = {engine.backend for engine in bundle.engines}
+        return _is_script(bundle) or not engines or bool(engines - OFF_NPU)
 
     def _inputs(self, kit: Kit) -> tuple[FileRef, ...]:
         """Files of the options that no configuration names. Raises InputError for what the

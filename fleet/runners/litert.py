@@ -17,6 +17,7 @@ from msgspec import Meta, field, structs
 
 from fleet.bundles.tflite import Operations, operations
 from fleet.device.texts import path_of
+from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError
 from fleet.model.files import FileRef, file_ref
 from fleet.model.playbook import RunSpec
@@ -66,6 +67,10 @@ class LitertRunner(Scripted):
     formats = ("ort",)
     runtime: str | None = "litert"
     layout = Layout()
+
+    def uses_npu(self, _bundle: Bundle, run: RunSpec) -> bool:
+        """Return False for the CPU."""
+        return parsed(LitertOptions, run.options, self.name).accelerator != "cpu"
 
     def fitted(self, run: RunSpec) -> LitertRunner:
         """The CPU needs no QAIRT."""

@@ -95,6 +95,12 @@ class Defaults:
         """
         return ()
 
+    def uses_npu(self, _bundle: Bundle, _run: RunSpec) -> bool:
+        """Return whether a run opens a session of the NPU. Without one, no library of the HTP goes
+        along, and chip and FastRPC are not checked.
+        """
+        return True
+
     def carried_qairt(self, _run: RunSpec) -> Path | None:
         """Return the folder on this workstation of the QAIRT libraries that the program brings."""
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -14,6 +15,8 @@ from fleet.model.files import FileRef
 from fleet.model.runtime import Library, Runtime
 from fleet.runtimes.targets import target_facts
 
+_OF_NPU = re.compile(r"Htp|Calculator|latform-?[Vv]alidator")
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -23,7 +26,7 @@ class Selection:
     deploy cannot work. `has_tool` tells whether the SDK's program is among the files, `tool` is its
     place on this machine, `required` are the names of the files without which a run cannot work.
     `arch_problem` is set when stub and skel could not be chosen, and says
-    why.
+    why. `npu`: the run uses the NPU.
     """
 
     target: str
@@ -35,6 +38,7 @@ class Selection:
     arch_problem: str = ""
     tool: Path | None = None
     required: tuple[str, ...] = ()
+    npu: bool = True
 
     @property
     def size(self) -> int:
@@ -60,18 +64,20 @@ def select_files(
     hexagon_arch: str | None,
     runner: str | None = "genie",
     features: tuple[str, ...] = (),
+    *,
+    npu: bool = True,
 ) -> Selection:
     """What `runner` needs of `runtime` on a device of `target` with a DSP of `hexagon_arch`.
 
     An unknown arch (None) gives everything but stub and skel, and `arch_problem`. An
     emulator target has no DSP and needs no arch; runner None takes no file. `features` are rows of
-    the table that a bundle or its options ask for. Raises
-    InputError for an unknown target or runner, RuntimeStoreError when the runtime has nothing
-    for the target.
+    the table that a bundle or its options ask for. Without `npu`, no library of the HTP goes
+    along. Raises InputError for an unknown target or runner, RuntimeStoreError when the runtime
+    has nothing for the target.
     """
     facts = target_facts(target)
     if runner is None:
-        return Selection(target, "", hexagon_arch, (), (), has_tool=False)
+        return Selection(target, "", hexagon_arch, (), (), has_tool=False, npu=npu)
     row = _row(runner, facts.kind, target)
     if target not in runtime.targets:
         raise RuntimeStoreError(
@@ -79,7 +85,7 @@ def select_files(
             hint=f"fleet runtime fetch {runtime.version} --target {target}",
         )
     problem = ""
-    if facts.kind != "emulator" and hexagon_arch is None:
+    if npu and facts.kind != "emulator" and hexagon_arch is None:
         problem = (
             "fleet cannot choose the stub and skel libraries, because the Hexagon arch of the "
             "device is unknown"
@@ -87,6 +93,8 @@ def select_files(
     files: dict[str, FileRef] = {}
     missing, required = list[str](), set[str]()
     for want in _wants([row, *_features(features, facts.kind)], hexagon_arch):
+        if not npu and (want.folder == "dsp" or _OF_NPU.search(want.pattern)):
+            continue
         found = _find(runtime, target, hexagon_arch, want)
         files |= {item.name: item for item in found}
         required |= {item.name for item in found if want.required}
@@ -103,6 +111,7 @@ def select_files(
         arch_problem=problem,
         tool=files[f"bin/{tool}"].source if f"bin/{tool}" in files else None,
         required=tuple(sorted(required)),
+        npu=npu,
     )
 
 

@@ -41,6 +41,19 @@ def test_named_files_go_along(tmp_path: Path, case: str, file: str) -> None:
     assert [item.name for item in again.missing] == [file]
 
 
+def test_the_draft_of_an_eaglet_dialog_has_a_table_of_its_own(make_folder: MakeFolder) -> None:
+    """Named by no key: `draft_` and the name of the shared table (GenieX, qwen3_eaglet)."""
+    folder = make_folder(V73)
+    for name in ("table.bin", "draft_table.bin", "draft_other.bin"):
+        (folder / name).write_bytes(b"x")
+    write(folder, genie_config((V73,), embedding={"lut-path": "table.bin"}))
+    bundle = inspect_bundle(folder)
+    assert {"table.bin", "draft_table.bin"} <= names(bundle)
+    assert [text for text in bundle.warnings if "draft" in text] == [
+        "fleet does not send draft_other.bin, because genie_config.json does not use it"
+    ]
+
+
 def _placed(key: str, value: object) -> dict[str, object]:
     """An object in which `parent.key` or `key` has the value."""
     place: object = value

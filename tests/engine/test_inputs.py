@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fleet.bundles.closure import foreign, unsent
 from fleet.bundles.inspect import inspect_bundle
+from fleet.bundles.preflight import preflight
+from fleet.config.lockfile import load_lock, save_lock
 from fleet.config.playbook import load_playbook
 from fleet.engine.deploy.release_builder import ReleaseBuilder
 from fleet.model.errors import InputError
+from fleet.model.lockfile import Lock, locked
+from fleet.model.manifest import Manifest
+from fleet.model.plan import ProbeHealth
 from fleet.runtimes.store import RuntimeStore
 from tests import inputs
+from tests.bundles.conftest import make_facts
 from tests.runtimes.fakes import ARM, elf, sdk_files, write_tree
 
 GENAI_TRANSFORMER = ("libQnnGenAiTransformer.so", "libQnnGenAiTransformerModel.so",
@@ -134,6 +141,77 @@ def test_c32_a_projector_is_no_model(tmp_path: Path) -> None:
     assert "bundle/mmproj-model-f16.gguf" in sent(made)
     argv = made.launches(made.parts(ARM, "v73"))[-1].argv
     assert argv[argv.index("-m") + 1] == "model-Q4_0.gguf"
+
+
+def test_a_program_off_the_npu_gets_nothing_of_the_htp(tmp_path: Path) -> None:
+    """A dialog of Genie's CPU engine, a model of LiteRT on the CPU and a script: a board without
+    FastRPC and without a known chip runs them.
+    """
+    (tmp_path / "bundle").mkdir()
+    for name in ("model.gguf", "tokenizer.json"):
+        (tmp_path / "bundle" / name).write_text("{}")
+    model = {"type": "library", "library": {"version": 1, "model-bin": "model.gguf"}}
+    dialog = {
+        "type": "basic", "context": {"size": 512}, "tokenizer": {"path": "tokenizer.json"},
+        "engine": {"backend": {"type": "QnnGenAiTransformer"}, "model": model},
+    }  # fmt: skip
+    (tmp_path / "bundle/genie_config.json").write_text(json.dumps({"dialog": dialog}))
+    (tmp_path / "bench.sh").write_text("#!/bin/sh\nnproc\n")
+    shutil.copytree(Path(__file__).parents[2] / "assets/tiny-litert", tmp_path / "lite")
+    runtimes = store(tmp_path, *GENAI_TRANSFORMER)
+    texts = {
+        "genie": "bundle: bundle\nrun: {prompt: hi}\n",
+        "litert": "bundle: {path: lite, kind: litert}\n"
+        "run: {runner: litert, options: {accelerator: cpu}}\n",
+        "exec": "bundle: {path: bundle, kind: files}\nrun: {runner: exec, program: bench.sh}\n",
+    }
+    bare = make_facts(None, nodes=(), libcdsprpc_unversioned=False, libcdsprpc=())
+    for runner, text in texts.items():
+        path = tmp_path / "playbook.yaml"
+        path.write_text(f"runtime: {{target: {ARM}}}\nname: x\n{text}")
+        made = ReleaseBuilder(load_playbook(path), runtimes, print, offline=True)
+        parts = made.parts(ARM, None)
+        files = {item.name for item in parts.selection.files}
+        assert not [name for name in files if "Htp" in name or name.startswith("dsp/")]
+        assert ("lib/libGenie.so" in files) is (runner == "genie")
+        assert (parts.selection.missing, parts.selection.arch_problem) == ((), "")
+        refused = preflight(made.bundle, parts.runtime, parts.selection, ARM, bare)
+        assert [item.rule for item in refused if item.refuses] == []
+        npu = replace(parts.selection, npu=True)
+        assert preflight(made.bundle, parts.runtime, npu, ARM, bare)[0].refuses
+
+
+def test_a_test_off_the_npu_is_not_called_a_session() -> None:
+    manifest = Manifest("x", (), origin={"npu": False})
+    assert ProbeHealth(manifest).describe().startswith("test x/")
+    assert ProbeHealth(Manifest("x", ())).describe().startswith("open an NPU session with x/")
+
+
+def test_a_program_with_fastrpc_uses_the_npu(tmp_path: Path) -> None:
+    (tmp_path / "bench").write_bytes(b"\x7fELF libcdsprpc.so\0")
+    (tmp_path / "bundle").mkdir()
+    (tmp_path / "bundle/a").write_text("x")
+    text = ("name: x\nbundle: {path: bundle, kind: files}\n"
+            "run: {runner: exec, program: bench}\n")  # fmt: skip
+    (tmp_path / "playbook.yaml").write_text(f"runtime: {{target: {ARM}}}\n{text}")
+    made = ReleaseBuilder(load_playbook(tmp_path / "playbook.yaml"), store(tmp_path), print)
+    selection = made.parts(ARM, "v73").selection
+    assert (selection.npu, selection.files) == (True, ())
+
+
+def test_a_flat_release_is_locked_with_all_of_its_names(tmp_path: Path) -> None:
+    (tmp_path / "bundle").mkdir()
+    for name in ("net.pte", "input_list.txt"):
+        (tmp_path / "bundle" / name).write_text("x")
+    (tmp_path / "qnn_executor_runner").write_text("#!/bin/sh\n")
+    text = ("name: x\nbundle: {path: bundle, kind: executorch}\n"
+            "run: {runner: executorch, program: qnn_executor_runner}\n")  # fmt: skip
+    made = builder(tmp_path, store(tmp_path, "libQnnHtpPrepare.so"), text)
+    manifest = made.manifest(made.parts(ARM, "v73"))
+    release = locked(manifest, ARM, "v73", {})
+    assert save_lock(tmp_path / "fleet.lock", Lock("x", "0" * 64, (release,)))
+    names = {file.name for file in load_lock(tmp_path / "fleet.lock").releases[0].files}
+    assert names == {file.name for file in manifest.files} >= {"net.pte", "input_list.txt"}
 
 
 def test_every_input_has_a_test() -> None:

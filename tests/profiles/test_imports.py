@@ -223,7 +223,7 @@ def test_each_row_of_a_file_is_stored(store: ProfileStore, tmp_path: Path) -> No
     assert (again := Importer(store).take([path])).new == 0
     assert again.known == 3
     assert sorted(one.marks[0] for one in store.records(parse("all"))) == [
-        "m, pp64, 1 threads",
+        "m, pp64, 1 thread",
         "m, pp64, 2 threads",
         "m, tg16, 4 threads",
     ]

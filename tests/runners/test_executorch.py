@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from fleet.model.errors import InputError
 from fleet.model.files import FileRef
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
 from fleet.runners import Ended
+from fleet.runners.executorch import NO_INPUTS
 from fleet.runners.registry import OWN
 
 from .kits import kit
@@ -98,3 +100,18 @@ def test_what_two_programs_write_into_that_file_has_two_names() -> None:
     assert names[0].isdisjoint(names[1])
     garbage = Ended(0, b"", {"inference_speed.txt": b"nan\xff", "etdump.etdp": b""})
     assert read("qnn_executor_runner", garbage) == Metrics()
+
+
+def test_without_a_list_the_program_fills_its_inputs_and_the_record_says_so() -> None:
+    """qnn_executor_runner has default inputs; a reference cannot be compared with them."""
+    run = RunSpec(program=Path("/x/qnn_executor_runner"))
+    bare, listed = kit("executorch", ("m.pte",), run), ("m.pte", "input_list_2.txt")
+    start = OWN["executorch"].start(bare)
+    assert "--input_list_path" not in start.argv
+    assert start.marks == (NO_INPUTS,)
+    start = OWN["executorch"].start(kit("executorch", listed, run))
+    assert "--input_list_path input_list_2.txt" in " ".join(start.argv)
+    assert start.marks == ()
+    options = {"reference": {"output_0_0.raw": "m.pte"}}
+    with pytest.raises(InputError, match="contains no input list"):
+        OWN["executorch"].start(kit("executorch", ("m.pte",), replace(run, options=options)))

@@ -76,6 +76,7 @@ class ReleaseBuilder:
             store,
             listener,
             features=features_of(self.runner, self.bundle, playbook.run),
+            npu=self._uses_npu(),
             version=wanted,
             wheel=playbook.runtime.wheel,
             offline=offline,
@@ -96,6 +97,10 @@ class ReleaseBuilder:
         if run is None or not isinstance(self.runner, Defaults):
             return None
         return self.runner.carried_qairt(run)
+
+    def _uses_npu(self) -> bool:
+        run = self.playbook.run or RunSpec(runner=self.runner.name)
+        return not isinstance(self.runner, Defaults) or self.runner.uses_npu(self.bundle, run)
 
     def own_files(self, parts: Parts) -> tuple[Path, ...]:
         """Return the programs and libraries of the user that go along."""
@@ -201,6 +206,7 @@ class ReleaseBuilder:
                 "runner": self.runner.name,
             }
             | self._health(kit)
+            | ({} if parts.selection.npu else {"npu": False})
             | ({"op_packages": [package.as_origin() for package in packages]} if packages else {}),
         )
 

@@ -42,14 +42,15 @@ class Resolver:
         listener: Listener,
         *,
         features: tuple[str, ...] = (),
+        npu: bool = True,
         version: str | None,
         wheel: bool,
         offline: bool = False,
         frozen: Lock | None = None,
         carried: Path | None = None,
     ) -> None:
-        """`features` are rows of runtime_files.yaml. `version` of QAIRT, None for the newest;
-        `wheel`: it may come from one of PyPI.
+        """`features` are rows of runtime_files.yaml; `npu`: a run uses the NPU. `version` of
+        QAIRT, None for the newest; `wheel`: it may come from one of PyPI.
 
         `frozen` names the builds and files to take, whatever is newer; nothing is fetched.
         `carried`: the folder of QAIRT's libraries that a program brings along.
@@ -58,6 +59,7 @@ class Resolver:
         self._store = store
         self._say = listener
         self._features = features
+        self._npu = npu
         self._version = version
         self._wheel = wheel
         self._offline = offline
@@ -85,7 +87,7 @@ class Resolver:
                 else:
                     runtime = self._runtime(target)
                 selection = select_files(
-                    runtime, target, arch, self._runner.runtime, self._features
+                    runtime, target, arch, self._runner.runtime, self._features, npu=self._npu
                 )
                 if locked is not None:
                     files = locked.only(selection.files)

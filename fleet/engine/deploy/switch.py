@@ -115,4 +115,5 @@ def check_health(session: Session, manifest: Manifest, base: str, run_id: str) -
         feeds_prompt=bool(prompt) and health.get("feeds_prompt", True) is True,
         env=health.get("env", {}),
     )
-    probe(session, place(start, manifest, base, f"{run_id}-health"))
+    npu = manifest.origin.get("npu") is not False
+    probe(session, place(start, manifest, base, f"{run_id}-health"), npu=npu)

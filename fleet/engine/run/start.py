@@ -116,13 +116,14 @@ def execute(
     return Ended(status, bytes(out.kept), collected.files, bytes(err.kept), seconds, out.first)
 
 
-def probe(session: Session, placed: Placed) -> None:
-    """Open a real NPU session; HealthError with the first telling lines when it fails."""
+def probe(session: Session, placed: Placed, *, npu: bool = True) -> None:
+    """Run the health probe; HealthError with the first telling lines when it fails."""
     said = Beginning(None, KEEP_BYTES)
     ended = execute(session, placed, said.take, said.take)
     if ended.status:
         raise HealthError(
-            f"the new release cannot open an NPU session (exit status {ended.status}): "
+            f"the new release cannot {'open an NPU session' if npu else 'start its program'} (exit "
+            f"status {ended.status}): "
             f"{_first_words(_of_fastrpc(session, ended.seconds, said.text) + said.text)}",
             step="health",
             hint=f"fleet doctor --limit {session.host.name} (finds the cause; the device still "

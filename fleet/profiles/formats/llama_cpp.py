@@ -204,7 +204,8 @@ def _records(
     for row in known:
         problem = _not_npu(row, runner)
         made = _profile(_row(row), kind, runner)
-        threads = f"{row.get('n_threads')} threads" if several else ""
+        count = row.get("n_threads")
+        threads = f"{count} thread{'s' * (str(count) != '1')}" if several else ""
         model = str(row.get("model") or row.get("model_type") or "")
         name = ", ".join(filter(None, [model, _test_name(row), threads]))
         found.append(replace(made, problems=(problem,) if problem else (), marks=(name,)))
