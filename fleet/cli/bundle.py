@@ -1,18 +1,24 @@
-"""`fleet bundle`: what is in a bundle folder, and whether it can be deployed."""
+"""`fleet bundle`: inspect a bundle folder, get one from AI Hub, make ONNX wrappers."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fleet.bundles.aihub.pull import Pulled
+from fleet.bundles.aihub.pull import pull as pull_model
+from fleet.bundles.ep.genai import surroundings
+from fleet.bundles.ep.graphs import read_graphs
+from fleet.bundles.ep.wrapping import Wrapper, write_wrappers
 from fleet.bundles.inspect import guessed, inspect_bundle
 from fleet.bundles.op_packages import read_library
 from fleet.bundles.system_library import TARGET, system_library
-from fleet.cli import bundle_ep, bundle_pull, output
 from fleet.cli import options as opt
+from fleet.cli import output
 from fleet.cli.options import App
 from fleet.model.bundle import KINDS, Bundle, ContextBinary
 from fleet.model.errors import BundleError, InputError
@@ -158,5 +164,140 @@ def _context_row(item: ContextBinary) -> tuple[object, ...]:
     )
 
 
-app.command("wrap-ep")(bundle_ep.wrap_ep)
-app.command("pull")(bundle_pull.pull)
+@app.command("wrap-ep")
+def wrap_ep(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Context binaries.")],
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            help="Folder to write the ONNX files to; the context binaries must be in it.",
+        ),
+    ] = None,
+    genai: Annotated[
+        bool,
+        typer.Option(
+            "--genai",
+            help="Also make what onnxruntime-genai needs around a language model: "
+            "genai_config.json, position-processor, quantizer, dequantizer.",
+        ),
+    ] = False,
+    as_json: opt.Json = False,
+) -> None:
+    """Make ONNX wrappers (EPContext) for context binaries, for ONNX Runtime's QNN provider.
+
+    One for each graph, beside its binary. Inputs and outputs keep the types of the graph.
+
+    Examples:
+      fleet bundle wrap-ep resnet50.bin
+      fleet bundle wrap-ep --genai llama32/*.bin
+    """
+    library = system_library(RuntimeStore())
+    if library is None:
+        raise BundleError(
+            "fleet reads context binaries with libQnnSystem, but the runtime store has no "
+            "libQnnSystem for this computer (x86_64 Linux)",
+            hint=f"fleet runtime fetch --target {TARGET}",
+        )
+    read = [read_graphs(path, library) for path in files]
+    more = surroundings(read, folder) if genai else {}
+    written = write_wrappers(read, folder, more)
+    if as_json:
+        wrappers = [
+            {"wrapper": w.path, "context_binary": w.file.path}
+            | to_plain(w.file)
+            | to_plain(w.graph)
+            for w in written
+        ]
+        output.emit_json({"wrappers": wrappers, "files": list(more)} if genai else wrappers)
+        return
+    _show_wrappers(written, more)
+
+
+def _show_wrappers(written: Sequence[Wrapper], more: Iterable[Path]) -> None:
+    columns = ("wrapper", "context binary", "QAIRT build", "inputs", "outputs")
+    rows = [
+        (
+            wrapper.path.name,
+            wrapper.file.path.name,
+            wrapper.file.build_id,
+            *(
+                "\n".join(f"{t.name} {t.element.lower()} {_shape(t.shape)}" for t in tensors)
+                for tensors in (wrapper.graph.inputs, wrapper.graph.outputs)
+            ),
+        )
+        for wrapper in written
+    ]
+    output.table("Wrappers", columns, rows)
+    for path in more:
+        output.note(f"made: {path.name}")
+    output.note(f"next: fleet bundle inspect --kind ort {written[0].path.parent}")
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) or "scalar"
+
+
+@app.command()
+def pull(
+    reference: Annotated[
+        str,
+        typer.Argument(
+            metavar="aihub:ID",
+            help="Id of a compile job or model on Qualcomm AI Hub, such as aihub:jp4k9xzqg.",
+        ),
+    ],
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            help="New folder for the bundle. Default: a folder with the name of the model.",
+        ),
+    ] = None,
+    wait: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait for a job that is still running.")
+    ] = 0,
+    as_json: opt.Json = False,
+) -> None:
+    """Download a model that Qualcomm AI Hub compiled, as a bundle folder. Needs npu-fleet\\[aihub].
+
+    Examples:
+      fleet bundle pull aihub:jabc123 --output resnet50
+      fleet bundle pull aihub:jabc123 --wait 3600
+    """
+    done = pull_model(
+        reference, folder, wait_seconds=wait, verbose=output.errors.is_terminal, say=output.note
+    )
+    if as_json:
+        output.emit_json(
+            {"folder": done.folder.absolute(), **done.record, "next": done.next_commands}
+        )
+    else:
+        _show_pulled(done)
+
+
+def _show_pulled(done: Pulled) -> None:
+    record = done.record
+    job = record["job"]
+    chip = [record["chip"] or "unknown chip", record["hexagon_arch"] or "unknown arch"]
+    if record["soc_model"]:
+        chip.append(f"soc_model {record['soc_model']}")
+    qairt = record["qairt"]
+    rows: list[tuple[str, object]] = [
+        ("job", f"{job['id']} ({job['kind']}), {job['finished'] or 'unknown date'}" if job else ""),
+        ("model", f"{record['model']['id']} {record['model']['name']}"),
+        ("runtime", record["runtime"]),
+        ("device", record["device"]["name"] or None),
+        ("chip", ", ".join(chip)),
+        ("QAIRT", f"{qairt} (from {record['qairt_source']})" if qairt else None),
+        ("variant", record["qairt_variant"] or "none named"),
+        ("options", job["options"] if job else ""),
+        ("kind of bundle", record["kind"]),
+    ]
+    output.table(str(done.folder), ("", ""), rows)
+    files = [(f["name"], human_bytes(f["size"]), f["sha256"][:16]) for f in record["files"]]
+    output.table("Files", ("file", "size", "SHA-256"), files)
+    for text in done.notes:
+        output.note(f"note: {text}")
+    for command in done.next_commands:
+        output.note(f"next: {command}")

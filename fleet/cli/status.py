@@ -81,9 +81,7 @@ def status(
     mode = "--drift" if drift else "--verify" if verify else ""
     opt.refuse_others(context, mode, _COMMON | _MODES[mode], {} if mode else _NEEDS)
     if drift is not None:
-        from fleet.cli.drift import show_drift  # noqa: PLC0415 - what knows playbooks
-
-        show_drift(hosts, drift, lock_file, parallel, accept_new, verify, as_json)
+        _show_drift(hosts, drift, lock_file, parallel, accept_new, verify, as_json)
         return
     if verify:
         _verify(hosts, repair, source, bandwidth, parallel, accept_new, as_json)
@@ -217,4 +215,44 @@ def rollback(
         )
     if not as_json:
         show_devices(f"rollback {name}", results)
+    end_devices(results)
+
+
+def _show_drift(
+    hosts: tuple[Host, ...],
+    of: Path,
+    given: Path | None,
+    parallel: int | None,
+    accept_new: bool,
+    verify: bool,
+    as_json: bool,
+) -> None:
+    """Compare the devices with a lock and show it; leave with the exit code.
+
+    `of` is a playbook or a lock.
+    """
+    from fleet.config.lockfile import load_lock, lock_path  # noqa: PLC0415 - what knows playbooks
+    from fleet.config.playbook import load_playbook  # noqa: PLC0415 - what knows playbooks
+    from fleet.engine.deploy.drift import drift as compare_with_lock  # noqa: PLC0415 - what knows playbooks
+
+    if of.suffix == ".lock":
+        lock, target = load_lock(of), None
+    else:
+        playbook = load_playbook(of)
+        lock, target = load_lock(lock_path(of, given)).of(playbook.name), playbook.runtime.target
+    results = compare_with_lock(
+        hosts,
+        lock,
+        lambda _: None,
+        target=target,
+        verify=verify,
+        parallel=parallel or DEFAULT_PARALLEL,
+        accept_new=accept_new,
+    )
+    if as_json:
+        emit(results)
+    else:
+        rows = [(result.host.name, result.outcome, result.text) for result in results]
+        output.table(f"drift from {lock.name}", ("device", "outcome", ""), rows)
+    show_errors(results)
     end_devices(results)

@@ -10,9 +10,10 @@ from types import MappingProxyType
 
 import pytest
 
+from fleet.engine.transfer import speculative
 from fleet.model.files import FileRef, file_ref
 from fleet.model.plan import Blob
-from fleet.ops import speculative, upload
+from fleet.ops import upload
 from fleet.ops.backend import backend_for
 from fleet.ops.frames import Style, Unhashed, frames
 

@@ -18,8 +18,7 @@ from fleet.model.errors import InputError, ProfileStoreError
 from fleet.model.extras import install_extra
 from fleet.model.plain import to_plain
 from fleet.model.record import Measure, Metrics, Op
-from fleet.profiles.exports import export
-from fleet.profiles.exports.trace import CYCLES, LAID
+from fleet.profiles.exports import CYCLES, LAID, export
 from fleet.profiles.store import ProfileStore
 from fleet.profiles.store.rows import insert
 from fleet.profiles.store.select import parse

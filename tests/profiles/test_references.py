@@ -14,14 +14,14 @@ from fleet.config.playbook import load_playbook
 from fleet.config.schema import schema
 from fleet.model.errors import InputError
 from fleet.model.record import Measure, Record
-from fleet.profiles import references
 from fleet.profiles.compare.conditions import Weight, check
+from fleet.profiles.store import store
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_the_nemotron_run_of_the_article() -> None:
-    one = Record.from_dict(references.plain("nemotron-iq9075"))
+    one = Record.from_dict(store.reference("nemotron-iq9075"))
     metrics = one.metrics
     assert metrics.init_ms == 4060
     assert (metrics.prompt_tokens, metrics.prompt_tps) == (29, 158.05)
@@ -56,13 +56,13 @@ def test_the_shipped_playbook_has_the_prompt_of_the_published_run(tmp_path: Path
     assert book.run is not None
     assert book.run.prompt.encode() == PUBLISHED
     assert not book.warnings
-    published = Record.from_dict(references.plain("nemotron-iq9075"))
+    published = Record.from_dict(store.reference("nemotron-iq9075"))
     assert published.prompt_sha256 == hashlib.sha256(PUBLISHED).hexdigest()
     assert book.run.max_tokens > (published.metrics.generated_tokens or 0), "it ends by itself"
 
 
 def test_runs_of_the_shipped_playbook_compare_with_the_published_run() -> None:
-    published = Record.from_dict(references.plain("nemotron-iq9075"))
+    published = Record.from_dict(store.reference("nemotron-iq9075"))
     ours = [
         replace(published, run_id="20261127-100000-aaaaaa", host="evk-07", repeat=turn,
                 finish="eos", identity="ssh:evk-07", fleet="1", files={"bundle/part1.bin": "ab"})
@@ -74,14 +74,14 @@ def test_runs_of_the_shipped_playbook_compare_with_the_published_run() -> None:
     assert "prompt" in {found.what for found in check([published], other)}
 
 
-@pytest.mark.parametrize("name", references.names())
+@pytest.mark.parametrize("name", store.references())
 def test_a_reference_is_a_record_with_its_source(name: str) -> None:
-    data = references.plain(name)
+    data = store.reference(name)
     Draft202012Validator(schema("record")).validate(data)
     assert Record.from_dict(data).origin["source"]
 
 
 def test_a_reference_that_is_not_there() -> None:
     with pytest.raises(InputError, match=r"'\.\./x' is not one of") as caught:
-        references.plain("../x")
+        store.reference("../x")
     assert "reference:nemotron-iq9075" in caught.value.hint

@@ -21,12 +21,12 @@ from fleet.content.sources import SourceFiles
 from fleet.engine.transfer import upload
 from fleet.engine.transfer.context import TransferContext, TransferOptions
 from fleet.engine.transfer.deltas import with_known
+from fleet.engine.transfer.speculative import SpeculativeAnswer, parse_speculative
 from fleet.model.errors import DeviceError
 from fleet.model.events import StepStarted, Warned
 from fleet.model.facts import Facts, Tools
 from fleet.model.files import BLOCK_BYTES, file_ref
 from fleet.model.plan import Blob
-from fleet.ops.speculative import SpeculativeAnswer, parse_speculative
 from fleet.ops.streaming_delta import StreamingDelta, choose_recyclable
 from tests.chaos import Chaos, Fault
 from tests.ops.test_spares import rebuilt

@@ -30,13 +30,32 @@ from fleet.model.manifest import Manifest
 from fleet.model.plan import DevicePlan, SendBlobs
 from fleet.model.system import SystemSpec
 from fleet.ops.backend import backend_for
-from fleet.ops.libraries import libraries_command, parse_libraries
 from fleet.ops.release import ReleaseState
 from fleet.runtimes.targets import target_facts
 
 if TYPE_CHECKING:  # a push needs no runtimes
     from fleet.engine.deploy.release_builder import ReleaseBuilder
     from fleet.engine.deploy.resolver import Parts
+from collections.abc import Iterable
+
+from fleet.device.shell import device_script, framed
+from fleet.model.command import Command
+
+
+def libraries_command(names: Iterable[str], programs: Iterable[str] = ()) -> Command:
+    """Ask which of these libraries the loader of the device finds, and which of these programs
+    its shell finds.
+    """
+    return device_script("libraries", *names, "--", *programs)
+
+
+def parse_libraries(text: str, host: str) -> frozenset[str]:
+    """The names that are there. Raises DeviceError for another answer."""
+    return frozenset(
+        words[1]
+        for words in framed(text, "fleet-libraries 1", host)
+        if len(words) == 2 and words[0] == "there"
+    )
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,14 @@ its size) waits for its hash, and of one whose name the live release has goes wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
 from fleet.content.sources import Late, unreadable
+from fleet.device.shell import framed, odd_answer
 from fleet.engine.session import Session
 from fleet.engine.transfer.upload import Upload
 from fleet.model.errors import DiskFullError
@@ -22,9 +24,39 @@ from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob, Delta
 from fleet.ops.backend import backend_for
 from fleet.ops.frames import Unhashed
-from fleet.ops.speculative import SpeculativeAnswer, parse_speculative
 from fleet.ops.streaming_delta import StreamingDelta, choose_recyclable
 from fleet.ops.upload import Receipt, Step
+
+_OLD = re.compile(r"old (\S+) ([0-9a-f]{64}) ([0-9]{1,18})")
+_RECYCLABLE = re.compile(r"spare ([0-9a-f]{64})")
+
+
+@dataclass(frozen=True)
+class SpeculativeAnswer:
+    """What may go now. `free` maps the name of a state → bytes that are there already. `olds`: of
+    a file that may go as what differs, the sha256 of what the live release has, and those bytes.
+    `recyclable`: sha256 of files that no release needs. Other files may be there under their hash.
+    """
+
+    free: dict[str, int] = field(default_factory=dict)
+    olds: dict[str, tuple[str, int]] = field(default_factory=dict)
+    recyclable: tuple[str, ...] = ()
+
+
+def parse_speculative(text: str, host: str) -> SpeculativeAnswer:
+    """The answer of ahead.sh. Raises DeviceError."""
+    free, olds, recyclable = {}, {}, []
+    for words in framed(text, "fleet-ahead 1", host):
+        if match := _OLD.fullmatch(" ".join(words)):
+            olds[match[1]] = (match[2], int(match[3]))
+        elif match := _RECYCLABLE.fullmatch(" ".join(words)):
+            recyclable.append(match[1])
+        elif len(words) == 2 and words[1].isdigit():
+            free[words[0]] = int(words[1])
+        else:
+            raise odd_answer(" ".join(words), host)
+    return SpeculativeAnswer(free, olds, tuple(recyclable))
+
 
 MARGIN_BYTES = 16 << 20
 

@@ -1,17 +1,321 @@
-"""Which format a file has, by what stands in it; names and suffixes do not matter."""
+"""The format of a profile by its content, not its name; profiles of other tools.
+
+Sources: qai_hub's profile of a job and ai-hub-models configs/perf_yaml.py; ONNX Runtime's session
+profile (Chrome trace events); benchmark_model of LiteRT (tensorflow/lite/tools/benchmark); winml
+perf (BenchmarkResult.to_dict); MNN's llm_demo (transformers/llm/engine); the text
+of qnn-profile-viewer 2.2x and later.
+
+If a tool names where a model ran, that decides whether the record counts. Without it, nothing is
+proven about the NPU, and the record does not count.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from fleet.config.yamlpos import parse
 from fleet.model.errors import InputError, ProfileError, UnknownProfileError, reason
-from fleet.profiles.formats import executorch, genie, llama_cpp, mllm, qnn, qnn_json, tools
-from fleet.profiles.formats.base import Profile, decoded, json_fault
+from fleet.model.metrics import ANSWER, PROMPT
+from fleet.model.record import Measure, Metrics, Op
+from fleet.profiles.formats import executorch, genie, geniex, llama_cpp, mllm, qnn, qnn_json
+from fleet.profiles.formats.base import (
+    RATE,
+    RATE_UNIT,
+    UNPROVEN,
+    Profile,
+    decoded,
+    finite,
+    json_fault,
+    mean,
+    middle,
+    number,
+    percentile,
+)
+from fleet.profiles.formats.qnn_events import ProfileEvent, profile_of
+
+_NUMBER = r"(\d{1,15}(?:\.\d{1,15})?(?:[eE][+-]?\d{1,3})?)"
+_SECTION = re.compile(
+    r"[-\s]*(?P<phase>Init|Compose Graphs|Finalize|De-Init|Execute|Lib-Load) Stats"
+    r"(?: \((?P<kind>Overall|Average|Min|Max)\))?:[-\s]*"
+)
+_GRAPH = re.compile(r"[-\s]*Graph \d+ \((.*)\):\s*")
+_ROW = re.compile(rf"\s*(?P<name>NetRun(?: IPS)?|Backend) ?(?:\((?P<what>.*)\))?: +{_NUMBER} (\S+)")
+_LITERT = re.compile(
+    rf"Inference timings in us: Init: {_NUMBER}, First inference: {_NUMBER}, "
+    rf"Warmup \(avg\): {_NUMBER}, Inference \(avg\): {_NUMBER}"
+)
+_DELEGATE = re.compile(r"Replacing (\d{1,9}) out of (\d{1,9}) node\(s\) with delegate \(([^)]*)\)")
+_QUALCOMM = re.compile(r"qnn|qualcomm|htp|hexagon", re.IGNORECASE)
+_MNN = {
+    "prompt_tokens": re.compile(rf"prompt tokens num = {_NUMBER}"),
+    "generated_tokens": re.compile(rf"decode tokens num = {_NUMBER}"),
+    PROMPT.rate: re.compile(rf"prefill speed = {_NUMBER} tok/s"),
+    ANSWER.rate: re.compile(rf"decode speed = {_NUMBER} tok/s"),
+}
+# Recognised, and not read: what names the tool, and what to do instead.
+_SIGNS = (
+    (re.compile(r'"traceEvents"'), "a Chrome trace (optrace of qnn-profile-viewer, or a browser's)",
+     "import the CSV of qnn-profile-viewer of the same run; open this file in ui.perfetto.dev"),
+    (re.compile(r"\[ *Prompt: +[\d.]+ t/s *\| *Generation: +[\d.]+ t/s *\]"),
+     "the last line of llama-cli, which does not say where the model ran",
+     "llama-bench -o json > NEW.json, or import the log of llama-completion -lv 4"),
+    (re.compile(r"^(Layer Id|Layer Times|Total Inference Time).*", re.MULTILINE),
+     "the output of snpe-diagview (SNPE)",
+     "measure the model with QNN or fleet run; fleet reads no profiles of SNPE"),
+)  # fmt: skip
+
+
+def recognised(text: str) -> UnknownProfileError | None:
+    """Return the error for a file of a tool that fleet knows by name and does not read."""
+    head = text[: 1 << 16]
+    found = next(((what, cure) for sign, what, cure in _SIGNS if sign.search(head)), None)
+    if found is None:
+        return None
+    return UnknownProfileError(f"the file is {found[0]}; fleet does not read it", hint=found[1])
+
+
+def _profile(kind: str, found: Mapping[str, Measure | None], problem: str, **more: Any) -> Profile:  # noqa: ANN401
+    known = {name: measure for name, measure in found.items() if measure is not None}
+    if not known:
+        raise ProfileError(
+            f"the {kind} file contains no times", hint="copy the whole file from the tool again"
+        )
+    metrics = replace(Metrics.of(known), source=known)
+    return Profile(kind, metrics, problems=(problem,) if problem else (), **more)
+
+
+def _measure(value: object, unit: str = "", scale: float = 1.0) -> Measure | None:
+    known = finite(value)
+    return None if known is None else Measure(known * scale, unit)
+
+
+def _times(took: list[float]) -> dict[str, Measure | None]:
+    """Of single inferences in ms: the median, the least, the 90th percentile, how many."""
+    if not took:
+        return {}
+    rate = Measure(1000 * len(took) / sum(took), RATE_UNIT) if sum(took) > 0 else None
+    return {
+        "run_ms": Measure(middle(took), "ms"),
+        "run_min_ms": Measure(min(took), "ms"),
+        "run_p90_ms": Measure(percentile(took, 90), "ms") if len(took) > 1 else None,
+        "inferences": Measure(len(took)),
+        RATE: rate,
+    }
+
+
+def _numbers(values: object) -> list[float]:
+    return [known for value in values if (known := finite(value)) is not None] if (
+        isinstance(values, list)
+    ) else []  # fmt: skip
+
+
+def read_object(data: Mapping[str, Any]) -> Profile | list[Profile] | None:
+    """Return what one JSON object says; None for an object of no tool that is known.
+
+    Raises ProfileError for one without numbers.
+    """
+    if isinstance(data.get("execution_summary"), Mapping):
+        return _ai_hub(data)
+    if isinstance(data.get("benchmark_info"), Mapping) and isinstance(
+        data.get("latency_ms"), Mapping
+    ):
+        return _winml(data)
+    if isinstance(data.get("agg"), Mapping) and "plugin" in data:
+        return geniex.read(data)
+    return None
+
+
+def _ai_hub(data: Mapping[str, Any]) -> Profile:
+    """A profile of a job of AI Hub (`download_profile`): times in µs, layers with their unit."""
+    summary = data["execution_summary"]
+    took = [value / 1000 for value in _numbers(summary.get("all_inference_times"))]
+    detail = data.get("execution_detail")
+    layers = [layer for layer in detail if isinstance(layer, Mapping)] if (
+        isinstance(detail, list)
+    ) else []  # fmt: skip
+    units = {str(layer.get("compute_unit", "")).upper() for layer in layers} - {""}
+    problem = UNPROVEN.format(tool="AI Hub") if not units else ""
+    if units and "NPU" not in units:
+        problem = f"cpu-fallback: all layers ran on {', '.join(sorted(units))}"
+    found: dict[str, Measure | None] = _times(took)
+    found["run_min_ms"] = found.get("run_min_ms") or _measure(
+        summary.get("estimated_inference_time"), "ms", 1e-3
+    )
+    found["init_ms"] = _measure(summary.get("first_load_time"), "ms", 1e-3)
+    for name in ("estimated_inference_peak_memory", "first_load_peak_memory"):
+        found[f"{name.removeprefix('estimated_')}_bytes"] = _measure(summary.get(name), "bytes")
+    if units:
+        off = sum(str(layer.get("compute_unit", "")).upper() != "NPU" for layer in layers)
+        found["ops_off_npu"] = Measure(off)
+    ops = tuple(
+        Op(
+            str(layer.get("name", "")),
+            time,
+            "us",
+            kind=str(layer.get("type", "")),
+            ran_on=str(layer.get("compute_unit", "")).lower(),
+        )
+        for layer in layers
+        if (time := finite(layer.get("execution_time"))) is not None
+    )
+    return _profile("ai-hub-job", found, problem, ops=ops, runner="ai-hub")
+
+
+def _winml(data: Mapping[str, Any]) -> Profile:
+    info, latency = data["benchmark_info"], data["latency_ms"]
+    device, provider = str(info.get("device", "")), str(info.get("ep") or "")
+    problem = ""
+    if device.lower() != "npu" or (provider and "qnn" not in provider.lower()):
+        problem = f"cpu-fallback: winml perf ran on {device or 'an unknown device'} with {provider}"
+    found = _times(_numbers(data.get("raw_samples_ms")))
+    for name, key in (("run_mean_ms", "mean"), ("run_min_ms", "min"), ("run_ms", "p50"),
+                      ("run_p90_ms", "p90")):  # fmt: skip
+        found[name] = found.get(name) or _measure(latency.get(key), "ms")
+    return _profile("winml-perf", found, problem, runner="winml")
+
+
+def read_events(rows: list[dict[str, Any]]) -> Profile | None:
+    """Return the profile of ONNX Runtime's session profile; None for another list."""
+    events = [row for row in rows if row.get("cat") in {"Session", "Node"}]
+    if not events:
+        return None
+    if not any("dur" in row for row in events):
+        raise UnknownProfileError(
+            "the file is a session profile of ONNX Runtime without durations (`dur`), so it "
+            "contains no times",
+            hint="write it again with enable_profiling of onnxruntime.SessionOptions",
+        )
+    took, providers, nodes = list[float](), set[str](), defaultdict[str, list[float]](list)
+    ran: dict[str, str] = {}
+    found: dict[str, Measure | None] = {}
+    for row in rows:
+        duration, name = finite(row.get("dur")), str(row.get("name", ""))
+        arguments = row.get("args") if isinstance(row.get("args"), Mapping) else {}
+        provider = str(arguments.get("provider", "")) if isinstance(arguments, Mapping) else ""
+        if duration is None:
+            continue
+        if row.get("cat") == "Node":
+            providers |= {provider} - {""}
+            nodes[name].append(duration)
+            ran[name] = "npu" if "QNN" in provider else "cpu" if "CPU" in provider else ""
+        elif name == "model_run":
+            took.append(duration / 1000)
+        elif name == "session_initialization":
+            found["init_ms"] = Measure(duration / 1000, "ms")
+    problem = UNPROVEN.format(tool="ONNX Runtime") if not providers else ""
+    if providers and "QNNExecutionProvider" not in providers:
+        problem = f"cpu-fallback: all nodes ran on {', '.join(sorted(providers))}"
+    ops = tuple(Op(name, mean(times), "us", ran_on=ran[name]) for name, times in nodes.items())
+    return _profile("ort-profile", found | _times(took), problem, ops=ops, runner="ort")
+
+
+def read_perf_yaml(data: Mapping[str, Any]) -> list[Profile]:
+    """Return a profile for each row of AI Hub's perf.yaml: a model on a device by a runtime."""
+    return list(_perf_rows(data, []))
+
+
+def _perf_rows(value: object, path: list[str]) -> Iterator[Profile]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _perf_rows(item, path)
+    if not isinstance(value, Mapping):
+        return
+    found: dict[str, Measure | None] = {
+        "run_min_ms": _measure(value.get("inference_time_milliseconds"), "ms"),
+        ANSWER.rate: _measure(value.get("tokens_per_second"), "tok/s"),
+        "context_size": _measure(value.get("context_length")),
+    }
+    first = value.get("time_to_first_token_range_milliseconds")
+    if isinstance(first, Mapping):
+        found["ttft_ms"] = _measure(first.get("min"), "ms")
+        found["ttft_max_ms"] = _measure(first.get("max"), "ms")
+    if found["run_min_ms"] or found[ANSWER.rate]:
+        unit = str(value.get("primary_compute_unit", ""))
+        llm = found[ANSWER.rate] is not None
+        problem = "" if llm or unit == "NPU" else UNPROVEN.format(tool="AI Hub")
+        if unit and unit != "NPU":
+            problem = f"cpu-fallback: most layers ran on {unit}"
+        yield _profile("ai-hub-perf", found, problem, runner="ai-hub", marks=(" / ".join(path),))
+        return
+    for key, item in value.items():
+        yield from _perf_rows(item, [*path, str(key)] if key not in _PERF_WORDS else path)
+
+
+_PERF_WORDS = {"precisions", "components", "performance_metrics", "llm_metrics"}
+
+
+def read_text(text: str) -> Profile | None:
+    """Return the profile of a log or a text; None for one of no tool that is known."""
+    if _LITERT.search(text):
+        return _litert(text)
+    if all(pattern.search(text) for name, pattern in _MNN.items() if name.endswith("_tps")):
+        found = {name: _found(pattern, text, name) for name, pattern in _MNN.items()}
+        return _profile("mnn-log", found, UNPROVEN.format(tool="MNN's llm_demo"), runner="mnn")
+    if any(_SECTION.fullmatch(line) for line in text.splitlines()[:400]):
+        return _viewer(text)
+    return None
+
+
+def _found(pattern: re.Pattern[str], text: str, name: str) -> Measure | None:
+    match = pattern.search(text)
+    value = number(match[1]) if match else None
+    return None if value is None else Measure(value, "tok/s" if name.endswith("_tps") else "")
+
+
+def _litert(text: str) -> Profile:
+    """benchmark_model prints µs, and how many nodes a delegate took."""
+    match = _LITERT.search(text)
+    init, first, _, average = (number(value) for value in match.groups()) if match else [None] * 4
+    found = {
+        "init_ms": _measure(init, "ms", 1e-3),
+        "run_first_ms": _measure(first, "ms", 1e-3),
+        "run_mean_ms": _measure(average, "ms", 1e-3),
+    }
+    took = _DELEGATE.search(text)
+    if took is None:
+        problem = "cpu-fallback: no delegate took a node of the model"
+    elif not _QUALCOMM.search(took[3]):
+        problem = f"cpu-fallback: the delegate is {took[3]}"
+    else:
+        problem = ""
+        found["ops_off_npu"] = Measure(int(took[2]) - int(took[1]))
+    return _profile("litert-benchmark", found, problem, runner="litert")
+
+
+def _viewer(text: str) -> Profile:
+    """qnn-profile-viewer without --output: the numbers of its CSV, means of the executions."""
+    events, graph, section = list[ProfileEvent](), "", ("", "")
+    for line in text.splitlines():
+        head, named = _SECTION.fullmatch(line), _GRAPH.fullmatch(line)
+        if head:
+            section, graph = (head["phase"], head["kind"] or ""), ""
+        elif named:
+            graph = named[1]
+        row = _ROW.fullmatch(line.rstrip())
+        if row is None or not section[0] or section[1] in {"Min", "Max"}:
+            continue
+        what, unit = row["what"] or "", row[4].upper()
+        netrun = row["name"] != "Backend"
+        events.append(
+            ProfileEvent(
+                section[0].upper(),
+                "null" if netrun else what,
+                number(row[3]),
+                unit,
+                "Operations" if "OpId_" in what else "",
+                graph,
+                netrun,
+            )
+        )
+    return profile_of(events, "qnn-viewer-text")
+
 
 MOST_BYTES = 256 << 20
 KNOWN = (
@@ -80,11 +384,11 @@ def _objects(text: str) -> Read:
     for key, reader in _BY_KEY.items():
         if key in data:
             return reader(data)
-    made = tools.read_object(data)
+    made = read_object(data)
     if made is not None:
         return made
     keys = ", ".join(map(str, list(data)[:5]))
-    raise tools.recognised(text) or UnknownProfileError(
+    raise recognised(text) or UnknownProfileError(
         f"the file is JSON (its first keys: {keys}), but in no profile format that fleet knows",
         hint=_GIVE,
     )
@@ -96,7 +400,7 @@ def _lines(text: str) -> list[dict[str, Any]] | None:
     Raises ProfileError for a later line that is none.
     """
     found: list[dict[str, Any]] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for row, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         try:
@@ -106,13 +410,13 @@ def _lines(text: str) -> list[dict[str, Any]] | None:
                 return None
             raise ProfileError(
                 f"this line of the file is not valid JSON: {reason(error)}",
-                line=number,
+                line=row,
                 hint="export or copy the file again",
             ) from error
         if not isinstance(one, dict):
             raise ProfileError(
                 "this line of the file is not a JSON object",
-                line=number,
+                line=row,
                 hint="export or copy the file again",
             )
         found.append(one)
@@ -123,13 +427,13 @@ def _list(text: str) -> Read:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise (tools.recognised(text) or _no_json(text, error)) from error
+        raise (recognised(text) or _no_json(text, error)) from error
     rows = [item for item in data if isinstance(item, dict)]
     if rows and len(rows) == len(data) and "run_id" in rows[0]:
         return rows
     if rows and "n_prompt" in rows[0]:
         return llama_cpp.read_rows(rows)
-    made = tools.read_events(rows)
+    made = read_events(rows)
     if made is not None:
         return made
     raise UnknownProfileError(
@@ -148,17 +452,17 @@ def _perf_yaml(text: str) -> list[Profile] | None:
         raise ProfileError(
             f"the file looks like AI Hub's: {error}", hint="copy the file again"
         ) from error
-    return tools.read_perf_yaml(data) if isinstance(data, dict) else None
+    return read_perf_yaml(data) if isinstance(data, dict) else None
 
 
 def _text(text: str) -> Profile | list[Profile]:
     for belongs, reader in _BY_TEXT:
         if belongs(text):
             return reader(text)
-    made = tools.read_text(text) or _perf_yaml(text)
+    made = read_text(text) or _perf_yaml(text)
     if made is not None:
         return made
-    raise tools.recognised(text) or UnknownProfileError(
+    raise recognised(text) or UnknownProfileError(
         "the file is in no profile format that fleet knows", hint=_GIVE
     )
 
