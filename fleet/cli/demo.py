@@ -20,7 +20,7 @@ from fleet.cli.live import ticking
 from fleet.config.nearest import FILE
 from fleet.data import shipped
 from fleet.lab import Lab
-from fleet.lab.host import lab_needs, told
+from fleet.lab.host import lab_needs, missing_message
 from fleet.lab.namespace import can_unshare
 from fleet.lab.rootfs import BUILD_MB, TREE_MB, cache_dir, progress, rootfs_path
 from fleet.lab.tools import SSHD_MB, SSHD_TREE_MB, has_tools
@@ -50,7 +50,7 @@ def demo(
     Example: fleet demo
     """
     if lacks := lab_needs():
-        message, cure = told(lacks)
+        message, cure = missing_message(lacks)
         raise LabError(message, hint=cure)
     boards = _userland() if can_unshare() else _tree()
     _announce(folder, boards, fetched=_has_runtime())

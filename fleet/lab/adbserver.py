@@ -1,4 +1,4 @@
-"""The lab's own adb server: a private port, keys of its own, no USB device, ended with the lab."""
+"""The adb server of a lab: a private port, its own keys, no USB devices. It ends with the lab."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from fleet.model.extras import install_extra
 from fleet.model.inventory import ADB
 
 _WAIT = "wait-for-device"
-READY_SECONDS = 20.0  # the first start makes a key
+READY_SECONDS = 20.0  # the first start generates a key
 
 
 def adb_program() -> str:
-    """adb of the PATH, else the one that comes with adbutils. Raises LabError."""
+    """Return the path of adb: from PATH, else the one that adbutils contains. Raises LabError."""
     own = shutil.which(ADB.name)
     if own:
         return own
-    found = find_spec("adbutils")
-    for folder in found.submodule_search_locations or () if found else ():
+    package = find_spec("adbutils")
+    for folder in package.submodule_search_locations or () if package else ():
         path = Path(folder) / "binaries" / ADB.name
         if path.is_file():
             return str(path)
@@ -37,7 +37,7 @@ def adb_program() -> str:
 
 
 class LabAdbServer:
-    """One `adb server` as a child of the lab's daemon."""
+    """A single `adb server`, as a child of the lab's daemon."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / ADB.name
@@ -46,11 +46,14 @@ class LabAdbServer:
 
     @property
     def address(self) -> str:
-        """`127.0.0.1:PORT`."""
+        """The address of the server, `127.0.0.1:PORT`."""
         return f"127.0.0.1:{self.port}"
 
     def start(self, port: int = 0) -> None:
-        """Start on this port, or on a free one, and wait until it answers. Raises LabError."""
+        """Start the server on this port, or on a free one, and wait until it answers.
+
+        Raises LabError.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         self.port = free_port(port, "port")
         env = {
@@ -58,7 +61,7 @@ class LabAdbServer:
             "HOME": str(self._folder),
             "ANDROID_USER_HOME": str(self._folder),
             "TMPDIR": str(self._folder),
-            # Phones of the user and emulators on his ports are none of the lab's business.
+            # The lab must not use the user's own phones, or emulators on the user's ports.
             "ADB_USB": "0",
             "ADB_EMU": "0",
             "ADB_LOCAL_TRANSPORT_MAX_PORT": "5553",
@@ -72,17 +75,18 @@ class LabAdbServer:
             raise LabError(f"the adb server does not start: {last_words(log)}", hint=f"cat {log}")
 
     def stop(self) -> None:
-        """End the process that `start` made."""
+        """Kill the process that `start` created."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
 
 
 def reconnect(server: str, serial: str) -> None:
-    """Disconnect and connect a phone until the adb server lists it as a device, for a minute.
+    """Disconnect and connect a phone until the adb server lists it as a device, for at most a
+    minute.
 
-    A connection that is made while the daemon of the phone starts can stay "offline", and the
-    server does not try it again by itself. `server` is HOST:PORT.
+    A connection made while the phone's daemon starts can stay "offline", and the server does not
+    retry by itself. `server` is HOST:PORT.
     """
     argv = [adb_program(), "-P", server.rpartition(":")[2]]
 

@@ -1,7 +1,7 @@
-"""The root of a lab phone: Debian's adbd, mksh and toybox laid out as Android does. 30 MB.
+"""The root of a lab phone: Debian's adbd, mksh and toybox in the layout of Android. 30 MB.
 
-What a real phone has and this has not: bionic and its linker namespaces, SELinux, FUSE on
-/sdcard, the services behind `dumpsys`. Measured ways: docs/lab.md.
+It has no bionic with linker namespaces, no SELinux, no FUSE on /sdcard, and no services behind
+`dumpsys`. Measured differences: docs/lab.md.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ PACKAGES = (
 NEEDS = {**APT, "unshare": "util-linux", "ldconfig": "libc-bin"}
 ADBD = "/usr/lib/android-sdk/platform-tools/adbd"
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
-# Of Debian beside toybox: Android has them, Debian's toybox has not; or has them slow (Android's
-# toybox hashes with BoringSSL, Debian's with plain C: 100 MB/s).
+# Programs that come from Debian packages other than toybox. Debian's toybox does not have them, or
+# has slow ones: Android's toybox hashes with BoringSSL, Debian's with plain C (100 MB/s).
 _PROGRAMS = ("dd", "gzip", "grep", "tr", "sha256sum", "mksh", "toybox")
 _EXTRA = ("libatomic.so.1", "libstdc++.so.6", "libgcc_s.so.1", "libdl.so.2", "libpthread.so.0")
 _NOT_ANDROID = {"su", "login", "httpd", "uname", *_PROGRAMS}
@@ -34,9 +34,10 @@ _GROUPS = {"root": 0, "system": 1000, "input": 1004, "log": 1007, "adb": 1011, "
 
 
 def android_root() -> Path:
-    """The cached tree; built under a temporary name and renamed when it is whole. Needs root.
+    """Return the cached tree. Build it first if it is missing. Needs root.
 
-    Raises LabError when tools are missing or the build fails.
+    The tree is built under a temporary name and renamed at the end. Raises LabError if tools are
+    missing or the build fails.
     """
     folder = files("fleet.lab") / "android"
     scripts = {script.name: script.read_bytes() for script in folder.iterdir()
@@ -66,7 +67,7 @@ def _build(target: Path, scripts: dict[str, bytes]) -> None:
 
 
 def python_layer() -> Path:
-    """Return the cached tree of a python3, to be laid over the phone's root. Raises LabError."""
+    """Return the cached tree of a python3, a layer above the phone's root. Raises LabError."""
     target = cache_dir() / "lab" / f"android-python3-{SUITE}-1"
     return built_once(target, NEEDS, _build_python)
 
@@ -81,10 +82,10 @@ def _build_python(target: Path) -> None:
             _extract(debian, ("python3",))
             (part / "usr/bin").mkdir(parents=True)
             (part / "system/bin").mkdir(parents=True)
-            for found in (debian / "usr/bin").glob("python3*"):
-                shutil.copy2(found, part / "usr/bin", follow_symlinks=False)
+            for path in (debian / "usr/bin").glob("python3*"):
+                shutil.copy2(path, part / "usr/bin", follow_symlinks=False)
             (part / "system/bin/python3").symlink_to("/usr/bin/python3")
-            versions = [found.relative_to(debian) for found in debian.glob("usr/lib/python3.*")]
+            versions = [path.relative_to(debian) for path in debian.glob("usr/lib/python3.*")]
             for name in (Path("usr/lib/python3"), *versions, Path(_LIBRARIES)):
                 shutil.copytree(debian / name, part / name, symlinks=True)
     finally:
@@ -96,7 +97,7 @@ def _run(argv: list[str]) -> str:
 
 
 def _extract(debian: Path, packages: tuple[str, ...] = PACKAGES) -> None:
-    """Unpack the packages; none of their scripts runs."""
+    """Unpack the packages without running their scripts."""
     archive = Archive(downloads(debian), [f"{SUITE} main"])
     unpack(archive.download(packages), debian)
     archive.remove()
@@ -139,7 +140,7 @@ def _programs(debian: Path, root: Path) -> None:
 
 
 def _copy(debian: Path, program: str, target: Path) -> None:
-    """A program and the libraries that its loader names."""
+    """Copy a program and the libraries that its loader lists."""
     shutil.copy(debian / program.lstrip("/"), target)
     target.chmod(0o755)
     loader = "/lib64/ld-linux-x86-64.so.2"
@@ -152,5 +153,5 @@ def _copy(debian: Path, program: str, target: Path) -> None:
 
 
 def root_of(path: Path) -> Path:
-    """The phone's root above a file in it."""
+    """Return the phone's root that contains this path."""
     return next(parent for parent in path.parents if parent.name.endswith(".part"))

@@ -1,7 +1,7 @@
-"""Debian packages of the lab: fetched and verified by apt, unpacked into folders of the lab.
+"""Debian packages of the lab. apt fetches and verifies them; they are unpacked into lab folders.
 
-apt works in a folder of its own with the host's mirrors, proxies and keys. Nothing is installed on
-the host: its package database, its lists and its hooks stay out of it.
+apt works in its own folder with the host's mirrors, proxies and keys. It installs nothing on the
+host, and does not use the host's package database, lists or hooks.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 
 from fleet.lab.host import KEYS
 
-BUILD_SECONDS = 900  # 18 s on a quick line; a slow mirror takes minutes
+BUILD_SECONDS = 900  # 18 s on a fast line; a slow mirror needs minutes
 MIRROR = "http://deb.debian.org/debian"
 _APT = Path("/etc/apt")
 _URI = re.compile(r"(?m)^[^#\n]*?\b((?:https?|mirror\+https?)://[^\s\]]*/debian)/?(?=\s|$)")
-# Programs that none of the essential packages has, as in a minbase of debootstrap.
+# Programs that no essential package contains, as in a minbase of debootstrap.
 BASE = (
     "?essential",
     *["apt", "e2fsprogs", "libpam-runtime", "mawk", "mount", "passwd", "sensible-utils", "tzdata"],
@@ -30,20 +30,20 @@ _UNSHARE = ("unshare", "--mount", "--net", "--pid", "--fork", "--kill-child")
 
 
 def mirror() -> str:
-    """Return the Debian mirror that apt of this computer uses, else the one of Debian itself."""
+    """Return the Debian mirror that this computer's apt uses, or Debian's own if there is none."""
     places = (_APT / "sources.list", *sorted((_APT / "sources.list.d").glob("*.[ls]*")))
     for place in places:
         known = place.suffix in {".list", ".sources"} and place.is_file()
-        if known and (found := _URI.search(place.read_text("utf-8", "replace"))):
-            return found[1]
+        if known and (match := _URI.search(place.read_text("utf-8", "replace"))):
+            return match[1]
     return MIRROR
 
 
 def sources(suites: Sequence[str]) -> str:
-    """Return the lines for apt's list of sources. A suite is `NAME COMPONENT...`."""
+    """Return the lines of apt's source list. A suite is `NAME COMPONENT...`."""
     keys = next((f"[signed-by={path}] " for path in KEYS if Path(path).is_file()), "")
     lines = [f"deb {keys}{mirror()} {suite}\n" for suite in suites]
-    if mirror() == MIRROR:  # other mirrors have no common place for it
+    if mirror() == MIRROR:  # other mirrors have no common place for security updates
         released = (suite for suite in suites if "/" not in suite and not _ROLLING.match(suite))
         for name, _, component in (suite.partition(" ") for suite in released):
             lines.append(f"deb {keys}{MIRROR}-security {name}-security {component}\n")
@@ -54,10 +54,9 @@ _ROLLING = re.compile(r"sid\b|unstable\b|\S+-backports\b")
 
 
 class Archive:
-    """Packages of some suites for one architecture, below a folder that may be there already.
+    """Packages of some suites for one architecture, in a folder that may exist already.
 
-    The folder is kept until the packages are unpacked, so that a download that was interrupted
-    continues.
+    The folder is kept until the packages are unpacked, so that an interrupted download resumes.
     """
 
     def __init__(
@@ -69,9 +68,9 @@ class Archive:
         self._options = options
 
     def download(self, packages: Sequence[str], *, alone: bool = False) -> list[Path]:
-        """Download the packages and what they depend on, or only the named ones (`alone`).
+        """Download the packages with their dependencies, or only the named packages (`alone`).
 
-        Return the files in order of their names. Raises subprocess.SubprocessError and OSError.
+        Return the files sorted by name. Raises subprocess.SubprocessError and OSError.
         """
         self._write()
         place = self._folder / ("alone" if alone else "archives")
@@ -92,7 +91,9 @@ class Archive:
         (self._folder / "apt.conf").write_text(self._settings(), "utf-8")
 
     def _settings(self) -> str:
-        """Return apt's settings: how the host fetches, and this folder for everything else."""
+        """Return apt's settings: the host's settings for fetching, and this folder for all other
+        paths.
+        """
         dump = subprocess.run(["apt-config", "dump"], capture_output=True, check=True, timeout=60)
         lines = dump.stdout.decode("utf-8", "replace").splitlines()
         kept = [line for line in lines if line.startswith("Acquire::")]
@@ -112,7 +113,7 @@ class Archive:
             "Dir::Cache::archives": folder / "archives",
             "APT::Architecture": self._arch,
             "APT::Install-Recommends": "0",
-            "APT::Sandbox::User": "root",  # _apt may not enter the folder of a user
+            "APT::Sandbox::User": "root",  # the user _apt may not enter a user's folder
             "Acquire::Languages": "none",
             "Acquire::Retries": "3",
         }
@@ -129,17 +130,17 @@ class Archive:
         run(["apt-get", "-q", *words], env=env, cwd=cwd)
 
     def remove(self) -> None:
-        """Delete the downloads."""
+        """Delete the downloaded packages."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def run(
     argv: Sequence[str | Path], *, env: dict[str, str] | None = None, cwd: Path | None = None
 ) -> str:
-    """Run a program that changes files of the lab only; return what it prints.
+    """Run a program that changes only lab files, and return its standard output.
 
-    It ends with this process, so that nothing writes into a folder that the next try makes anew.
-    Raises subprocess.SubprocessError, with its standard error, and OSError.
+    The program ends with this process, so that it cannot write into a folder that the next attempt
+    rebuilds. Raises subprocess.SubprocessError with the standard error, and OSError.
     """
     whole = [*_WITH_US, *argv]
     done = subprocess.run(
@@ -150,7 +151,7 @@ def run(
 
 
 def unpack(debs: Sequence[Path], tree: Path) -> None:
-    """Unpack packages into a tree; none of their scripts runs.
+    """Unpack packages into a tree without running their scripts.
 
     Raises subprocess.SubprocessError and OSError.
     """
@@ -171,7 +172,7 @@ def unpack(debs: Sequence[Path], tree: Path) -> None:
 
 
 def set_up(debs: Sequence[Path], tree: Path) -> None:
-    """Install unpacked packages inside their tree: there dpkg runs their scripts. Needs root.
+    """Install unpacked packages inside their tree, where dpkg runs their scripts. Needs root.
 
     Raises subprocess.SubprocessError and OSError.
     """

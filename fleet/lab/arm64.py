@@ -14,7 +14,7 @@ FIRST_KERNEL = (6, 7)
 
 
 def can_run_arm64() -> str:
-    """Why arm64 boards cannot run here; "" when they can."""
+    """Return why arm64 boards cannot run here, "" if they can."""
     release = _release()
     numbers = tuple(int(part) for part in release.split("-")[0].split(".")[:2])
     if numbers < FIRST_KERNEL:
@@ -36,10 +36,10 @@ def _in_namespace(qemu: str) -> tuple[str, ...]:
 
 
 class Arm64Board(NamespaceBoard):
-    """Starts, enters and ends one board."""
+    """An arm64 board that can be started, entered and stopped."""
 
     def start(self) -> None:
-        """Begin to boot; `wait` for the end of it."""
+        """Begin to boot. `wait` waits for the end of the boot."""
         into, again = 'export M UPPER; exec "${@:9}"\n', 'mount --rbind "$M" "$M"\n'
         argv = (*_in_namespace(find(QEMU) or ""), "/bin/bash", "-c", again + shell("pivot.sh"))
         self._begin(boot_script("board.sh") + into, f"/usr/bin/{QEMU} -cpu {CPU}", *argv)

@@ -1,7 +1,7 @@
-"""The userland of arm64 boards: Debian's packages, unpacked; FastRPC's are the real ones.
+"""The userland of arm64 boards: unpacked Debian packages, with the real FastRPC packages.
 
-No program of it runs while it is made, so that it takes seconds and not minutes of emulation; what
-packages would set up themselves is done here.
+No arm64 program runs during the build, so that it takes seconds instead of minutes of emulation.
+This module does the setup that the packages' scripts would do.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ NEEDS = {
 _FASTRPC = ("libfastrpc1", "libfastrpc-dev", "fastrpc-support")
 _PACKAGES = (
     *("openssh-server", "python3", "sudo", "procps", "iproute2", "acl", "libatomic1"),
-    *("libstdc++6", "busybox-syslogd"),  # the latter as on images without systemd
+    *("libstdc++6", "busybox-syslogd"),  # busybox-syslogd, as on images without systemd
     *(f"{name}/{SUITE}-backports" for name in _FASTRPC),
-    "hexagon-dsp-binaries-qualcomm-iq9075-evk/sid",  # of Debian 13 there is none
+    "hexagon-dsp-binaries-qualcomm-iq9075-evk/sid",  # Debian 13 does not have this package
 )
 _SUITES = (f"{SUITE} main", f"{SUITE}-backports contrib", "sid non-free-firmware")
-# Of unstable only what is named; a mirror may be behind.
+# Only the named packages come from unstable. A mirror may be out of date.
 _APT = (f'APT::Default-Release "{SUITE}"', 'Acquire::Check-Valid-Until "false"')
 _SETUP = r"""set -e
 T=$1
@@ -61,7 +61,7 @@ cp "$2" "$T/usr/bin/"
 
 
 def arm64_tree() -> Path:
-    """Return the cached tree. Raises LabError when tools are missing or the build fails."""
+    """Return the cached tree. Raises LabError if tools are missing or the build fails."""
     name = hashlib.sha256(f"{SUITE} {_PACKAGES} {_SETUP}".encode()).hexdigest()[:12]
     target = cache_dir() / "lab" / f"arm64-{SUITE}-{name}"
     return built_once(target, NEEDS, _build)

@@ -1,7 +1,7 @@
-"""The userland of bare boards: without FastRPC, with a repository to install it from.
+"""The userland of bare boards: without FastRPC, but with a package repository to install it from.
 
-Made once from the shared userland and kept in the cache. Nothing leaves the board: the
-repository is a folder on it, signed with a key that is thrown away.
+It is built once from the shared userland and cached. A bare board needs no network: the repository
+is a folder on the board, signed with a key that is then deleted.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ ldconfig
 
 
 def bare_tree() -> Path:
-    """The cached tree. Raises LabError when it cannot be made."""
+    """Return the cached tree. Raises LabError if it cannot be built."""
     base = rootfs()
     target = base.with_name(f"{base.name}-bare-{_recipe()}")
     return built_once(target, {}, lambda place: _build(base, place))
 
 
 def _recipe() -> str:
-    """Changes with everything that goes into the tree."""
+    """Return a hash of everything that goes into the tree."""
     digest = hashlib.sha256(_STRIP.encode())
     for name in ("baretree.py", "packages.py", "debian.py", "debs.py", "elf.py"):
         digest.update((files("fleet.lab") / name).read_bytes())

@@ -1,4 +1,4 @@
-"""The process that owns the boards of a lab. Started by `Lab.up`, ended by `Lab.close`."""
+"""The process that owns the boards of a lab. `Lab.up` starts it, `Lab.close` ends it."""
 
 from __future__ import annotations
 
@@ -37,14 +37,13 @@ from fleet.lab.tools import sshd, without_penalties
 from fleet.model.errors import LabError
 from fleet.model.inventory import ADB
 
-# A board of an ordinary user: a real sshd on loopback that logs in that user only.
-#
-# It shares the host's userland. What it claims to be stands under its own sysroot, which the
-# facts probe reads because this sshd sets FLEET_SYSROOT.
+# A board of an ordinary user: a real sshd on loopback that logs in only this user. It shares the
+# host's userland. The files that identify the board are under its own sysroot; the facts probe
+# reads them there because this sshd sets FLEET_SYSROOT.
 
 
 class UserBoard(LoopbackBoard):
-    """Starts and ends one board."""
+    """A board of an ordinary user that can be started and stopped."""
 
     what = "sshd"
     greeting = b"SSH-"
@@ -76,7 +75,7 @@ class UserBoard(LoopbackBoard):
         self._process = start_logged(argv, self._log, {**os.environ, **self._as_root()})
 
     def _as_root(self) -> dict[str, str]:
-        """Return variables that give root's sshd its user `sshd`, if this computer has none."""
+        """Return variables that give root's sshd its user `sshd` if this computer has none."""
         if os.geteuid() != 0:
             return {}
         Path("/run/sshd").mkdir(exist_ok=True)
@@ -93,19 +92,19 @@ class UserBoard(LoopbackBoard):
         }
 
 
-# A phone made of namespaces: real adbd over an Android-like root, as the user shell.
+# A phone made of namespaces: the real adbd over an Android-like root, as the user shell.
 
 ADBD_PORT = 5555
 
 
 class NamespacePhone(LinkedBoard):
-    """Starts, enters and ends one phone."""
+    """A namespace phone that can be started, entered and stopped."""
 
     option = "--phone-port"
     address = ("127.0.0.1", ADBD_PORT)
 
     def start(self) -> None:
-        """Begin to boot; `wait` for the end of it."""
+        """Begin to boot. `wait` waits for the end of the boot."""
         script = boot_script("phone.sh")
         nodes = " ".join(phone_profile(self.board.profile).nodes)
         words = (str(self._dir), str(self._base), self.board.name, nodes, ADBD)
@@ -113,15 +112,15 @@ class NamespacePhone(LinkedBoard):
         self._init = start_logged(argv, self._log)
 
 
-ORDER_SECONDS = 60.0  # a line comes at once
-REBOOT_LOOK_SECONDS = 0.5  # between two looks whether a board was asked to reboot
-BOOT_AT_ONCE = 8  # two cores; more only makes each slower
+ORDER_SECONDS = 60.0  # for one order line, which normally arrives at once
+REBOOT_LOOK_SECONDS = 0.5  # between two checks whether a board was asked to reboot
+BOOT_AT_ONCE = 8  # on two cores, a larger number makes each boot slower
 _BOARDS = {"namespace": NamespaceBoard, "kernel": KernelBoard, "arm64": Arm64Board}
 AnyBoard = NamespaceBoard | UserBoard | EmulatedPhone
 
 
 class Daemon:
-    """Boots boards, hands connections to them, obeys the control socket."""
+    """The daemon of a lab: it boots boards, hands connections to them and executes orders."""
 
     def __init__(self, folder: LabFolder, options: argparse.Namespace) -> None:
         self._folder = folder
@@ -134,7 +133,10 @@ class Daemon:
         self._control = socket.socket(socket.AF_UNIX)
 
     def run(self) -> None:
-        """Up, serve, down. The state file appears when every board accepts connections."""
+        """Boot the boards, serve until the end, and stop the boards.
+
+        The state file appears when every board accepts connections.
+        """
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
         self._control.bind(f"{self._control_dir}/control")
@@ -243,7 +245,7 @@ class Daemon:
         )
 
     def _reboot(self) -> None:
-        """Boards on which `reboot` was called go down and come up."""
+        """Power-cycle the boards on which `reboot` was called."""
         for device in self._boards.values():
             if isinstance(device, NamespaceBoard) and device.wants_reboot:
                 self._obey({"do": "power-cycle", "name": device.board.name})
@@ -254,7 +256,8 @@ class Daemon:
                 what.accept()
         elif what is None:
             peer, _ = self._control.accept()
-            peer.settimeout(ORDER_SECONDS)  # who stops inside an order does not stop the lab
+            # a client that stops inside an order does not stop the lab
+            peer.settimeout(ORDER_SECONDS)
             with (
                 contextlib.suppress(OSError, ValueError),
                 peer,
@@ -290,7 +293,7 @@ class Daemon:
                 self._folder.prepare_board(device.board)
                 device.start()
                 device.wait()
-            if what != "new-host-key":  # the pins of the lab stay as they were: a re-flash
+            if what != "new-host-key":  # a re-flash leaves the lab's known_hosts unchanged
                 self._publish()
         except (LabError, KeyError, OSError) as error:
             return {"error": str(error)}
@@ -311,7 +314,7 @@ def _home(user: str) -> str:
 
 
 def main() -> None:
-    """`python -m fleet.lab.daemon`: the last line on standard error is the reason of an end."""
+    """Run `python -m fleet.lab.daemon`. A failure prints its reason last."""
     parser = argparse.ArgumentParser()
     for option in ("--dir", "--profile", "--kind", "--phone-profile", "--phone-kind"):
         parser.add_argument(option, required=True)

@@ -1,6 +1,7 @@
-"""Debian's packages of FastRPC, written from their facts: rules, units, group, dependencies and
-file names as in the version of a suite, which tests/contract holds against the archive; programs,
-libraries and shells are stand-ins.
+"""Stand-ins for Debian's FastRPC packages, written from the facts about the real ones.
+
+Rules, units, group, dependencies and file names are as in the version of a suite; tests/contract
+compares them with the archive. Programs, libraries and shells are stand-ins.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ RULES = "/usr/lib/udev/rules.d"
 UNITS = "/usr/lib/systemd/system"
 _LIBRARIES = ("adsp_default_listener", "adsprpc", "cdsp_default_listener", "cdsprpc",
               "sdsp_default_listener", "sdsprpc")  # fmt: skip
-# By DSP: the units that its nodes start, and what each of them runs.
+# Units that the nodes of each DSP start, with the command that each unit runs.
 _DAEMONS = {
     "adsp": {"adsprpcd": "adsprpcd", "adsprpcd_audiopd": "adsprpcd audiopd"},
     "cdsp": {"cdsprpcd": "cdsprpcd"},
@@ -35,7 +36,10 @@ udevadm trigger --subsystem-match=dma_heap --action=add || true"""
 
 
 def debian(suite: str = "trixie-backports") -> list[Deb]:
-    """Source package fastrpc, and the shells that it recommends. KeyError for another suite."""
+    """Return the packages of the source package fastrpc and the shells that it recommends.
+
+    Raises KeyError for another suite.
+    """
     version, sid = VERSIONS[suite], suite == "sid"
     library, shells = "libfastrpc1", "hexagon-dsp-binaries"
     board = f"{shells}-thundercomm-rb3gen2"
@@ -71,18 +75,24 @@ def debian(suite: str = "trixie-backports") -> list[Deb]:
 
 
 def _links(suffix: str) -> dict[str, bytes | str]:
-    """The links of all libraries; with those by their soname the libraries too."""
-    found: dict[str, bytes | str] = {}
+    """Return the links of all libraries by path.
+
+    With `.so.1` the result also contains the libraries.
+    """
+    links: dict[str, bytes | str] = {}
     for name in _LIBRARIES:
         file = f"lib{name}.so.1.0.0"
-        found[f"{LIB}/lib{name}{suffix}"] = file
+        links[f"{LIB}/lib{name}{suffix}"] = file
         if suffix == ".so.1":
-            found[f"{LIB}/{file}"] = fastrpc_library(f"lib{name}.so.1")
-    return found
+            links[f"{LIB}/{file}"] = fastrpc_library(f"lib{name}.so.1")
+    return links
 
 
 def _rules() -> bytes:
-    """Plain nodes are for the group, secure ones stay as they are; each starts its daemons."""
+    """Return the udev rules.
+
+    Plain nodes get the group, secure nodes keep their rights; each starts its daemons.
+    """
     heap = 'ACTION=="add", SUBSYSTEM=="dma_heap", KERNEL=="system"'
     lines = [f'{heap}, RUN+="/bin/setfacl -m g:fastrpc:rw $env{{DEVNAME}}"']
     for dsp, units in _DAEMONS.items():
@@ -94,7 +104,7 @@ def _rules() -> bytes:
 
 
 def _units(sid: bool) -> dict[str, bytes]:
-    """Static ones: the rules start them."""
+    """Return the units by file name. They are static, because the udev rules start them."""
     return {
         name: _unit(dsp, program, name == _AUDIO, sid).encode()
         for dsp, units in _DAEMONS.items()

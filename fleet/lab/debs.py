@@ -1,8 +1,8 @@
-"""Small .deb packages and a signed repository of them, made when a lab is made.
+"""Small .deb packages and a signed repository for them, built when a lab is created.
 
-The packages are stand-ins of our own for those that bring FastRPC on real boards: they
-carry a library, device rules, a unit and a group as the real ones do, and say in their
-description that they are emulated.
+The packages are fleet's stand-ins for those that bring FastRPC to real boards. Like the real ones
+they contain a library, device rules, a unit and a group. Their description says that they are
+emulated.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Deb:
 
     @property
     def file_name(self) -> str:
-        """`name_version_arch.deb`."""
+        """The file name, `name_version_arch.deb`."""
         return f"{self.name}_{self.version}_{self.architecture}.deb"
 
     @property
     def control(self) -> str:
-        """The control fields."""
+        """The text of the control file."""
         lines = [
             f"Package: {self.name}",
             f"Version: {self.version}",
@@ -56,7 +56,7 @@ class Deb:
         return "\n".join(lines) + "\n"
 
     def build(self) -> bytes:
-        """The .deb file, the same bytes every time."""
+        """Build the .deb file. The same input always gives the same bytes."""
         scripts: dict[str, bytes | str] = {"./control": self.control.encode()}
         if self.postinst:
             scripts["./postinst"] = f"#!/bin/sh\nset -e\n{self.postinst}\n".encode()
@@ -96,12 +96,12 @@ def _tar(members: Mapping[str, bytes | str], modes: Mapping[str, int]) -> bytes:
 
 
 def openpgp() -> Any:  # noqa: ANN401 - a module
-    """Return the module that makes keys and signatures. Raises InputError without it."""
+    """Return the module that makes keys and signatures. Raises InputError if it is missing."""
     return loaded("pysequoia", "openpgp", "a bare board of the lab")
 
 
 def write_repository(folder: Path, debs: list[Deb], key: Any) -> None:  # noqa: ANN401 - of pysequoia
-    """A flat repository (`deb file:FOLDER ./`) with Packages, InRelease and the public key."""
+    """Write a flat repository (`deb file:FOLDER ./`): Packages, InRelease and the key."""
     folder.mkdir(parents=True, exist_ok=True)
     stanzas = []
     for deb in debs:

@@ -1,6 +1,6 @@
-"""A shared object with nothing in it but its name: enough for the loader and for ldconfig.
+"""A shared object that contains little more than its name: enough for the loader and ldconfig.
 
-Written from the ELF-64 specification (System V gABI); no compiler is needed to make a lab.
+Written from the ELF-64 specification (System V gABI); a lab needs no compiler.
 """
 
 from __future__ import annotations
@@ -9,16 +9,18 @@ import struct
 
 _MACHINES = {"x86_64": 62, "aarch64": 183}
 _PT_LOAD, _PT_DYNAMIC = 1, 2
-_FUNCTION, _SECTION = 0x12, 1  # STB_GLOBAL STT_FUNC, a section that need not be there
+_FUNCTION, _SECTION = 0x12, 1  # STB_GLOBAL STT_FUNC, and a section that does not have to exist
 _NULL, _STRTAB, _SYMTAB, _STRSZ, _SYMENT, _SONAME, _HASH = 0, 5, 6, 10, 11, 14, 4
 _HEADER, _PROGRAM, _PAGE = 64, 56, 0x1000
 
 
 def shared_object(soname: str, machine: str = "x86_64", exports: tuple[str, ...] = ()) -> bytes:
-    """An ELF64 shared object with DT_SONAME `soname`. KeyError for an unknown machine.
+    """Return an ELF64 shared object with DT_SONAME `soname`.
 
-    `exports` are functions that it claims to have; they lead into its header, which is no
-    code: enough to be found, not to be called.
+    Raises KeyError for an unknown machine.
+
+    `exports` are function names. They point into the ELF header instead of code, so the loader can
+    find the functions, but no program can call them.
     """
     names = b"\0" + soname.encode() + b"\0"
     symbols = bytes(24)
@@ -28,7 +30,8 @@ def shared_object(soname: str, machine: str = "x86_64", exports: tuple[str, ...]
     start = _HEADER + 2 * _PROGRAM
     hash_at = start
     count = 1 + len(exports)
-    # One bucket with the last symbol; each leads to the one before, the null symbol ends it.
+    # The one bucket holds the last symbol. Each symbol links to the one before it; 0 ends the
+    # chain.
     table = struct.pack(
         f"<{3 + count}I", 1, count, count - 1, *(max(0, n - 1) for n in range(count))
     )
@@ -61,7 +64,7 @@ def shared_object(soname: str, machine: str = "x86_64", exports: tuple[str, ...]
     return body.ljust(dynamic_at, b"\0") + dynamic
 
 
-# What QNN's stub asks libcdsprpc for (docs/sources/qairt.md 6), among others.
+# Functions that QNN's stub needs from libcdsprpc (docs/sources/qairt.md 6), among others.
 FASTRPC_EXPORTS = (
     "dspqueue_create",
     "dspqueue_read",
@@ -73,6 +76,6 @@ FASTRPC_EXPORTS = (
 
 
 def fastrpc_library(soname: str, machine: str = "x86_64", *, old: bool = False) -> bytes:
-    """A stand-in for libcdsprpc or its kin; an old one has no dspqueue."""
+    """Return a stand-in for libcdsprpc or a similar library; an old one has no dspqueue."""
     names = tuple(name for name in FASTRPC_EXPORTS if not (old and name.startswith("dspqueue")))
     return shared_object(soname, machine, names)

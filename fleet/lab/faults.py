@@ -1,4 +1,4 @@
-"""Faults of boards and phones, from faults.yaml: real tools complain about a changed state."""
+"""Faults of boards and phones, from faults.yaml. Real tools complain about the changed state."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _NPU_FILE = {
 
 @dataclass(frozen=True)
 class BoardFault:
-    """A change of a board or phone as POSIX shell run as its root, and the way back.
+    """A change of a board or phone and its undo, as POSIX shell that runs as root of the board.
 
-    A board on which `needs` fails cannot have the fault; `lacks` says why and `cure` what to type
-    ("": another kind of board). `bare`: only bare boards can have it.
+    The fault is impossible on a board on which `needs` fails. `lacks` is then the reason and `cure`
+    the command to type ("" if only another kind of board helps). `bare` limits the fault to bare
+    boards.
     """
 
     about: str
@@ -57,12 +58,12 @@ SET_UP_FAULTS: dict[str, BoardFault] = _TABLE["set-up"]
 FAULTS: dict[str, BoardFault] = _TABLE["board"] | SET_UP_FAULTS
 PHONE_FAULTS: dict[str, BoardFault] = _TABLE["phone"]
 PHONE_FAULT_NAMES = tuple(dict.fromkeys((*PHONE_FAULTS, "offline", *MANNERS)))
-# The same faults for an emulated phone, whose whole daemon is one process: signals.
+# Signals that cause the same faults on an emulated phone, whose daemon is a single process.
 SIGNALS = {"cut": "KILL", "blackhole": "STOP"}
 
 
 def fault_argv(name: str, user: str, home: str, script: str, *, phone: bool) -> tuple[str, ...]:
-    """The command that runs a script of a fault as root of its board."""
+    """Return the command that runs a script of a fault as root of its board."""
     shared = _text("phonefaults.sh" if phone else "faults.sh")
     libraries = (fastrpc_library("libcdsprpc.so.1", old=old) for old in (False, True))
     coded = (base64.b64encode(library).decode() for library in libraries)

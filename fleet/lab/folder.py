@@ -1,4 +1,4 @@
-"""The lab folder: keys, passwords, and what each board keeps on disk."""
+"""The lab folder: keys, passwords, and the files of each board."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from fleet.lab.process import free_port
 from fleet.lab.profiles import profile
 from fleet.model.errors import LabError
 
-PHONES = ("phone", "phone-emulator")  # kinds behind adb; the others are behind ssh
+# kinds reached through adb; the other kinds are reached through ssh
+PHONES = ("phone", "phone-emulator")
 
 
 @dataclass
 class Board:
-    """One lab board. `pid` is the pid 1 of a namespace board, or the sshd of a user board.
+    """A lab board. `pid` is pid 1 of a namespace board, or the sshd of a user board.
 
-    `upper` says where its files are: disk, or memory (lost at a power cycle). `serial` is what
-    adb calls a phone.
+    `upper` is where the board's changed files are: disk, or memory (lost at a power cycle).
+    `serial` is the name of a phone in adb.
     """
 
     name: str
@@ -40,12 +41,12 @@ class Board:
 
     @property
     def running(self) -> bool:
-        """Return True if the process of the board is there; a board that is off has none."""
+        """Return True if the board's process exists. A board that is off has none."""
         return bool(self.pid) and start_ticks(self.pid) != ""
 
 
 class LabFolder:
-    """Files of a lab below one folder; private ones have mode 0600."""
+    """The files of a lab below one folder. Private files have mode 0600."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -62,21 +63,21 @@ class LabFolder:
 
     @property
     def state_file(self) -> Path:
-        """What the daemon says of itself and of the boards."""
+        """The state of the daemon and of its boards."""
         return self.root / "state.json"
 
     @property
     def password(self) -> str:
-        """The boards' password for login and sudo: random, of this lab only."""
+        """The random password of this lab for login and sudo on its boards, "" before `prepare`."""
         path = self.root / "password"
         return path.read_text("utf-8").strip() if path.is_file() else ""
 
     def board(self, name: str) -> Path:
-        """The folder of a board."""
+        """Return the folder of a board."""
         return self.root / "boards" / name
 
     def prepare(self) -> None:
-        """Make the keys and the password of the lab."""
+        """Create the keys and the password of the lab."""
         self.root.mkdir(parents=True, exist_ok=True)
         if not self.identity_file.exists():
             make_key(self.identity_file)
@@ -84,7 +85,7 @@ class LabFolder:
             private(self.root / "password", secrets.token_urlsafe(12) + "\n")
 
     def prepare_board(self, board: Board) -> None:
-        """Make the files of one board; its host key stays over power cycles and `up`."""
+        """Write the files of one board. Its host key survives power cycles and `up`."""
         folder = self.board(board.name)
         folder.mkdir(parents=True, exist_ok=True)
         self._mark(board)
@@ -103,7 +104,7 @@ class LabFolder:
         profile(board.profile, real=board.kind == "arm64").write(folder / "profile")
 
     def swap_key(self, name: str, *, new: bool) -> None:
-        """Give a board a new host key and keep the old one, or return to the kept one."""
+        """Give a board a new host key and keep the old one, or restore the old key."""
         key = self.board(name) / "ssh_host_ed25519_key"
         for file in (key, key.with_suffix(".pub")):
             kept = file.with_name(f"{file.name}.kept")
@@ -119,7 +120,7 @@ class LabFolder:
         (self.board(board.name) / "lab-board").write_text(text, "utf-8")
 
     def write_client_files(self, boards: list[Board]) -> None:
-        """known_hosts and an ssh_config for `ssh -F .lab/ssh_config lab001`."""
+        """Write known_hosts, and an ssh_config for `ssh -F .lab/ssh_config lab001`."""
         pins, config = [], ["# written by fleet lab; emulated boards on loopback"]
         for board in boards:
             kind, key = board.host_key.split()[:2]
@@ -137,7 +138,7 @@ class LabFolder:
         whole(self.root / "ssh_config", "\n".join(config) + "\n")
 
     def write_inventory(self, boards: list[Board], phones: list[Board], server: str) -> None:
-        """inventory.yaml with all boards and phones, for `fleet ... -i .lab/inventory.yaml`."""
+        """Write inventory.yaml with all boards and phones, for `fleet -i .lab/inventory.yaml`."""
         lines = ["# written by fleet lab; everything here is emulated", "all:", "  children:"]
         if boards:
             lines += ["    boards:", "      vars:", "        ssh_config: ssh_config"]
@@ -153,13 +154,13 @@ class LabFolder:
         whole(self.root / "inventory.yaml", "\n".join(lines) + "\n")
 
     def write_state(self, state: dict[str, Any]) -> None:
-        """Replace state.json as a whole."""
+        """Replace state.json atomically."""
         whole(self.state_file, json.dumps(state, indent=1, default=asdict) + "\n")
 
     def last_port(self, name: str) -> int:
-        """Return the port that a device or `adb` had in the last lab, if it is free; else 0.
+        """Return the port that a device or `adb` had in the last lab if it is free, else 0.
 
-        Inventories that name the port stay right over `down` and `up`.
+        Inventories that contain the port then stay valid after `down` and `up`.
         """
         with contextlib.suppress(OSError, ValueError, LabError, AttributeError):
             ports = json.loads((self.root / "ports.json").read_text("utf-8"))
@@ -167,11 +168,11 @@ class LabFolder:
         return 0
 
     def write_ports(self, ports: dict[str, int]) -> None:
-        """Keep the ports for the next lab in this folder."""
+        """Save the ports for the next lab in this folder."""
         whole(self.root / "ports.json", json.dumps(ports) + "\n")
 
     def read_state(self) -> dict[str, Any] | None:
-        """state.json, None when there is none."""
+        """Return the content of state.json, or None if it is missing or damaged."""
         try:
             state = json.loads(self.state_file.read_text("utf-8"))
         except (FileNotFoundError, ValueError):
@@ -180,7 +181,7 @@ class LabFolder:
 
 
 def make_key(path: Path) -> None:
-    """Make a new ed25519 key pair, `path` last: if it is there, so is `path`.pub."""
+    """Create an ed25519 key pair. `path` is written last: if it exists, so does `path`.pub."""
     from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415 - heavy
     from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
         Encoding,
@@ -207,14 +208,14 @@ def private(path: Path, text: str) -> None:
 
 
 def whole(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old or the new text, never a part."""
+    """Write a file atomically: a reader sees the old or the new text, never a part."""
     part = path.with_name(path.name + ".part")
     part.write_text(text, "utf-8")
     part.replace(path)
 
 
 def start_ticks(pid: int) -> str:
-    """Start time of a process, "" when there is none: tells a reused pid from the old one."""
+    """Return the start time of a process, "" if there is none. It distinguishes a reused pid."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("utf-8")
     except OSError:

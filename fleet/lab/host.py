@@ -1,6 +1,6 @@
-"""What a computer must have before fleet's environment and its demo can be made: one list.
+"""The list of everything that a computer needs for fleet's environment and for its demo.
 
-Standard library only: `make` runs this file with the Python that it found, before it installs
+Standard library only: `make` runs this file with the Python that it finds, before it installs
 anything.
 """
 
@@ -19,12 +19,12 @@ KEYS = (
     "/usr/share/keyrings/debian-archive-keyring.gpg",
     "/usr/share/keyrings/debian-archive-keyring.pgp",
 )
-ATOMIC = "libatomic.so.1"  # QAIRT's libQnnSystem needs it
+ATOMIC = "libatomic.so.1"  # libQnnSystem of QAIRT needs it
 _LIBRARIES = ("/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/lib/x86_64-linux-gnu")
 
 
 def find(program: str) -> str | None:
-    """Return the path of a program, also in the folders of the administrator."""
+    """Return the path of a program. The folders of the administrator are searched too."""
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin:/usr/local/sbin"
     return shutil.which(program, path=path)
 
@@ -35,12 +35,12 @@ def has_library(name: str) -> bool:
 
 
 def has_board_programs() -> bool:
-    """Return True if boards of an ordinary user need nothing but what this computer has."""
+    """Return True if this computer has everything that boards of an ordinary user need."""
     return find("sshd") is not None and has_library(ATOMIC)
 
 
 def environment_needs() -> list[tuple[str, str]]:
-    """Return what a virtual environment lacks here, each with the package that has it."""
+    """Return what a virtual environment needs and this computer lacks, each with its package."""
     if sys.version_info < OLDEST:
         words = f"Python {OLDEST[0]}.{OLDEST[1]} or newer (this is {platform.python_version()})"
         return [(f"{words}; name another one: make PYTHON=...", "")]
@@ -52,7 +52,9 @@ def environment_needs() -> list[tuple[str, str]]:
 
 
 def lab_needs() -> list[tuple[str, str]]:
-    """Return what lab boards lack here, each with the package that has it ("": none has it)."""
+    """Return what lab boards need and this computer lacks, each with its package ("" if none has
+    it).
+    """
     if platform.system() != "Linux" or platform.machine() not in {"x86_64", "AMD64"}:
         here = f"{platform.system()} on {platform.machine()}"
         return [
@@ -78,7 +80,7 @@ def lab_needs() -> list[tuple[str, str]]:
 
 
 def command(packages: list[str]) -> str:
-    """Return the line that installs packages of Debian, for the user who types it."""
+    """Return the command line that installs Debian packages, for the user to type."""
     steps = [f"apt-get install -y --no-install-recommends {' '.join(packages)}"]
     if not glob.glob("/var/lib/apt/lists/*Packages*"):  # noqa: PTH207
         steps.insert(0, "apt-get update")
@@ -89,8 +91,8 @@ def command(packages: list[str]) -> str:
     return f"su -c {shlex.quote(' && '.join(steps))}"
 
 
-def told(lacks: list[tuple[str, str]]) -> tuple[str, str]:
-    """Return the message that lists everything that is missing, and what to type."""
+def missing_message(lacks: list[tuple[str, str]]) -> tuple[str, str]:
+    """Return the message that lists everything that is missing, and the command to type."""
     packages = list(dict.fromkeys(package for _, package in lacks if package))
     return (
         f"this computer is missing: {'; '.join(what for what, _ in lacks)}",
@@ -99,10 +101,10 @@ def told(lacks: list[tuple[str, str]]) -> tuple[str, str]:
 
 
 def main() -> None:
-    """Run as `python3 host.py [demo]`; exit 1 with the list if something is missing."""
+    """Run `python3 host.py [demo]`; exit with 1 and the list if something is missing."""
     lacks = environment_needs() + (lab_needs() if "demo" in sys.argv[1:] else [])
     if lacks:
-        message, cure = told(lacks)
+        message, cure = missing_message(lacks)
         sys.stderr.write(f"error: {message}\n" + (f"  try: {cure}\n" if cure else ""))
         sys.exit(1)
 

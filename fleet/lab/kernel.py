@@ -1,7 +1,7 @@
-"""A board with a kernel of its own: user-mode Linux, with real systemd, udev and reboot.
+"""A board with its own kernel: user-mode Linux, with the real systemd, udev and reboot.
 
-Its disk is a file over the one that all share. What the guest has not written to it is lost at a
-power cut; what it has written stays, as the host keeps running.
+Its disk is a file over the disk that all kernel boards share. A power cut loses what the guest has
+not written to the disk yet. Written data stays, because the host keeps running.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ MEMORY_MIB = 192
 _UNSHARE = ("unshare", "--mount", "--pid", "--net", "--fork", "--kill-child")
 _TURNS = itertools.count()
 _PARTS = ("profile", "lab-board", "authorized_keys", "chpasswd", "ssh_host_ed25519_key", "board")
-# Scripts of faults see the profile's /sys; all other mounts are those of the board.
+# Scripts of faults see the /sys of the profile. The other mounts are those of the board.
 _AS_ROOT = 'mount --make-private /sys; mount --bind /run/lab-root/sys /sys; exec "$@"'
 EXEC = ("unshare", "--mount", "--propagation", "unchanged", "sh", "-c", _AS_ROOT, "sh")
 
 
-# AMX makes the saved registers of a process larger than older versions have room for: they panic
+# With AMX, the saved registers of a process need more room than older versions have. They panic
 # with "ptrace set fp regs failed, errno = 14". Linux 3f17fed21491 (um: switch to regset API and
 # depend on XSTATE) asks the host for the size.
 FIRST_WITH_AMX = (6, 13)
@@ -39,7 +39,7 @@ _CPU = Path("/proc/cpuinfo")
 def can_run_kernel() -> str:
     """Return why kernel boards cannot run here, "" if they can.
 
-    A user-mode Linux that is not installed is no reason: `fleet lab up` names its package.
+    A missing user-mode Linux is not a reason, because `fleet lab up` names its package.
     """
     if os.geteuid() != 0:
         return "their network needs a tap device, and that needs root"
@@ -70,14 +70,14 @@ def _too_old_for_cpu(program: str) -> str:
 
 
 class KernelBoard(LinkedBoard):
-    """Starts and ends one board; a power cut is SIGKILL of its kernel."""
+    """A kernel board that can be started and stopped. A power cut is SIGKILL of its kernel."""
 
     address = ("10.0.2.15", 22)
     greeting = b"SSH-"
-    ready_seconds = 240.0  # 8 s when idle; 8 at once on two cores take 30
+    ready_seconds = 240.0  # 8 s when idle; eight boots at once on two cores need 30 s
 
     def start(self) -> None:
-        """Begin to boot; `wait` for the end of it."""
+        """Begin to boot. `wait` waits for the end of the boot."""
         kind = profile(self.board.profile)
         words = (self.board.name, kind.user, *kind.node.split(), *kind.nodes)
         (self._dir / "board").write_text(" ".join(words) + "\n", "utf-8")
@@ -85,7 +85,8 @@ class KernelBoard(LinkedBoard):
             for part in _PARTS:
                 tar.add(self._dir / part, part)
         script = (files("fleet.lab") / "kernel.sh").read_text("utf-8")
-        # Each system call of a guest wakes another process: on one processor, 2.5 times as fast.
+        # Each system call of a guest wakes another process. On a single processor this is 2.5 × as
+        # fast.
         own = sorted(os.sched_getaffinity(0))
         pin = ("taskset", "-c", str(own[next(_TURNS) % len(own)]))
         argv = [*pin, *_UNSHARE, "/bin/bash", "-c", script, "kernel", str(self._dir)]

@@ -1,4 +1,4 @@
-"""The disk that kernel boards share: a Debian with systemd, built once, kept in the cache."""
+"""The disk that all kernel boards share: a Debian with systemd, built once and cached."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NEEDS = {
     "ip": "iproute2",
 }
 _PACKAGES = f"{PACKAGES},systemd-sysv,dbus".replace(",systemd-standalone-sysusers", "")
-_SIZE = "2G"  # of the file system; the file has holes
+_SIZE = "2G"  # size of the file system; the file is sparse
 _UNIT = """[Unit]
 Description=what the lab gives this board (emulated)
 DefaultDependencies=no
@@ -56,7 +56,7 @@ systemctl mask getty.target systemd-logind ldconfig e2scrub_reap systemd-pstore 
 
 
 def kernel_disk() -> Path:
-    """The cached disk. Raises LabError when tools are missing or the build fails."""
+    """Return the cached disk. Raises LabError if tools are missing or the build fails."""
     parts = [_PACKAGES, _SIZE, _UNIT, _SETUP, _guest()]
     name = hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
     target = cache_dir() / "lab" / f"kernel-{SUITE}-{name}"

@@ -1,4 +1,4 @@
-"""Kinds of boards and phones: which can run on this computer, and the trees they stand on."""
+"""The kinds of boards and phones: which of them can run on this computer, and their trees."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AS_ROOT = "sudo fleet lab up --kind namespace"
 _HERE = "fleet lab up (boards of this machine's own kind)"
 _OWN_GROUND: dict[
     str, tuple[Callable[[], str], dict[str, str], Callable[[], Path], Callable[[], str]]
-] = {  # why they cannot run here, packages, what they stand on, what to type instead
+] = {  # reason why they cannot run here, packages, ground, command to type instead
     "arm64": (can_run_arm64, arm64tree.NEEDS, arm64tree.arm64_tree, lambda: _HERE),
     "kernel": (
         can_run_kernel, kerneldisk.NEEDS, kerneldisk.kernel_disk,
@@ -35,7 +35,7 @@ _OWN_GROUND: dict[
 
 
 def choose_phones(kind: str, profiles: str) -> str:
-    """Return the kind of phones that can run here, with its ground prepared. Raises LabError."""
+    """Return the kind of phones that can run here, and prepare its ground. Raises LabError."""
     if kind not in {"auto", *PHONES}:
         raise LabError(
             f"'{kind}' is not a kind of lab phone", hint="use one of: auto, " + ", ".join(PHONES)
@@ -56,7 +56,7 @@ def choose_phones(kind: str, profiles: str) -> str:
 
 
 def _own_ground(kind: str) -> None:
-    """Make what boards of this kind stand on. Raises InputError if they cannot run here."""
+    """Build the ground of this kind of boards. Raises InputError if the kind cannot run here."""
     why_not, needs, ground, instead = _OWN_GROUND[kind]
     if why := why_not():
         raise InputError(
@@ -73,9 +73,9 @@ def _own_ground(kind: str) -> None:
 
 
 def choose_boards(kind: str) -> str:
-    """Return the kind of boards that can run here, with its ground prepared.
+    """Return the kind of boards that can run here, and prepare its ground.
 
-    Raises LabError, and InputError for a kind that cannot run on this computer.
+    Raises LabError. Raises InputError for a kind that cannot run on this computer.
     """
     if kind in _OWN_GROUND:
         _own_ground(kind)
@@ -103,7 +103,7 @@ def choose_boards(kind: str) -> str:
 
 
 def ground(kind: str, *, bare: bool) -> Path:
-    """Return what all boards of a kind stand on. Raises LabError."""
+    """Return the tree or disk that all boards of a kind share. Raises LabError."""
     if kind == "namespace":
         return bare_tree() if bare else rootfs()
     grounds = {"kernel": kerneldisk.kernel_disk, "arm64": arm64tree.arm64_tree}
@@ -111,7 +111,7 @@ def ground(kind: str, *, bare: bool) -> Path:
 
 
 def phone_ground(profile: str) -> Path:
-    """Return the layers of a phone's root, the upper one first, as overlayfs takes them."""
+    """Return the layers of a phone's root as overlayfs expects them, upper layer first."""
     root = android_root()
     python3 = known_phone(profile).python3
     return Path(f"{python_layer()}:{root}") if python3 else root

@@ -1,4 +1,4 @@
-"""A lab: boards without hardware, from Python. See docs/lab.md."""
+"""A lab: boards without hardware, usable from Python. See docs/lab.md."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Lab:
-    """A lab that is up. `boards` are in order; everything about it is emulated and says so."""
+    """A lab that is up. `boards` are in order. All of its results are marked as emulated."""
 
     def __init__(self, folder: LabFolder) -> None:
         self.folder = folder
@@ -57,11 +57,14 @@ class Lab:
         phone_kind: str = "auto",
         phone_port: int = 0,
     ) -> Self:
-        """Boot `count` boards and phones; port 0 takes free ports. A lab that is up stays.
+        """Boot `count` boards and phones; port 0 means free ports.
 
-        `kind` is one of KINDS; `phone_kind` phone (real adbd, root),
-        phone-emulator or auto; `phone_profile` one name, or several with commas that take turns.
-        Raises LabError: tools that lack, ports that are taken, another number already up.
+        A lab that is up already is reused.
+
+        `kind` is one of KINDS. `phone_kind` is phone (real adbd, needs root), phone-emulator or
+        auto. `phone_profile` is one name, or several names with commas, which are used in turn.
+        Raises LabError for missing tools, ports in use, or a lab that is up with another number of
+        boards.
         """
         for name in phone_profile.split(","):
             known_phone(name)
@@ -92,9 +95,11 @@ class Lab:
         return lab
 
     def _is_up(self, lock: IO[str]) -> bool:
-        """Return True if the lab is up; else this process has the lock, and no lab is booting.
+        """Return True if the lab is up.
 
-        Raises LabError when another process boots the lab for too long.
+        Otherwise, this process then holds the lock and no lab is booting.
+
+        Raises LabError if another process boots the lab for too long.
         """
         end = time.monotonic() + UP_SECONDS
         while not self.alive():
@@ -144,13 +149,13 @@ class Lab:
         )
 
     def alive(self) -> bool:
-        """True when the daemon of this folder runs; a reused pid does not count."""
+        """Return True if the daemon of this folder runs. A reused pid does not count."""
         state = self.folder.read_state()
         return bool(state) and start_ticks(state["pid"]) == state["started"] != ""  # type: ignore[index]
 
     @property
     def boards(self) -> list[Board]:
-        """The boards as they are now. Raises LabError when no lab is up."""
+        """The current state of the boards. Raises LabError if no lab is up."""
         state = self.folder.read_state()
         if state is None or not self.alive():
             raise LabError(f"no lab is running in {self.folder.root}", hint="fleet lab up")
@@ -158,23 +163,23 @@ class Lab:
 
     @property
     def phones(self) -> list[Board]:
-        """The phones as they are now. Raises LabError when no lab is up."""
+        """The current state of the phones, [] if no lab is up."""
         state = self.folder.read_state()
         return [Board(**fields) for fields in state["phones"]] if state and self.alive() else []
 
     @property
     def adb_server(self) -> str:
-        """HOST:PORT of the lab's own adb server; "" without phones."""
+        """HOST:PORT of the lab's own adb server, "" without phones."""
         state = self.folder.read_state()
         return str(state["adb_server"]) if state else ""
 
     @property
     def inventory(self) -> Path:
-        """An inventory of all boards and phones."""
+        """The path of an inventory with all boards and phones."""
         return self.folder.root / "inventory.yaml"
 
     def board(self, name: str) -> Board:
-        """One board or phone by name."""
+        """Return one board or phone by name. Raises LabError."""
         for board in (*self.boards, *self.phones):
             if board.name == name:
                 return board
@@ -195,33 +200,39 @@ class Lab:
             raise LabError(answer["error"], hint="fleet lab list (shows the boards and phones)")
 
     def power_cycle(self, name: str) -> None:
-        """Power cut and boot: files stay, processes and /dev do not, the boot id is new."""
+        """Cut the power of a board and boot it: files stay, processes and /dev do not, the boot id
+        is new.
+        """
         self._tell(do="power-cycle", name=self.board(name).name)
         self._await_phone(name)
 
     def _await_phone(self, name: str) -> None:
-        """Wait until adb lists a phone that was started again. The lab's daemon cannot do that:
-        it accepts the connections of the phones between its orders.
+        """Wait until adb lists a phone that was restarted.
+
+        The lab's daemon cannot do that, because it accepts the connections of the phones between
+        its orders.
         """
         board = self.board(name)
         if board.kind in PHONES:
             reconnect(self.adb_server, board.serial)
 
     def power_off(self, name: str) -> None:
-        """Power cut; the port still accepts and closes at once."""
+        """Cut the power of a board. Its port then accepts connections and closes them at once."""
         self._tell(do="off", name=self.board(name).name)
 
     def reset(self, name: str) -> None:
-        """As new from the factory."""
+        """Reset a board to the state of the factory."""
         self._tell(do="reset", name=self.board(name).name)
         self._await_phone(name)
 
     def reflash(self, name: str) -> None:
-        """Give the board a new host key; known_hosts keeps the old one, as a workstation would."""
+        """Give the board a new host key. known_hosts keeps the old one, as it would on a
+        workstation.
+        """
         self._tell(do="new-host-key", name=self.board(name).name)
 
     def exec(self, name: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        """Run a program on a board as its root; not through sshd where it shares the kernel."""
+        """Run a program as root of a board. Only kernel boards use sshd for this."""
         board = self.board(name)
         if board.kind in {"user", "phone-emulator"}:
             raise LabError(
@@ -260,9 +271,9 @@ class Lab:
         )
 
     def stock(self, name: str, files: Mapping[str, Path]) -> str:
-        """Lay files under ~/npu of a namespace board, as somebody would by hand; the folder there.
+        """Copy files to ~/npu of a namespace board, as a user would by hand; return that folder.
 
-        `files` maps names below ~/npu to files of this host. What was there goes.
+        `files` maps names below ~/npu to files of this host. The old content of ~/npu is deleted.
         """
         board = self.board(name)
         if board.kind not in {"namespace", "arm64"}:
@@ -287,11 +298,11 @@ class Lab:
         return f"{board.home}/npu"
 
     def fault(self, name: str, fault: str) -> None:
-        """Put a fault on a board."""
+        """Cause a fault on a board."""
         self._change(name, fault, heal=False)
 
     def heal(self, name: str, fault: str) -> None:
-        """Take a fault away."""
+        """Remove a fault from a board."""
         self._change(name, fault, heal=True)
 
     def _change(self, name: str, fault: str, *, heal: bool) -> None:
@@ -335,7 +346,7 @@ class Lab:
             )
 
     def _phone_link(self, name: str, kind: str, fault: str, *, heal: bool) -> bool:
-        """Faults of the daemon of a phone and of the way to it; False for the others."""
+        """Change a fault of a phone's daemon or connection. Return False for all other faults."""
         if fault == "offline" and heal:
             self.power_cycle(name)
         elif fault == "offline":
@@ -352,7 +363,7 @@ class Lab:
         return True
 
     def close(self) -> None:
-        """End the daemon, and with it all boards. Only the process that was recorded."""
+        """End the daemon and thereby all boards. Only the recorded process is killed."""
         state = self.folder.read_state()
         if state is not None and self.alive():
             with contextlib.suppress(OSError, LabError):
@@ -375,6 +386,6 @@ class Lab:
 
 
 def _check_ports(first: int, count: int, option: str) -> None:
-    """Raise LabError if a port that was asked for is in use, before anything is built."""
+    """Raise LabError if a requested port is in use, before anything is built."""
     for port in range(first, first + count if first else 0):
         free_port(port, option)

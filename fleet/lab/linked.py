@@ -1,4 +1,4 @@
-"""A board whose daemon listens in a network of its own: connections are passed on to it."""
+"""A board whose daemon listens in its own network namespace. The lab forwards connections to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _NET = 0x40000000  # CLONE_NEWNET
 
 
 class LinkedBoard(NamespaceBoard):
-    """`address` is where the daemon of the board listens, `greeting` what it says first."""
+    """A board reached through forwarded connections.
+
+    `address` is where the daemon of the board listens, `greeting` the first bytes that it sends.
+    """
 
     address = ("127.0.0.1", 0)
     greeting = b""
@@ -33,7 +36,7 @@ class LinkedBoard(NamespaceBoard):
         self._links: list[socket.socket] = []
 
     def wait(self) -> None:
-        """Until the daemon answers. Raises LabError."""
+        """Wait until the daemon answers. Raises LabError."""
         super().wait()
         end = time.monotonic() + self.ready_seconds
         while time.monotonic() < end and self._init and self._init.poll() is None:
@@ -48,7 +51,7 @@ class LinkedBoard(NamespaceBoard):
         )
 
     def accept(self) -> None:
-        """One connection: bytes go to and from the daemon until either side ends."""
+        """Accept a connection and forward its bytes to and from the daemon until either ends."""
         if self._listener is None:
             return
         near, _ = self._listener.accept()
@@ -64,7 +67,7 @@ class LinkedBoard(NamespaceBoard):
         _join(near, far)
 
     def _dial(self) -> socket.socket:
-        """A connection made inside the board's network namespace, used outside of it."""
+        """Return a connection that was made inside the board's network namespace."""
         if not self.board.pid:
             raise ConnectionRefusedError("the board is off")
         link = _inside(self.board.pid)
@@ -78,7 +81,7 @@ class LinkedBoard(NamespaceBoard):
         return link
 
     def power_off(self) -> None:
-        """SIGKILL of pid 1, and the end of every connection."""
+        """Kill pid 1 of the board with SIGKILL and end every connection."""
         super().power_off()
         links, self._links = self._links, []
         for link in links:
@@ -86,7 +89,10 @@ class LinkedBoard(NamespaceBoard):
 
 
 def _inside(pid: int) -> socket.socket:
-    """A socket of the network namespace of a process; this thread comes back at once."""
+    """Return a socket of a process's network namespace.
+
+    This thread then returns to its own namespace.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     with open("/proc/thread-self/ns/net", "rb") as own, open(f"/proc/{pid}/ns/net", "rb") as there:  # noqa: PTH123
         if libc.setns(there.fileno(), _NET):
@@ -95,14 +101,15 @@ def _inside(pid: int) -> socket.socket:
             return socket.socket()
         finally:
             if libc.setns(own.fileno(), _NET):
-                os._exit(70)  # in a foreign network nothing of ours may go on
+                os._exit(70)  # no code of this process may continue in a foreign network
 
 
 def _join(near: socket.socket, far: socket.socket) -> None:
-    """Pass bytes both ways until one side ends; only then are the descriptors given back."""
+    """Forward bytes both ways until one side ends. The descriptors are closed only then."""
     for end in (near, far):
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    far.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a kernel that went says nothing
+    # a kernel that is gone does not close its connections
+    far.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     far.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE_SECONDS)
     far.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _IDLE_SECONDS)
     back = threading.Thread(target=_pump, args=(far, near), daemon=True)
@@ -114,7 +121,7 @@ def _join(near: socket.socket, far: socket.socket) -> None:
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:
-    """Move bytes through a pipe, without a copy into this process."""
+    """Move bytes through a pipe without copying them into this process."""
     out, into = os.pipe()
     try:
         while count := os.splice(source.fileno(), into, _PIPE_BYTES):

@@ -1,4 +1,4 @@
-"""What boards and phones of an ordinary user share: one process on loopback, a sysroot."""
+"""The common part of boards and phones of an ordinary user: a process on loopback and a sysroot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ READY_SECONDS = 20.0
 
 
 class LoopbackBoard:
-    """Starts and ends one board. `what` is its program, `greeting` the first bytes it sends."""
+    """A board or phone that is one process. `what` is its program, `greeting` its first bytes."""
 
     what = ""
     option = "--port"
@@ -33,19 +33,19 @@ class LoopbackBoard:
 
     @property
     def sysroot(self) -> Path:
-        """Where the board's own /sys, /dev, /etc and the files of the factory are."""
+        """The folder with the board's own /sys, /dev, /etc and factory files."""
         return self._dir / "sysroot"
 
     def listen(self) -> None:
-        """Choose the port; LabError when it is taken."""
+        """Choose the port. Raises LabError if the port is in use."""
         self.board.port = free_port(self.board.port, self.option)
 
-    def _lay_out(self, found: BoardProfile | PhoneProfile, mode: int) -> None:
+    def _lay_out(self, kind: BoardProfile | PhoneProfile, mode: int) -> None:
         for name in ("home", "leases"):
             (self._dir / name).mkdir(exist_ok=True)
-        write_trees(self.sysroot, sys=found.sys)
-        write_trees(self._dir, sysroot=found.root)
-        for name in found.nodes:
+        write_trees(self.sysroot, sys=kind.sys)
+        write_trees(self._dir, sysroot=kind.root)
+        for name in kind.nodes:
             node = self.sysroot / "dev" / name
             node.parent.mkdir(parents=True, exist_ok=True)
             if not node.exists():
@@ -58,7 +58,7 @@ class LoopbackBoard:
         shutil.copy(self._dir / "lab-board", self.sysroot / "etc" / "fleet-lab-board")
 
     def wait(self) -> None:
-        """Until the port answers. Raises LabError with the last words of the program."""
+        """Wait until the port answers. Raises LabError with the last lines of the program's log."""
         process = self._process
         if process is None or not answers(process, self.board.port, READY_SECONDS, self.greeting):
             words = last_words(self._log)
@@ -69,13 +69,13 @@ class LoopbackBoard:
         self.board.pid = process.pid
 
     def power_off(self) -> None:
-        """End the program and what it started."""
+        """Kill the program and the processes that it started."""
         if self._process is not None and self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self.board.pid = 0
 
     def wipe(self) -> None:
-        """Forget what was written on the board."""
+        """Delete everything that was written on the board."""
         for name in ("home", "sysroot", "leases"):
             shutil.rmtree(self._dir / name, ignore_errors=True)

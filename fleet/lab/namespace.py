@@ -1,4 +1,4 @@
-"""A board made of namespaces over the shared userland; real sshd, one process a connection."""
+"""A board made of namespaces over the shared userland, with one sshd process per connection."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from fleet.lab.process import last_words, port_in_use, start_logged
 from fleet.lab.profiles import profile
 from fleet.model.errors import LabError
 
-# Debian signs return addresses. qemu's default CPU does that in software, which makes a start of
-# Python four times as long; this one has no such instructions.
+# Debian signs return addresses. The default CPU of qemu does that in software, which makes the
+# start of Python four times as long. This CPU does not have such instructions.
 CPU = "cortex-a76"
-READY_SECONDS = 60.0  # 80 ms when idle; 200 at once on two cores take seconds
+READY_SECONDS = 60.0  # 80 ms when idle; 200 boots at once on two cores need seconds
 
 
 @cache
 def has_clocks() -> bool:
-    """True where a board can count uptime from its own boot: Linux 5.6, util-linux 2.36."""
+    """Return True if a board can count its uptime from its own boot: Linux 5.6, util-linux 2.36."""
     if not Path("/proc/self/ns/time").exists() or shutil.which("unshare") is None:
         return False
-    said = subprocess.run(["unshare", "--help"], capture_output=True, check=False).stdout
-    return b"--boottime" in said
+    help_text = subprocess.run(["unshare", "--help"], capture_output=True, check=False).stdout
+    return b"--boottime" in help_text
 
 
-# Root of a board changes neither the clock nor the kernel of the workstation.
+# Capabilities that root of a board does not get, to protect the workstation's clock and kernel.
 _WITHHELD = (
     "sys_time",
     "sys_module",
@@ -47,26 +47,27 @@ _WITHHELD = (
 def confined() -> tuple[str, ...]:
     """Return the command that starts a program without capabilities over the workstation.
 
-    It stands before `nsenter`, and after `unshare`, which sets the clock of a board.
+    It goes before `nsenter`, and after `unshare`, which sets the clock of a board.
     """
     bounds = ",".join(f"-{name}" for name in _WITHHELD)
     return ("setpriv", "--bounding-set", bounds, "--inh-caps", "-all")
 
 
 def own_env(kind: str) -> tuple[str, ...]:
-    """Variables of every program of a board, as NAME=VALUE."""
+    """Return the environment variables of all programs of a board, as NAME=VALUE."""
     return (f"QEMU_CPU={CPU}",) if kind == "arm64" else ()
 
 
 def enter(kind: str = "namespace") -> tuple[str, ...]:
-    """Options of nsenter for all that a board has of its own."""
+    """Return the options of nsenter for all namespaces that a board has."""
     own = (*(("-T",) if has_clocks() else ()), *(("-U",) if kind == "arm64" else ()))
     return ("-m", "-u", "-i", "-n", "-p", *own, "-r", "-w")
 
 
 def is_apart(pid: int) -> bool:
-    """Whether a process sees a /run of its own, as that of a board does once it has booted; what
-    enters another acts on the workstation itself.
+    """Return True if a process has its own /run, as a booted board does.
+
+    A command that enters any other process acts on the workstation itself.
     """
     try:
         return not Path(f"/proc/{pid}/root/run").samefile("/run")
@@ -88,29 +89,29 @@ _UNSHARE = (
 
 
 def unshare() -> tuple[str, ...]:
-    """The command that makes the namespaces of a board."""
+    """Return the command that creates the namespaces of a board."""
     return _UNSHARE
 
 
 def boot_clock() -> list[str]:
-    """Arguments of unshare that make the uptime of a board begin at 0."""
+    """Return the arguments of unshare with which the uptime of a board begins at 0."""
     if not has_clocks():
         return []
     return ["--time", "--boottime", f"-{int(time.clock_gettime(time.CLOCK_BOOTTIME))}"]
 
 
 def boot_script(*names: str) -> str:
-    """The script that makes a board or phone: the common ground, then its own parts."""
+    """Return the script that boots a board or phone: ground.sh, then the named parts."""
     return "".join(map(shell, ("ground.sh", *names)))
 
 
 def shell(name: str) -> str:
-    """A script of the lab."""
+    """Return the text of a script of the lab."""
     return (files("fleet.lab") / name).read_text("utf-8")
 
 
 def can_unshare() -> str:
-    """Why namespace boards cannot be made here; "" when they can."""
+    """Return why namespace boards cannot be made here, "" if they can."""
     if os.geteuid() != 0:
         return "they need root"
     done = subprocess.run(
@@ -120,7 +121,7 @@ def can_unshare() -> str:
 
 
 class NamespaceBoard:
-    """Starts, enters and ends one board."""
+    """A namespace board that can be started, entered and stopped."""
 
     option = "--port"
 
@@ -134,7 +135,7 @@ class NamespaceBoard:
         self._sessions: list[subprocess.Popen[bytes]] = []
 
     def listen(self) -> socket.socket:
-        """The port of the board; LabError when it is taken."""
+        """Open the port of the board. Raises LabError if the port is in use."""
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -148,7 +149,7 @@ class NamespaceBoard:
         return listener
 
     def start(self) -> None:
-        """Begin to boot; `wait` for the end of it."""
+        """Begin to boot. `wait` waits for the end of the boot."""
         self._begin(boot_script("board.sh", "pivot.sh"), "")
 
     def _begin(self, script: str, *more: str) -> None:
@@ -158,7 +159,7 @@ class NamespaceBoard:
         self._init = start_logged([*_UNSHARE, *boot_clock(), *argv], self._log)
 
     def wait(self) -> None:
-        """Until the board is up. Raises LabError with the last words of the boot."""
+        """Wait until the board is up. Raises LabError with the last lines of the boot log."""
         end = time.monotonic() + READY_SECONDS
         while time.monotonic() < end and self._init and self._init.poll() is None:
             pid = _child(self._init.pid)
@@ -174,7 +175,7 @@ class NamespaceBoard:
         )
 
     def accept(self) -> None:
-        """One connection: an sshd of the board gets the socket."""
+        """Accept one connection and hand its socket to a new sshd of the board."""
         if self._listener is None:
             return
         peer, _ = self._listener.accept()
@@ -206,12 +207,12 @@ class NamespaceBoard:
 
     @property
     def wants_reboot(self) -> bool:
-        """True when `reboot` was called on the board."""
+        """True if `reboot` was called on the board."""
         flag = Path(f"/proc/{self.board.pid}/root/run/lab-reboot")
         return bool(self.board.pid) and flag.exists()
 
     def power_off(self) -> None:
-        """SIGKILL of pid 1: everything inside ends with it, as at a power cut."""
+        """Kill pid 1 with SIGKILL. All processes of the board end with it, as at a power cut."""
         if self._init is not None:
             if self.board.pid and self._init.poll() is None:
                 os.kill(self.board.pid, signal.SIGKILL)
@@ -226,7 +227,7 @@ class NamespaceBoard:
         self._sessions = []
 
     def wipe(self) -> None:
-        """Forget what was written on the board."""
+        """Delete everything that was written on the board."""
         shutil.rmtree(self._dir / "rw", ignore_errors=True)
 
 

@@ -1,6 +1,6 @@
-"""The stand-in packages of the lab's repositories, one folder a packaging.
+"""The stand-in packages of the lab's repositories, one folder for each packaging.
 
-Names as docs/sources/deployment.md 6 has them; the device rules are public ones, each file of
+Package names are from docs/sources/deployment.md 6. The device rules are public; each file of
 `rules/` names its source.
 """
 
@@ -41,7 +41,9 @@ def _development(name: str) -> dict[str, bytes | str]:
 
 
 def ubuntu_ppa() -> list[Deb]:
-    """As the Qualcomm IoT PPA; libqnn1 and qnn-tools are the trap of mixed installs."""
+    """Return the packages of the Qualcomm IoT PPA. libqnn1 and qnn-tools are the trap of mixed
+    installs.
+    """
     return [
         Deb(
             "qcom-fastrpc1",
@@ -79,7 +81,10 @@ def ubuntu_ppa() -> list[Deb]:
 
 
 def radxa() -> list[Deb]:
-    """As Radxa names them; what their rules give was not seen, upstream's stand in for them."""
+    """Return packages with Radxa's names.
+
+    The effect of Radxa's rules is unknown; upstream's are used.
+    """
     return [
         Deb("libcdsprpc1", "0.1.3", _library("libcdsprpc.so"), postinst="ldconfig"),
         Deb(
@@ -96,7 +101,7 @@ REPOSITORIES = {"ubuntu-qcom-iot/qcom-ppa": ubuntu_ppa, "debian": debian, "radxa
 
 
 def repack(tree: Path, name: str) -> Deb:
-    """A package of the userland as a .deb again. KeyError when it is not installed there."""
+    """Return a package of the userland as a .deb. Raises KeyError if it is not installed there."""
     fields = _status(tree, name)
     lists = [*(tree / "var/lib/dpkg/info").glob(f"{name}.list")]
     lists += (tree / "var/lib/dpkg/info").glob(f"{name}:*.list")

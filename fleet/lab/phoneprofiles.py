@@ -1,4 +1,4 @@
-"""What a lab phone claims to be: properties, soc0, sensors, battery, libraries of the vendor."""
+"""The identity of a lab phone: properties, soc0, sensors, battery, libraries of the vendor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fleet.lab.profiles import CLOCKS, row_of, write_trees
 PLAYS = "aarch64"
 _NODES = ("fastrpc-cdsp", "fastrpc-cdsp-secure", "adsprpc-smd", "dma_heap/system")
 _THERMAL = {"nsphvx-0": 34100, "nsphmx-0": 34500, "cpu-1-0": 36200, "skin": 31000}
-# The form of `dumpsys battery`; the numbers are made up.
+# The format of `dumpsys battery`; the numbers are invented.
 _BATTERY = """Current Battery Service state:
   AC powered: false
   USB powered: true
@@ -36,9 +36,10 @@ _BATTERY = """Current Battery Service state:
 
 @dataclass(frozen=True)
 class PhoneProfile:
-    """A phone type. `sys` maps paths below /sys to contents, `root` paths of the factory's
-    files, `nodes` are names below /dev. `source` says where the properties were recorded.
-    `python3`: the phone has one, besides what Android has.
+    """A phone type. `sys` maps paths below /sys to contents, `root` maps paths of factory files.
+
+    `nodes` are names below /dev. `source` says where the properties were recorded. `python3` is
+    True if the phone has a python3 in addition to what Android has.
     """
 
     name: str
@@ -49,7 +50,7 @@ class PhoneProfile:
     python3: bool = False
 
     def write(self, folder: Path) -> None:
-        """Lay out `sys/` and `root/` under a folder."""
+        """Write `sys/` and `root/` below a folder."""
         write_trees(folder, sys=self.sys, root=self.root)
 
 
@@ -59,15 +60,15 @@ def _table() -> dict[str, Any]:
 
 
 def phone_profiles() -> tuple[str, ...]:
-    """Names of all phone types."""
+    """Return the names of all phone types."""
     return tuple(_table())
 
 
 def phone_profile(name: str, serialno: str = "") -> PhoneProfile:
-    """The type of that name, for a phone with that serial number; LabError when unknown."""
+    """Return the phone type of that name, for a phone with that serial number. Raises LabError."""
     row = row_of(name, _table(), "phone")
     machine = row.get("machine", PLAYS)
-    said = {
+    properties = {
         "ro.product.cpu.abilist": "arm64-v8a" if machine else "x86_64",
         "ro.serialno": serialno,
         "ro.boot.serialno": serialno,
@@ -75,7 +76,7 @@ def phone_profile(name: str, serialno: str = "") -> PhoneProfile:
         **row["properties"],
     }
     root = {
-        "/system/build.prop": "".join(f"{k}={v}\n" for k, v in said.items() if v).encode(),
+        "/system/build.prop": "".join(f"{k}={v}\n" for k, v in properties.items() if v).encode(),
         "/system/etc/lab-dumpsys-battery": _BATTERY.encode(),
         "/system/etc/lab-selinux": f"{row.get('selinux', 'Enforcing')}\n".encode(),
         "/vendor/lib64/libcdsprpc.so": fastrpc_library("libcdsprpc.so"),
@@ -83,19 +84,19 @@ def phone_profile(name: str, serialno: str = "") -> PhoneProfile:
     if machine:
         root["/system/etc/lab-machine"] = f"{machine}\n".encode()
     if row.get("linker", True):
-        # Only its name is looked at: it tells bionic from glibc.
+        # Only the name of this file matters: it distinguishes bionic from glibc.
         root["/system/bin/linker64"] = b""
     return PhoneProfile(name, _sys(row), root, _NODES, row["source"], row.get("python3", False))
 
 
 def _sys(row: Mapping[str, Any]) -> dict[str, bytes]:
-    found = {
+    tree = {
         f"devices/soc0/{key}": f"{value}\n".encode() for key, value in row.get("soc0", {}).items()
     }
     for number, (kind, milli) in enumerate(_THERMAL.items()):
         folder = f"class/thermal/thermal_zone{number}"
-        found[f"{folder}/type"] = f"{kind}\n".encode()
-        found[f"{folder}/temp"] = f"{milli}\n".encode()
+        tree[f"{folder}/type"] = f"{kind}\n".encode()
+        tree[f"{folder}/temp"] = f"{milli}\n".encode()
     power = "class/power_supply"
-    found |= {f"{power}/battery/status": b"Charging\n", f"{power}/usb/online": b"1\n"}
-    return found | CLOCKS
+    tree |= {f"{power}/battery/status": b"Charging\n", f"{power}/usb/online": b"1\n"}
+    return tree | CLOCKS

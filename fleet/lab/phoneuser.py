@@ -1,6 +1,6 @@
-"""A phone of an ordinary user: our emulator of adbd, commands by a shell of this machine.
+"""A phone of an ordinary user: fleet's emulator of adbd, with a shell of this machine.
 
-What it claims to be stands under its own sysroot, as with boards of an ordinary user.
+The files that identify the phone are under its own sysroot, as for boards of an ordinary user.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MANNERS = tuple(_MANNERS)
 
 
 class EmulatedPhone(LoopbackBoard):
-    """Starts and ends one phone."""
+    """An emulated phone that can be started and stopped."""
 
     what = "the emulator"
     option = "--phone-port"
@@ -35,7 +35,7 @@ class EmulatedPhone(LoopbackBoard):
         self.manner = ""
 
     def start(self) -> None:
-        """Lay out the sysroot and start the emulator."""
+        """Write the sysroot and start the emulator."""
         self._lay_out(phone_profile(self.board.profile, self.board.name.upper()), 0o664)
         self._write_programs()
         argv = [sys.executable, "-m", "fleet.lab.adbd", "--port", str(self.board.port)]
@@ -61,7 +61,7 @@ class EmulatedPhone(LoopbackBoard):
                 script.chmod(0o755)
 
     def signal(self, name: str) -> None:
-        """STOP, CONT, or KILL with a new start: as init does with a real adbd."""
+        """Send STOP or CONT, or send KILL and restart, as init does with a real adbd."""
         if self._process is None:
             return
         if name == "KILL":

@@ -1,4 +1,4 @@
-"""Programs of a lab: started with a log, waited for, and their ports on loopback."""
+"""Programs of a lab: start with a log, wait for an answer, choose ports on loopback."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fleet.model.errors import LabError
 
-_OWN_PORTS = range(24000, 32768)  # above: the ports of outgoing connections on Linux
+_OWN_PORTS = range(24000, 32768)  # the ports above are those of outgoing connections on Linux
 
 
 def start_logged(
@@ -20,9 +20,9 @@ def start_logged(
     env: Mapping[str, str] | None = None,
     keep: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a program in a session of its own; what it prints goes to `log`.
+    """Start a program in its own session, with its output in `log`.
 
-    It inherits the descriptors of `keep`.
+    The program inherits the descriptors of `keep`.
     """
     with log.open("wb") as stream:
         return subprocess.Popen(
@@ -37,15 +37,15 @@ def start_logged(
 
 
 def last_words(log: Path) -> str:
-    """The last three lines of a log, as one."""
+    """Return the last three lines of a log, joined by ` | `."""
     return " | ".join(log.read_text("utf-8", "replace").strip().splitlines()[-3:])
 
 
 def free_port(port: int, option: str) -> int:
-    """The port if it is free, or a free one for 0. Raises LabError that names the option.
+    """Return the port if it is free, or any free port for 0. Raises LabError that names the option.
 
-    A free one is none of those that the kernel gives away by itself: until the program of the board
-    has it, a connection of any other program could get it, or one to the port meet itself.
+    A chosen port is outside the range that the kernel assigns to outgoing connections. Otherwise
+    another program could get the port before the board's program does.
     """
     choices = [port] if port else [*random.SystemRandom().sample(_OWN_PORTS, 50), 0]
     for number in choices:
@@ -61,7 +61,7 @@ def free_port(port: int, option: str) -> int:
 
 
 def port_in_use(port: int, option: str) -> LabError:
-    """Return the error for a port that was asked for with `option` and is not free."""
+    """Return the error for a requested port that is in use. `option` is the option that set it."""
     what = "phone" if option == "--phone-port" else "board"
     return LabError(
         f"a lab {what} needs port {port} of this workstation, but another program uses the port",
@@ -73,7 +73,7 @@ def port_in_use(port: int, option: str) -> LabError:
 def answers(
     process: subprocess.Popen[bytes], port: int, seconds: float, greeting: bytes = b""
 ) -> bool:
-    """Wait until the port takes connections and greets; False when the process ends first."""
+    """Wait until the port greets a connection. Return False if the process ends first."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and process.poll() is None:
         try:

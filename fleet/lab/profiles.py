@@ -1,4 +1,4 @@
-"""What a lab board claims to be: files under /sys and names under /dev."""
+"""The identity of a lab board: files under /sys and names under /dev."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fleet.lab.elf import fastrpc_library
 from fleet.lab.rootfs import rootfs
 from fleet.model.errors import LabError, reason
 
-# Two clusters and a DDR controller. The numbers are made up; nothing ever changes them by itself.
+# Two clusters and a DDR controller. The numbers are invented and never change by themselves.
 CLOCKS = {
     **{
         f"devices/system/cpu/cpufreq/policy{number}/{name}": text
@@ -33,16 +33,17 @@ CLOCKS = {
     "class/devfreq/lab-ddr/max_freq": b"3200000000\n",
 }
 _FIRMWARE = "qcom/lab/{}.mbn"
-_UDEVADM = "/usr/local/bin/udevadm"  # before that of udev, whose daemon no board of namespaces has
+# found before the udevadm of udev; no namespace board runs udev's daemon
+_UDEVADM = "/usr/local/bin/udevadm"
 
 
 @dataclass(frozen=True)
 class BoardProfile:
     """A board type. `sys` maps paths below /sys to contents, `nodes` are names below /dev.
 
-    `root` maps paths below / to contents that the board has from the factory, `remove` are
-    paths that it has not. `node` is mode and owner of the nodes before any rule. `bare`
-    boards stand on the userland without FastRPC. `user` is who logs in.
+    `root` maps paths below / to contents that the board has from the factory; `remove` are paths
+    that it does not have. `node` is mode and owner of the nodes before any rule. `bare` boards use
+    the userland without FastRPC. `user` is the login user.
     """
 
     name: str
@@ -55,7 +56,7 @@ class BoardProfile:
     user: str = "ubuntu"
 
     def write(self, folder: Path) -> None:
-        """Lay out `sys/` and `root/` under a folder, and what board.sh reads."""
+        """Write `sys/` and `root/` below a folder, and the files that board.sh reads."""
         write_trees(folder, sys=self.sys, root=self.root)
         for path in self.root:
             if "/bin/" in path:
@@ -64,7 +65,7 @@ class BoardProfile:
 
 
 def write_trees(folder: Path, **trees: Mapping[str, bytes]) -> None:
-    """Write each tree (path → content) below the folder of its name."""
+    """Write each tree (path → content) below the folder with its name."""
     for place, tree in trees.items():
         (folder / place).mkdir(parents=True, exist_ok=True)
         for path, content in tree.items():
@@ -83,7 +84,10 @@ _FORM = "the file must be YAML with one name at the top, and the keys below this
 
 
 def row_of(name: str, table: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """The row of a table, or the only one of a file NAME.yaml (`fleet lab profile`); LabError."""
+    """Return the row of a table, or the only row of a file NAME.yaml (from `fleet lab profile`).
+
+    Raises LabError.
+    """
     if name.endswith(".yaml"):
         try:
             rows = yaml.safe_load(Path(name).read_text("utf-8"))
@@ -104,30 +108,30 @@ def row_of(name: str, table: Mapping[str, Any], what: str) -> dict[str, Any]:
 
 
 def profile(name: str, *, real: bool = False) -> BoardProfile:
-    """The profile of that name or file; LabError with the known names otherwise.
+    """Return the profile with that name or file. Raises LabError with the known names.
 
-    `real`: the board has the real library and shells, so that it gets no stand-ins of them.
+    `real` means that the board has the real library and shells, and gets no stand-ins for them.
     """
     row = row_of(name, _table(), "board")
     if "like" in row:
         row = {**_table()[row["like"]], **row}
-    found = {f"devices/soc0/{key}": f"{value}\n".encode() for key, value in row["soc0"].items()}
-    found |= CLOCKS
+    sys = {f"devices/soc0/{key}": f"{value}\n".encode() for key, value in row["soc0"].items()}
+    sys |= CLOCKS
     tree = "firmware/devicetree/base"
-    found[f"{tree}/compatible"] = b"".join(text.encode() + b"\0" for text in row["compatible"])
-    found[f"{tree}/model"] = row["model"].encode() + b"\0"
+    sys[f"{tree}/compatible"] = b"".join(text.encode() + b"\0" for text in row["compatible"])
+    sys[f"{tree}/model"] = row["model"].encode() + b"\0"
     for number, (kind, state) in enumerate(row["remoteproc"].items()):
         folder = f"class/remoteproc/remoteproc{number}"
-        found[f"{folder}/name"] = f"{kind}\n".encode()
-        found[f"{folder}/state"] = f"{state}\n".encode()
-        found[f"{folder}/firmware"] = f"{_FIRMWARE.format(kind)}\n".encode()
+        sys[f"{folder}/name"] = f"{kind}\n".encode()
+        sys[f"{folder}/state"] = f"{state}\n".encode()
+        sys[f"{folder}/firmware"] = f"{_FIRMWARE.format(kind)}\n".encode()
     for number, (kind, milli) in enumerate(row["thermal"].items()):
         folder = f"class/thermal/thermal_zone{number}"
-        found[f"{folder}/type"] = f"{kind}\n".encode()
-        found[f"{folder}/temp"] = f"{milli}\n".encode()
+        sys[f"{folder}/type"] = f"{kind}\n".encode()
+        sys[f"{folder}/temp"] = f"{milli}\n".encode()
     return BoardProfile(
         name,
-        found,
+        sys,
         tuple(row["nodes"]),
         {path: text for path, text in _root(row).items() if not real or "/firmware/" in path},
         tuple(row.get("remove", ())) + (("/usr/bin/sudo",) if row.get("sudo") == "none" else ()),
@@ -138,7 +142,7 @@ def profile(name: str, *, real: bool = False) -> BoardProfile:
 
 
 def _root(row: Mapping[str, Any]) -> dict[str, bytes]:
-    """Files of the factory: what apt knows, who may use sudo, what the system calls itself."""
+    """Return the factory files: apt's sources, sudo rules, os-release, libraries, firmware."""
     files: dict[str, bytes] = {}
     if "os_release" in row:
         lines = [f'{key}="{value}"\n' for key, value in row["os_release"].items()]
@@ -158,7 +162,7 @@ def _root(row: Mapping[str, Any]) -> dict[str, bytes]:
         files[_UDEVADM] = (files_of("fleet.lab") / "standins" / "udevadm").read_bytes()
     for kind in row["remoteproc"]:
         files[f"/usr/lib/firmware/{_FIRMWARE.format(kind)}"] = b"fleet lab stand-in, emulated\n"
-    if row.get("repository") != "debian":  # its own package brings them there
+    if row.get("repository") != "debian":  # Debian's own package installs the shell there
         files["/usr/lib/dsp/cdsp/fastrpc_shell_unsigned_3"] = b"fleet lab stand-in, emulated\n"
     if row.get("libatomic"):
         library = rootfs() / "usr/lib/x86_64-linux-gnu/libatomic.so.1"

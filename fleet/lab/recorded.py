@@ -1,7 +1,7 @@
-"""A lab board out of the archive of a selftest: what the device said of itself, as a profile.
+"""A lab board made from the archive of a selftest, which contains what the device reported.
 
-The archive comes from somebody else: it is read in memory, never unpacked, and only values of a
-known form go into the profile.
+The archive is not trusted. It is read in memory and never unpacked, and only values in a known form
+go into the profile.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import yaml
 
 from fleet.model.errors import LabError, reason
 
-MOST_BYTES, MOST_MEMBERS = 64 << 20, 500  # of all that is in it
+MOST_BYTES, MOST_MEMBERS = 64 << 20, 500  # of all members together
 _NODE = re.compile(r"/dev/(fastrpc-[a-z0-9-]{1,30}|adsprpc-smd|dma_heap/[a-z0-9,_]{1,30})")
 _KIND = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,40}")
-_ODD = re.compile(r"[^\w .,()/+:@~-]")  # a version of Debian may have a ~
-_MOST = 100  # zones, properties, words of a list
+_ODD = re.compile(r"[^\w .,()/+:@~-]")  # a version in Debian may contain a ~
+_MOST = 100  # zones, properties, or words of a list
 _PROPERTY = re.compile(r"^\[(ro\.[\w.]{1,80})\]: \[([^\]\n]{0,200})\]$", re.MULTILINE)
 _FASTRPC = re.compile(r"fastrpc|cdsprpc|hexagonrpc")
 _OWN = {"ro.product.cpu.abilist", "ro.serialno", "ro.boot.serialno"}
@@ -32,10 +32,11 @@ _HINT = "give the .tar.gz that `fleet selftest` wrote, or copy it again"
 
 
 def recorded(archive: Path, device: int = 1) -> tuple[str, str]:
-    """(profile as YAML for `fleet lab up`, what the tables of fleet lack of it as text).
+    """Return the profile as YAML for `fleet lab up`, and the facts that fleet's tables lack as
+    text.
 
-    `device` counts the devices of the archive from 1. Raises LabError for what is no such archive:
-    paths that lead outside, links, too much of it, no facts.
+    `device` counts the devices of the archive from 1. Raises LabError for any other archive: paths
+    that lead outside, links, too many or too large members, no facts.
     """
     texts = _texts(archive)
     folder = f"selftest/device-{device}"
@@ -70,7 +71,7 @@ def _texts(archive: Path) -> dict[str, str]:
                 f"{MOST_BYTES >> 20} MiB",
                 hint=_HINT,
             )
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
             for info in tar:
                 path = PurePosixPath(info.name)
@@ -80,19 +81,19 @@ def _texts(archive: Path) -> dict[str, str]:
                         f"{info.name!r}, which is not a plain file",
                         hint=_HINT,
                     )
-                if len(found) >= MOST_MEMBERS:
+                if len(texts) >= MOST_MEMBERS:
                     raise LabError(
                         f"{archive} is not an archive of a self-test: the archive contains more "
                         f"than {MOST_MEMBERS} files",
                         hint=_HINT,
                     )
                 member = tar.extractfile(info)
-                found[info.name] = member.read().decode("utf-8", "replace") if member else ""
+                texts[info.name] = member.read().decode("utf-8", "replace") if member else ""
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
         raise LabError(
             f"fleet cannot read the archive {archive}: {reason(error)}", hint=_HINT
         ) from error
-    return found
+    return texts
 
 
 def _plain(value: object) -> str:
@@ -149,7 +150,7 @@ def _phone(facts: Mapping[str, Any], properties: Mapping[str, str]) -> dict[str,
 
 
 def _lacking(facts: Mapping[str, Any], climbed: Mapping[str, Any], packages: str) -> Iterator[str]:
-    """A patch to the tables, for a person to look at."""
+    """Yield the lines of a patch to the tables, for a person to review."""
     soc = facts["soc"]
     if soc["chip"] is None:
         yield "fleet/data/socs.yaml, a row:"

@@ -1,4 +1,4 @@
-"""The userland that all namespace boards share: a Debian tree, built once, kept in a cache."""
+"""The userland that all namespace boards share: a Debian tree, built once and cached."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ rm -f /etc/ssh/ssh_host_*
 
 
 def cache_dir() -> Path:
-    """`$FLEET_CACHE`, else `$XDG_CACHE_HOME/fleet`, else `~/.cache/fleet`."""
+    """Return `$FLEET_CACHE`, else `$XDG_CACHE_HOME/fleet`, else `~/.cache/fleet`."""
     own = os.environ.get("FLEET_CACHE")
     if own:
         return Path(own).expanduser()
@@ -43,29 +43,29 @@ def cache_dir() -> Path:
 
 
 def require(programs: dict[str, str]) -> None:
-    """Raise LabError with the packages and the command, if a program is not installed here."""
+    """Raise LabError with the packages and the command if a program is not installed here."""
     lacking = sorted({package for name, package in programs.items() if find(name) is None})
     if lacking:
         raise LabError(f"not installed: {', '.join(lacking)}", hint=command(lacking))
 
 
 def rootfs() -> Path:
-    """Return the cached tree; build it first if it is not there.
+    """Return the cached tree. Build it first if it is missing.
 
-    Raises LabError when tools are missing or the build fails.
+    Raises LabError if tools are missing or the build fails.
     """
     return built_once(rootfs_path(), NEEDS, _build)
 
 
 def rootfs_path() -> Path:
-    """Where the tree is, or will be when it is built."""
+    """Return the path of the tree, which may not be built yet."""
     recipe = f"{SUITE} {PACKAGES} {USERS}"
     name = hashlib.sha256(recipe.encode()).hexdigest()[:12]
     return cache_dir() / "lab" / f"rootfs-{SUITE}-{name}"
 
 
 def progress() -> str:
-    """What the build of the tree is at; "" while none is on. Numbers only grow."""
+    """Return the current step of the build of the tree, "" if no build runs. Numbers only grow."""
     part = _part(rootfs_path())
     fetching = downloads(part)
     unpacked = len(list(part.glob("var/lib/dpkg/info/*.list")))
@@ -84,7 +84,7 @@ def progress() -> str:
 def _size(file: Path) -> int:
     try:
         return file.stat().st_size
-    except OSError:  # renamed meanwhile
+    except OSError:  # renamed in the meantime
         return 0
 
 
@@ -93,7 +93,7 @@ def _part(target: Path) -> Path:
 
 
 def built_once(target: Path, needs: dict[str, str], build: Callable[[Path], None]) -> Path:
-    """Return `target`; build it if it is not there, in one process at a time. Raises LabError."""
+    """Return `target`. Build it if it is missing, in one process at a time. Raises LabError."""
     if target.is_dir():
         return target
     require(needs)
@@ -113,7 +113,7 @@ def _build(target: Path) -> None:
 
 
 def bootstrap(target: Path, packages: str) -> None:
-    """Make a Debian tree with these packages (commas between); dpkg sets them up in the tree.
+    """Make a Debian tree with these packages (commas between them). dpkg sets them up in the tree.
 
     Raises subprocess.SubprocessError and OSError.
     """
@@ -125,15 +125,15 @@ def bootstrap(target: Path, packages: str) -> None:
 
 
 def downloads(part: Path) -> Path:
-    """Return the folder for the packages of a tree; it outlives a build that was interrupted."""
+    """Return the folder for the packages of a tree. It survives an interrupted build."""
     return part.with_name(f"{part.name.removesuffix('.part')}.debs")
 
 
 @contextlib.contextmanager
 def building(target: Path, what: str, hint: str = "") -> Iterator[Path]:
-    """A folder to build `target` in; it gets its name when it is whole.
+    """Yield a folder to build `target` in, and rename it to `target` at the end.
 
-    Raises LabError with the last words of the program that failed.
+    Raises LabError with the last lines of the program that failed.
     """
     part = _part(target)
     shutil.rmtree(part, ignore_errors=True)

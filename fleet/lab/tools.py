@@ -1,7 +1,8 @@
-"""What boards of an ordinary user need: sshd and libatomic of this computer, else Debian's.
+"""The programs that boards of an ordinary user need: sshd and libatomic of this computer, or
+Debian's.
 
-Debian's sshd is unpacked into the cache and runs with its own loader and libraries, so that
-neither an installation nor a fitting glibc is needed.
+Debian's sshd is unpacked into the cache. It runs with its own loader and libraries, so that it
+needs neither an installation nor a matching glibc.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _PACKAGES = (
     *("libsystemd0", "libtirpc3", "libwrap0", "libzstd1", "zlib1g"),
 )
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
-# -r: sshd cannot start itself again, since its file needs this loader.
+# -r: sshd cannot re-execute itself, because its file needs this loader.
 _WRAPPER = f"""#!/bin/sh
 # Written by fleet lab: Debian's sshd with its own loader and libraries.
 t=${{0%/*}}
@@ -36,19 +37,19 @@ exec "$l/ld-linux-x86-64.so.2" --library-path "$l" \\
 
 
 def sshd() -> str:
-    """Return the path of sshd; prepare the one of the cache if this computer has none.
+    """Return the path of sshd. Prepare the cached one if this computer has none.
 
-    Raises LabError when it cannot be made.
+    Raises LabError if sshd cannot be prepared.
     """
     return find("sshd") or str(_folder() / "sshd")
 
 
 def without_penalties(program: str) -> dict[str, str]:
-    """Return the sshd setting with which failed logins never shut this computer out.
+    """Return the sshd setting with which failed logins never block this computer.
 
-    OpenSSH 9.8 and newer refuse an address for a while after them (sshd_config(5),
-    PerSourcePenalties), and all logins to a lab come from one address. Older ones do not know the
-    setting.
+    OpenSSH 9.8 and newer refuse an address for a while after failed logins (sshd_config(5),
+    PerSourcePenalties), and all logins to a lab come from one address. Older versions do not know
+    the setting.
     """
     done = subprocess.run(
         [program, "-V"], capture_output=True, text=True, check=False, timeout=VERSION_SECONDS
@@ -59,7 +60,7 @@ def without_penalties(program: str) -> dict[str, str]:
 
 
 def board_programs() -> None:
-    """Prepare what boards of an ordinary user need and this computer lacks. Raises LabError."""
+    """Prepare the programs that user boards need and this computer lacks. Raises LabError."""
     if not has_board_programs():
         _folder()
 
@@ -70,7 +71,7 @@ def has_tools() -> bool:
 
 
 def atomic_library() -> Path | None:
-    """Return libatomic for boards that share this computer's userland; None if it has one.
+    """Return libatomic for boards that share this computer's userland, None if the computer has it.
 
     Raises LabError.
     """

@@ -1,7 +1,7 @@
 """`python -m fleet.lab.userns QEMU CMD...`: CMD in a user namespace where arm64 programs start.
 
-binfmt_misc belongs to a user namespace since Linux 6.7: nothing is registered with the host, and
-the entry goes with the last process. `$M` is the root that CMD goes into; users stay who they are.
+binfmt_misc belongs to a user namespace since Linux 6.7. Nothing is registered with the host, and
+the entry disappears with the last process. `$M` is the root of CMD; user ids stay the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MASK = rb"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\
 
 
 def main() -> None:
-    """Enter, register, and become CMD. OSError with the kernel's reason."""
+    """Enter the namespace, register qemu, and execute CMD. Raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def call(name: str, *words: object) -> None:
@@ -27,7 +27,7 @@ def main() -> None:
     proc, here = os.environ.get("M", "") + "/proc", os.getpid()
     near, far = os.pipe()
     helper = os.fork()
-    if not helper:  # stays outside, and may say who is who
+    if not helper:  # stays outside, and may map the users
         os.close(far)
         os.read(near, 1)
         for kind in ("uid", "gid"):

@@ -37,7 +37,7 @@ def test_everything_is_listed_at_once_with_one_command(
     assert [package for _, package in lacks] == [
         "debian-archive-keyring", "tar", "util-linux", "util-linux",
     ]  # fmt: skip
-    message, command = host.told(LACKS + lacks)
+    message, command = host.missing_message(LACKS + lacks)
     assert all(what in message for what, _ in lacks)
     assert command.count("apt-get install") == 1
     assert command.count("util-linux") == 1
@@ -48,7 +48,7 @@ def test_a_computer_with_sshd_and_libatomic_needs_no_apt(programs: set[str]) -> 
     programs |= {"sshd"}
     (lacking,) = host.lab_needs()
     assert lacking[0].startswith("libatomic.so.1, from the package manager")
-    assert host.told([lacking])[1] == ""
+    assert host.missing_message([lacking])[1] == ""
     programs |= {"libatomic.so.1"}
     assert host.lab_needs() == []
 

@@ -25,7 +25,7 @@ _STDIN, _STDOUT, _STDERR, _EXIT, _CLOSE_STDIN = range(5)
 async def serve_shell(
     stream: AdbStream, command: str, *, framed: bool, argv: Sequence[str], env: Mapping[str, str]
 ) -> None:
-    """Run `command` with the shell `argv`; `framed` is the shell protocol (v2)."""
+    """Run `command` with the shell `argv`. `framed` selects the shell protocol (v2)."""
     process = await asyncio.create_subprocess_exec(
         *argv,
         *(("-c", command) if command else ()),
@@ -88,7 +88,7 @@ OLD_FEATURES = "cmd"
 
 
 class Adbd:
-    """Serves every connection with the same manner, root and shell."""
+    """A daemon that serves each connection with the same banner, root folder and shell."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         features = OLD_FEATURES if options.old else FEATURES
@@ -110,14 +110,14 @@ class Adbd:
             await serve_shell(stream, rest, framed="v2" in words, argv=self._argv, env=self._env)
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
+        """Serve one connection of an adb server."""
         raw = writer.get_extra_info("socket")
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await DaemonConnection(reader, writer, self._manner, self._service).serve()
 
 
 async def main() -> None:
-    """Serve until the process is ended."""
+    """Serve until the process is killed."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--root", required=True)

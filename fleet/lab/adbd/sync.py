@@ -1,4 +1,4 @@
-"""The service `sync:`: files by stat, list, send and receive. SYNC.TXT of AOSP."""
+"""The service `sync:`, which lists, stats, sends and receives files. Source: SYNC.TXT of AOSP."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _CHUNK = 1 << 16
 
 
 class Sync:
-    """One `sync:` stream over the files below a root."""
+    """A `sync:` stream over the files below a root."""
 
     def __init__(self, stream: AdbStream, root: Path) -> None:
         self._stream, self._root = stream, root
 
     async def serve(self) -> None:
-        """Until QUIT. Raises EOFError when the peer closed."""
+        """Serve requests until QUIT. Raises EOFError if the peer closes the stream."""
         while True:
             kind, size = _ASK.unpack(await self._stream.exactly(_ASK.size))
             if kind == b"QUIT":
@@ -66,7 +66,10 @@ class Sync:
         await self._stream.write(b"DONE" + bytes(4))
 
     async def _receive(self, text: str) -> None:
-        """As the real one: an error is told at the end, and a broken file is taken away."""
+        """Receive a file.
+
+        Like the real adbd, report an error only at the end, and delete a partial file.
+        """
         name, _, mode = text.rpartition(",")
         path, why, sink = self._path(name), "", None
         try:
@@ -101,20 +104,25 @@ class Sync:
 
 
 def _old(path: Path) -> bytes:
-    """mode, size (32 bits: it lies above 4 GiB), mtime."""
+    """Return mode, size and mtime in 32 bits each; the size is wrong above 4 GiB."""
     try:
-        seen = path.lstat()
+        status = path.lstat()
     except OSError:
         return bytes(12)
-    return struct.pack("<III", seen.st_mode, seen.st_size & 0xFFFFFFFF, int(seen.st_mtime))
+    return struct.pack("<III", status.st_mode, status.st_size & 0xFFFFFFFF, int(status.st_mtime))
 
 
 def _new(path: Path, *, follow: bool) -> bytes:
     try:
-        seen = path.stat() if follow else path.lstat()
+        status = path.stat() if follow else path.lstat()
     except OSError as error:
         return _STAT2.pack(error.errno or 5, *[0] * 10)
-    times = (int(seen.st_atime), int(seen.st_mtime), int(seen.st_ctime))
-    owner = (seen.st_nlink, seen.st_uid, seen.st_gid)
-    head = (0, seen.st_dev, seen.st_ino, stat.S_IFMT(seen.st_mode) | stat.S_IMODE(seen.st_mode))
-    return _STAT2.pack(*head, *owner, seen.st_size, *times)
+    times = (int(status.st_atime), int(status.st_mtime), int(status.st_ctime))
+    owner = (status.st_nlink, status.st_uid, status.st_gid)
+    head = (
+        0,
+        status.st_dev,
+        status.st_ino,
+        stat.S_IFMT(status.st_mode) | stat.S_IMODE(status.st_mode),
+    )
+    return _STAT2.pack(*head, *owner, status.st_size, *times)

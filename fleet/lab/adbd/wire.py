@@ -13,7 +13,7 @@ CNXN, AUTH, OPEN, OKAY, CLSE, WRTE = (
     int.from_bytes(word, "little")
     for word in (b"CNXN", b"AUTH", b"OPEN", b"OKAY", b"CLSE", b"WRTE")
 )
-VERSION = 0x01000001  # from here on the checksum is 0 and not looked at
+VERSION = 0x01000001  # from this version on, the checksum is 0 and not checked
 VERSION_SUMS = 0x01000000
 MAX_PAYLOAD = 1 << 20
 TOKEN, SIGNATURE, PUBLIC_KEY = 1, 2, 3
@@ -22,14 +22,14 @@ _HEAD = struct.Struct("<6I")
 
 @dataclass(frozen=True)
 class Manner:
-    """How this daemon behaves. `auth` is none, key (accepts the first key) or never."""
+    """The behaviour of a daemon. `auth` is none, key (accepts the first key) or never."""
 
     banner: str
     auth: str = "none"
 
 
 class AdbStream:
-    """One stream. `write` waits for the peer's OKAY: one packet is under way at a time."""
+    """A stream of a connection. `write` waits for the peer's OKAY, so one packet is in flight."""
 
     def __init__(self, link: DaemonConnection, local: int, remote: int) -> None:
         self._link, self.local, self.remote = link, local, remote
@@ -41,27 +41,27 @@ class AdbStream:
         self._open = False
 
     async def accept(self) -> None:
-        """Say that the service is there; without it the peer hears `closed`."""
+        """Report that the service exists. Without this, the peer gets CLSE."""
         self._open = True
         await self._link.send(OKAY, self.local, self.remote)
 
     def take(self, data: bytes) -> None:
-        """Bytes that came."""
+        """Add bytes that the peer sent."""
         self._buffer += data
         self._changed.set()
 
     def ready(self) -> None:
-        """The peer has taken the last packet."""
+        """Record that the peer has accepted the last packet."""
         self._clear.set()
 
     def end(self) -> None:
-        """The peer closed it: readers and writers get EOFError."""
+        """Record that the peer closed the stream: readers and writers get EOFError."""
         self._ended = True
         self._changed.set()
         self._clear.set()
 
     async def read(self) -> bytes:
-        """What is there, at least one byte. Raises EOFError."""
+        """Return all buffered bytes; wait for at least one byte. Raises EOFError."""
         while not self._buffer:
             await self._more()
         data = bytes(self._buffer)
@@ -69,7 +69,7 @@ class AdbStream:
         return data
 
     async def exactly(self, count: int) -> bytes:
-        """That many bytes. Raises EOFError."""
+        """Return exactly `count` bytes. Raises EOFError."""
         while len(self._buffer) < count:
             await self._more()
         data = bytes(self._buffer[:count])
@@ -83,7 +83,7 @@ class AdbStream:
         await self._changed.wait()
 
     async def write(self, data: bytes) -> None:
-        """All of it. Raises EOFError when the peer closed."""
+        """Write all of the data. Raises EOFError if the peer closed the stream."""
         for at in range(0, len(data), self._link.max_payload):
             await self._clear.wait()
             if self._ended:
@@ -93,7 +93,7 @@ class AdbStream:
             await self._link.send(WRTE, self.local, self.remote, part)
 
     async def close(self) -> None:
-        """Close from our side, when what was written is taken."""
+        """Close the stream from this side after the peer has accepted everything written."""
         await self._clear.wait()
         if not self._ended:
             await self._link.send(CLSE, self.local if self._open else 0, self.remote)
@@ -104,7 +104,7 @@ Service = Callable[[AdbStream, str], Awaitable[None]]
 
 
 class DaemonConnection:
-    """One connection of an adb server."""
+    """A connection of one adb server."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class DaemonConnection:
         self._sending = asyncio.Lock()
 
     async def send(self, command: int, first: int, second: int, data: bytes = b"") -> None:
-        """One packet."""
+        """Send one packet."""
         total = 0 if self._version >= VERSION else sum(data) & 0xFFFFFFFF
         head = _HEAD.pack(command, first, second, len(data), total, command ^ 0xFFFFFFFF)
         async with self._sending:
@@ -131,7 +131,7 @@ class DaemonConnection:
             await self._writer.drain()
 
     async def serve(self) -> None:
-        """Until the connection ends."""
+        """Serve packets until the connection ends."""
         try:
             while True:
                 head = await self._reader.readexactly(_HEAD.size)

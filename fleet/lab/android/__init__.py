@@ -1,1 +1,1 @@
-"""Programs of a lab phone that Android has and Debian has not: small scripts over files."""
+"""Programs of a lab phone that Android has and Debian does not have: small scripts over files."""
