@@ -15,6 +15,10 @@ from fleet.model.files import FileRef
 from fleet.model.runtime import Library, Runtime
 from fleet.runtimes.targets import target_facts
 
+_NO_ARCH = (
+    "fleet cannot choose the stub and skel libraries, because the Hexagon arch of the device is "
+    "unknown"
+)
 _OF_NPU = re.compile(r"Htp|Calculator|latform-?[Vv]alidator")
 
 
@@ -52,6 +56,11 @@ class _Want:
     pattern: str
     required: bool
 
+    @property
+    def of_npu(self) -> bool:
+        """Whether the files are of use for a session of the NPU only."""
+        return self.folder == "dsp" or _OF_NPU.search(self.pattern) is not None
+
 
 def runners() -> tuple[str, ...]:
     """Names of the runners that the table knows."""
@@ -72,8 +81,7 @@ def select_files(
     An unknown arch (None) gives everything but stub and skel, and `arch_problem`. An
     emulator target has no DSP and needs no arch; runner None takes no file. `features` are rows of
     the table that a bundle or its options ask for. Without `npu`, no library of the HTP goes
-    along. Raises InputError for an unknown target or runner, RuntimeStoreError when the runtime
-    has nothing for the target.
+    along. Raises InputError, and RuntimeStoreError when the runtime has nothing for the target.
     """
     facts = target_facts(target)
     if runner is None:
@@ -84,17 +92,11 @@ def select_files(
             f"the runtime {runtime.id} has no target {target} (only {', '.join(runtime.targets)})",
             hint=f"fleet runtime fetch {runtime.version} --target {target}",
         )
-    problem = ""
-    if npu and facts.kind != "emulator" and hexagon_arch is None:
-        problem = (
-            "fleet cannot choose the stub and skel libraries, because the Hexagon arch of the "
-            "device is unknown"
-        )
+    unknown_arch = npu and facts.kind != "emulator" and hexagon_arch is None
     files: dict[str, FileRef] = {}
     missing, required = list[str](), set[str]()
-    for want in _wants([row, *_features(features, facts.kind)], hexagon_arch):
-        if not npu and (want.folder == "dsp" or _OF_NPU.search(want.pattern)):
-            continue
+    wants = _wants([row, *_features(features, facts.kind)], hexagon_arch)
+    for want in (want for want in wants if npu or not want.of_npu):
         found = _find(runtime, target, hexagon_arch, want)
         files |= {item.name: item for item in found}
         required |= {item.name for item in found if want.required}
@@ -108,7 +110,7 @@ def select_files(
         files=tuple(files[name] for name in sorted(files)),
         missing=tuple(missing),
         has_tool=bool(tool) and f"bin/{tool}" in files,
-        arch_problem=problem,
+        arch_problem=_NO_ARCH if unknown_arch else "",
         tool=files[f"bin/{tool}"].source if f"bin/{tool}" in files else None,
         required=tuple(sorted(required)),
         npu=npu,
