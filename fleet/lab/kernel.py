@@ -85,7 +85,7 @@ class KernelBoard(LinkedBoard):
             for part in _PARTS:
                 tar.add(self._dir / part, part)
         script = (files("fleet.lab") / "kernel.sh").read_text("utf-8")
-        # Each system call of a guest wakes another process. On a single processor this is 2.5 × as
+        # Each system call of a guest wakes another process. One processor makes this 2.5 times as
         # fast.
         own = sorted(os.sched_getaffinity(0))
         pin = ("taskset", "-c", str(own[next(_TURNS) % len(own)]))

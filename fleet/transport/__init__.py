@@ -1,4 +1,4 @@
-"""Transports: the only importers of paramiko and adbutils."""
+"""The transports. No other package imports paramiko or adbutils."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Identity", "Traffic", "Transport", "transport_for"]
 
-# paramiko logs what it also raises, tracebacks and all; our errors say it once.
+# paramiko logs the errors that it also raises, with tracebacks. fleet's errors report them once.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 def transport_for(host: Host, *, accept_new: bool = False, again: bool = False) -> Transport:
-    """The transport that the inventory names for a host, not yet open.
+    """Return the transport that the inventory names for a host, not yet open.
 
-    `accept_new` pins a host key that was never seen; a changed key is refused always. `again`:
-    the device was there a moment ago, which is another cause than one that never was.
+    `accept_new` pins an unknown host key; a changed key is always refused. `again` means that the
+    device was connected a moment ago, which changes the cause of an error.
     """
     kind = TRANSPORTS.get(host.transport)
     if kind is not None:
-        # Each brings its own third parties: paramiko takes 0.2 s.
+        # Each transport imports its own third-party packages: paramiko takes 0.2 s.
         module, _, name = kind.opener.partition(":")
         opener: Callable[..., Transport] = getattr(import_module(module), name)
         return opener(host, accept_new=accept_new, again=again)

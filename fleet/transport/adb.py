@@ -1,4 +1,6 @@
-"""adb: one connection to the adb server for each command, over the phone's shell protocol."""
+"""The adb transport: a connection to the adb server for each command, in the phone's shell
+protocol.
+"""
 
 from __future__ import annotations
 
@@ -30,19 +32,20 @@ from fleet.transport.quote import render
 from fleet.transport.streams import Collector, Feeder
 
 _CHUNK = 1 << 18
-_SLICE_SECONDS = 0.5  # how often a waiting stream looks at the deadline
+_SLICE_SECONDS = 0.5  # interval at which a waiting stream checks the deadline
 _COMMAND_BYTES = 0xFFFF  # the server's length field has four hexadecimal digits
-RETRY_SECONDS = 3.0  # an adbd that was killed is back after 0.2 s, a phone on Wi-Fi after 2 s
-ACCEPT_SECONDS = 0.5  # until a phone has taken the key the server calls it unauthorized
-ALIVE_SECONDS = 5.0  # an answer takes 20 ms; a dead link never gives one
-# A board with adbd has no properties; its machine id tells it from the next one.
+RETRY_SECONDS = 3.0  # a killed adbd is back after 0.2 s, a phone on Wi-Fi after 2 s
+# the server reports a phone as unauthorized until the phone has accepted the key
+ACCEPT_SECONDS = 0.5
+ALIVE_SECONDS = 5.0  # an answer takes 20 ms; a dead link never answers
+# A board with adbd has no properties. Its machine id identifies it.
 _SERIAL = "getprop ro.serialno 2>/dev/null || cat /etc/machine-id 2>/dev/null; echo fleet-alive"
 
 
 class AdbTransport:
     """A phone, or a board with adbd, behind an adb server.
 
-    `adb` itself never gives up on a link that went silent; every wait here has a deadline.
+    `adb` itself waits forever on a silent link; every wait in this class has a deadline.
     """
 
     name = ADB.name
@@ -50,12 +53,12 @@ class AdbTransport:
     system = "posix"
 
     def __init__(self, host: Host, *, accept_new: bool = False, again: bool = False) -> None:  # noqa: ARG002 - adb has no host keys
-        """`again`: it was there a moment ago."""
+        """Prepare a transport that is not open. `again`: the phone was connected a moment ago."""
         self.traffic = Traffic()
         self._host = host
         self._wanted = host.serial or host.address or host.name
         self._server = AdbServer(host.adb_server)
-        self._seen: AdbDevice | None = None
+        self._device: AdbDevice | None = None
         self._serialno = ""
         self._tried = False
         self._again = again
@@ -64,37 +67,37 @@ class AdbTransport:
 
     @property
     def describe(self) -> str:
-        """`adb SERIAL`."""
+        """The phone in the form `adb SERIAL`."""
         return f"adb {self._wanted}"
 
     @property
     def server(self) -> tuple[str, int]:
-        """Host and port of the adb server."""
+        """The host and port of the adb server."""
         return self._server.host, self._server.port
 
     @property
     def serial(self) -> str:
-        """The serial number by which the adb server knows the open phone."""
+        """The serial number under which the adb server lists the open phone."""
         return self._live().serial
 
     def carrier(self, deadline: Deadline) -> Carrier:  # noqa: ARG002 - the interface of transports
-        """There is none but this."""
+        """Raise UnreachableError, because adb has no second connection."""
         raise UnreachableError(
             "a phone can only be reached with adb",
             device=self._host.name,
         )
 
     def trial(self) -> Carrier:
-        """See Carrier.trial."""
+        """Return this transport; see Carrier.trial."""
         return self
 
     def open(self, deadline: Deadline) -> None:
-        """Find the phone, check that it is ready and answers, and learn its serial number.
+        """Find the phone, check that it is ready and answers, and read its serial number.
 
-        A target HOST:PORT that the server does not have, or that is dead, is connected. A phone
-        that was there a moment ago is waited for.
+        A target HOST:PORT that the server does not have, or that is dead, is connected first. If
+        the phone was connected a moment ago, wait for it.
         """
-        if self._seen is not None:
+        if self._device is not None:
             return
         patience, pause = Deadline(min(RETRY_SECONDS, deadline.remaining)), threading.Event()
         with self._named():
@@ -115,31 +118,34 @@ class AdbTransport:
                     return
 
     def _find(self, deadline: Deadline) -> None:
-        seen = self._server.devices(deadline)
-        device = find(seen, self._wanted, self._host.name)
+        devices = self._server.devices(deadline)
+        device = find(devices, self._wanted, self._host.name)
         if device is not None and device.state == "unauthorized" and is_target(self._wanted):
             device = self._settled(deadline)
         elif device is None and is_target(self._wanted):
-            said = self._server.dial(self._wanted, deadline)
-            good = said.startswith(("connected", "already connected"))
-            asks = said.startswith("failed to authenticate")
+            answer = self._server.dial(self._wanted, deadline)
+            good = answer.startswith(("connected", "already connected"))
+            asks = answer.startswith("failed to authenticate")
             device = self._settled(deadline if good or asks else Deadline(ALIVE_SECONDS))
             if device is not None and device.state == "offline" and not good:
                 device = None
             if device is None:
-                raise unanswered(self._wanted, said, self._host.name, again=self._again)
+                raise unanswered(self._wanted, answer, self._host.name, again=self._again)
         if device is None:
-            raise absent(seen, self._wanted, self._host.name, again=self._again)
+            raise absent(devices, self._wanted, self._host.name, again=self._again)
         check_state(device, self._host.name)
-        self._seen = device
+        self._device = device
         try:
             self._alive(deadline)
         except BaseException:
-            self._seen = None
+            self._device = None
             raise
 
     def _settled(self, deadline: Deadline) -> AdbDevice | None:
-        """The row after `connect`: the state comes a moment later than the answer."""
+        """Return the phone's row after `connect`.
+
+        Its state arrives a moment after the server's answer.
+        """
         pause, accepting = threading.Event(), Deadline(ACCEPT_SECONDS)
         while True:
             device = find(self._server.devices(deadline), self._wanted, self._host.name)
@@ -152,10 +158,10 @@ class AdbTransport:
             pause.wait(0.05)
 
     def _alive(self, deadline: Deadline) -> None:
-        """One command: a link that is dead is found here, and the serial number is learnt."""
+        """Run one command to detect a dead link and to read the serial number."""
         limit = Deadline(min(ALIVE_SECONDS, max(deadline.remaining, 0.01)))
         counted = self.traffic
-        self.traffic = Traffic()  # as the handshake of ssh: no round trip of the work
+        self.traffic = Traffic()  # not counted, like the handshake of ssh
         try:
             done = self.run(script(_SERIAL), limit)
         finally:
@@ -169,26 +175,28 @@ class AdbTransport:
         self._serialno = lines[0] if len(lines) > 1 else ""
 
     def close(self) -> None:
-        """Close all streams. The connection of the server to the phone stays: it is shared."""
-        self._seen = None
+        """Close all streams. The server's connection to the phone stays, because others
+        share it.
+        """
+        self._device = None
         with self._lock:
             links, self._links = self._links, set()
         for link in links:
             link.close()
 
     def identity(self, deadline: Deadline) -> Identity:
-        """Serial number of the phone itself, and the USB path where it hangs."""
+        """Return the serial number of the phone itself, with its USB path."""
         deadline.check("asking for the identity")
-        seen = self._live()
-        who = self._serialno or seen.serial
-        return Identity(self.name, " ".join(filter(None, [who, seen.path])))
+        phone = self._live()
+        who = self._serialno or phone.serial
+        return Identity(self.name, " ".join(filter(None, [who, phone.path])))
 
     def _live(self) -> AdbDevice:
-        if self._seen is None:
+        if self._device is None:
             raise UnreachableError(
                 f"the connection {self.describe} is not open", device=self._host.name
             )
-        return self._seen
+        return self._device
 
     def run(
         self,
@@ -199,7 +207,10 @@ class AdbTransport:
         on_stdout: Output | None = None,
         on_stderr: Output | None = None,
     ) -> Result:
-        """See Transport.run. At the deadline the stream is closed; the phone stays connected."""
+        """Run a command; see Transport.run.
+
+        At the deadline only the stream is closed, not the phone.
+        """
         started = time.monotonic()
         self._live()
         self.traffic.add(round_trips=1)
@@ -247,7 +258,7 @@ class AdbTransport:
 
     @contextlib.contextmanager
     def _stream(self, command: Command, deadline: Deadline) -> Iterator[AdbConnection]:
-        """A stream to a shell of the phone, which runs the command."""
+        """Yield a stream to a shell of the phone that runs the command."""
         line = f"shell,v2,raw:{render(command, bare=True)}"
         if len(line.encode()) > _COMMAND_BYTES:
             raise InputError(
@@ -262,14 +273,14 @@ class AdbTransport:
             self._drop(link)
 
     def _service(self, line: str, deadline: Deadline) -> AdbConnection:
-        """A stream to a service of the phone, by its name. `_drop` ends it."""
-        seen, link = self._live(), self._server.connect(deadline)
+        """Open a stream to a service of the phone, by name. `_drop` closes it."""
+        phone, link = self._live(), self._server.connect(deadline)
         with self._lock:
             self._links.add(link)
         try:
             with translated(self._server, deadline, self._wanted):
-                by_id = f"host:transport-id:{seen.transport}"
-                link.ask(by_id if seen.transport else f"host:transport:{seen.serial}")
+                by_id = f"host:transport-id:{phone.transport}"
+                link.ask(by_id if phone.transport else f"host:transport:{phone.serial}")
                 self._okay(link, deadline)
                 send(link.conn, [b"%04x" % len(line.encode()), line.encode()], deadline)
                 self._okay(link, deadline)
@@ -284,13 +295,15 @@ class AdbTransport:
         link.close()
 
     def terminal(self, folder: Path, command: str = "") -> list[str]:  # noqa: ARG002 - interface
-        """See Transport.terminal."""
+        """Return the argv of a terminal; see Transport.terminal."""
         server = ("-H", self._server.host, "-P", str(self._server.port))
         more = ("-t", command) if command else ()
         return [program(), *server, "-s", self._live().serial, "shell", *more]
 
     def dial(self, port: int, deadline: Deadline) -> PortStream:
-        """See Transport.dial: the service `tcp:PORT`, which is what `adb forward` uses."""
+        """Connect to a port; see Transport.dial. Uses the service `tcp:PORT`, like `adb
+        forward`.
+        """
         with self._named():
             try:
                 link = self._service(f"tcp:{port}", deadline)
@@ -307,7 +320,7 @@ class AdbTransport:
         return link.conn
 
     def _okay(self, link: AdbConnection, deadline: Deadline) -> None:
-        """OKAY, or the reason that the server gives."""
+        """Read OKAY, or raise an error with the reason that the server gives."""
         link.conn.settimeout(max(deadline.remaining, 0.01))
         answer = link.read(4)
         if answer == b"OKAY":
@@ -324,19 +337,19 @@ class AdbTransport:
         )
 
     def _lacks_shell(self) -> bool:
-        """True only when the server knows this phone's features and shell_v2 is none of them."""
-        seen = self._live()
-        by_id = f"host-transport-id:{seen.transport}:features"
+        """Return True only if the server lists this phone's features and shell_v2 is missing."""
+        phone = self._live()
+        by_id = f"host-transport-id:{phone.transport}:features"
         try:
-            said = self._server.ask(
-                by_id if seen.transport else f"host-serial:{seen.serial}:features", Deadline(2.0)
+            features = self._server.ask(
+                by_id if phone.transport else f"host-serial:{phone.serial}:features", Deadline(2.0)
             )
         except FleetError:
             return False
-        return "shell_v2" not in said.split(",")
+        return "shell_v2" not in features.split(",")
 
     def _lost(self, text: str) -> TransportError:
-        """ConnectionLostError; the server itself may have been ended by another adb."""
+        """Return a ConnectionLostError. Its text says if another adb has ended the server."""
         hint = ""
         try:
             self._server.version(Deadline(1.0))

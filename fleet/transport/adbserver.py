@@ -1,7 +1,7 @@
-"""The adb server on this workstation: where it is, what it sees, what its answers mean.
+"""The adb server on this workstation: its address, its devices and its answers.
 
-Protocol: packages/modules/adb/SERVICES.TXT of AOSP. A server is started where none runs, and
-never ended: its other users would lose their phones.
+Protocol: packages/modules/adb/SERVICES.TXT of AOSP. fleet starts a server if none runs. fleet never
+stops a server, because its other users would lose their phones.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from fleet.transport.adbwire import AdbConnection, RefusedError
 
 PROGRAM = ADB.name
 DEFAULT = ("127.0.0.1", 5037)
-START_SECONDS = 20.0  # a first start makes a key and looks for USB devices
+START_SECONDS = 20.0  # the first start generates a key and scans for USB devices
 _ADDRESS = re.compile(r"(?:tcp:)?(?:([^:\s]+):)?(\d{1,5})")
 _VERSION = re.compile(r"version \d+\.\d+\.(\d+)")
 
 
 @dataclass(frozen=True)
 class AdbDevice:
-    """One row of `adb devices -l`. `path` is the USB path (`usb:1-4.2`), "" over TCP.
+    """A row of `adb devices -l`. `path` is the USB path (`usb:1-4.2`), "" over TCP.
 
-    `state` is the server's own word (device, offline, unauthorized, recovery, ...) or
-    `no permissions`; `why` what it adds to it. `transport` is its number, which changes
-    with every reconnection; 0 where an old server gives none.
+    `state` is the server's own word (device, offline, unauthorized, recovery, ...) or `no
+    permissions`; `why` is the server's explanation. `transport` is a number that changes with every
+    reconnection, 0 if an old server gives none.
     """
 
     serial: str
@@ -45,17 +45,17 @@ class AdbDevice:
 
 
 def address(text: str | None = None) -> tuple[str, int]:
-    """Host and port of the server: the inventory's, else what the adb program itself would use.
+    """Return host and port of the server: the inventory's, or those that the adb program would use.
 
-    ADB_SERVER_SOCKET (tcp:HOST:PORT), then ANDROID_ADB_SERVER_ADDRESS and _PORT, then
-    127.0.0.1:5037. Raises InputError for text that is no address.
+    The order of adb is ADB_SERVER_SOCKET (tcp:HOST:PORT), then ANDROID_ADB_SERVER_ADDRESS and
+    _PORT, then 127.0.0.1:5037. Raises InputError for text that is not an address.
     """
-    said = text or os.environ.get("ADB_SERVER_SOCKET", "")
-    if said:
-        match = _ADDRESS.fullmatch(said)
+    place = text or os.environ.get("ADB_SERVER_SOCKET", "")
+    if place:
+        match = _ADDRESS.fullmatch(place)
         if match is None:
             raise InputError(
-                f"'{said}' is not the address of an adb server", hint="write HOST:PORT"
+                f"'{place}' is not the address of an adb server", hint="write HOST:PORT"
             )
         return match[1] or DEFAULT[0], int(match[2])
     port = os.environ.get("ANDROID_ADB_SERVER_PORT", "")
@@ -64,9 +64,9 @@ def address(text: str | None = None) -> tuple[str, int]:
 
 
 def program() -> str:
-    """The adb program: the user's own, so that versions match, else that of the extra `adb`.
+    """Return the path of adb: the user's own, so that versions match, or that of the extra `adb`.
 
-    Raises FileNotFoundError where there is none.
+    Raises FileNotFoundError if there is none.
     """
     own = shutil.which(PROGRAM)
     if own:
@@ -79,7 +79,7 @@ def program() -> str:
 
 
 class AdbServer:
-    """One adb server. Every call opens a connection of its own."""
+    """A client of one adb server. Every call opens its own connection."""
 
     def __init__(self, where: str | None = None, *, may_start: bool = True) -> None:
         self.host, self.port = address(where)
@@ -90,11 +90,11 @@ class AdbServer:
 
     @property
     def near(self) -> bool:
-        """True for a server on this machine."""
+        """True if the server runs on this machine."""
         return self.host in {"127.0.0.1", "localhost", "::1"}
 
     def connect(self, deadline: Deadline) -> AdbConnection:
-        """A connection to the server, which is started if it is the default one and absent.
+        """Connect to the server. Start the server first if it is the default one and does not run.
 
         Raises UnreachableError or DeadlineError.
         """
@@ -117,7 +117,7 @@ class AdbServer:
             raise error from why
         env = {**os.environ, "ANDROID_ADB_SERVER_PORT": str(self.port)}
         env.pop("ADB_SERVER_SOCKET", None)
-        said = ""
+        answer = ""
         try:
             done = subprocess.run(
                 [program(), "start-server"],
@@ -129,18 +129,18 @@ class AdbServer:
             )
             if done.returncode == 0:
                 return
-            said = done.stderr.strip()[-200:]
+            answer = done.stderr.strip()[-200:]
         except (OSError, subprocess.SubprocessError) as failed:
-            said = str(failed)
+            answer = str(failed)
         error = UnreachableError(
-            f"no adb server answers at {self}, and `adb start-server` failed: {said or why}",
+            f"no adb server answers at {self}, and `adb start-server` failed: {answer or why}",
             hint=f"sudo apt-get install adb (or {install_extra('adb')}), then: adb devices",
         )
         error.adb_state = "missing"
         raise error from why
 
     def ask(self, service: str, deadline: Deadline) -> str:
-        """The answer of a host service such as `host:version`. Raises a TransportError."""
+        """Return the answer of a host service such as `host:version`. Raises a TransportError."""
         with translated(self, deadline), contextlib.closing(self.connect(deadline)) as link:
             link.ask(service)
             link.check()
@@ -148,28 +148,30 @@ class AdbServer:
         raise AssertionError
 
     def version(self, deadline: Deadline) -> int:
-        """41 for every server since platform tools 29."""
+        """Return the protocol version: 41 for every server since platform tools 29, 0 if
+        unreadable.
+        """
         text = self.ask("host:version", deadline)
         with contextlib.suppress(ValueError):
             return int(text, 16)
         return 0
 
     def devices(self, deadline: Deadline) -> list[AdbDevice]:
-        """All that the server sees, in its order."""
+        """Return all devices that the server lists, in its order."""
         text = self.ask("host:devices-l", deadline)
         return [parse_row(line) for line in text.splitlines() if line.strip()]
 
     def dial(self, target: str, deadline: Deadline) -> str:
-        """`adb connect HOST:PORT`; the server's words, which also hold its failures."""
+        """Run `adb connect HOST:PORT`. Return the server's text, which also reports failures."""
         return self.ask(f"host:connect:{target}", deadline)
 
     def hang_up(self, target: str, deadline: Deadline) -> None:
-        """`adb disconnect HOST:PORT`: for a connection that is dead and does not know it."""
+        """Run `adb disconnect HOST:PORT`, for a dead connection that the server still lists."""
         with contextlib.suppress(FleetError):
             self.ask(f"host:disconnect:{target}", deadline)
 
     def pair(self, target: str, code: str, deadline: Deadline) -> str:
-        """`adb pair HOST:PORT CODE` of wireless debugging; the server's words."""
+        """Run `adb pair HOST:PORT CODE` of wireless debugging. Return the server's text."""
         if not re.fullmatch(r"[0-9]{6}", code):
             raise InputError(
                 "the pairing code must have six digits",
@@ -180,10 +182,10 @@ class AdbServer:
 
 
 def parse_row(line: str) -> AdbDevice:
-    """One line of `host:devices-l`.
+    """Parse one line of `host:devices-l`.
 
-    `SERIAL  device usb:1-4.2 product:p model:M device:d transport_id:3`, or
-    `???????  no permissions (user in plugdev group; ...); see [http...] usb:1-4 ...`.
+    `SERIAL  device usb:1-4.2 product:p model:M device:d transport_id:3`, or `???????  no
+    permissions (user in plugdev group; ...); see [http...] usb:1-4 ...`.
     """
     serial, rest = [*line.split(maxsplit=1), "", ""][:2]
     words = rest.split()
@@ -203,27 +205,30 @@ def parse_row(line: str) -> AdbDevice:
 
 
 def rivals() -> list[str]:
-    """`PATH (version)` of every adb program of another protocol version than the first one.
+    """Return `PATH (version)` of all adb programs on PATH, [] unless their protocol versions
+    differ.
 
-    Such a program ends the server of the other before it does anything.
+    A program of another version ends the running server before it does anything else.
     """
-    found: dict[str, str] = {}
+    programs: dict[str, str] = {}
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         path = shutil.which(PROGRAM, path=folder)
-        if path and path not in found:
+        if path and path not in programs:
             with contextlib.suppress(OSError, subprocess.SubprocessError):
                 text = subprocess.run(
                     [path, "version"], capture_output=True, text=True, check=False, timeout=5
                 ).stdout
                 match = _VERSION.search(text)
-                found[path] = match[1] if match else "unknown"
-    versions = set(found.values())
-    return [f"{path} ({v})" for path, v in found.items()] if len(versions) > 1 else []
+                programs[path] = match[1] if match else "unknown"
+    versions = set(programs.values())
+    return [f"{path} ({v})" for path, v in programs.items()] if len(versions) > 1 else []
 
 
 @contextlib.contextmanager
 def translated(server: AdbServer, deadline: Deadline, phone: str = "") -> Iterator[None]:
-    """Errors of the connection to the server as ours; `phone` is who is silent."""
+    """Map errors of the connection to the server to fleet's errors. `phone` is named on a
+    timeout.
+    """
     try:
         yield
     except TimeoutError as error:

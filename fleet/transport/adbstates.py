@@ -1,4 +1,4 @@
-"""Which phone is meant, and what its state in `adb devices` asks of a person."""
+"""The choice of a phone in `adb devices`, and the meaning and cure of its state."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _ACCEPT = (
     "unlock the phone and accept `Allow USB debugging?`; if the phone does not ask, revoke the "
     "USB debugging authorisations in Developer options and plug the phone in again"
 )
-# state → (kind of error, what it means, what to do): adb's own words, packages/modules/adb
-# types.h ConnectionState.
+# state → (kind of error, meaning, cure). The states are those of adb: packages/modules/adb types.h,
+# ConnectionState.
 _STATES: dict[str, tuple[type[TransportError], str, str]] = {
     "unauthorized": (AuthError, "you have not yet allowed this workstation on the phone", _ACCEPT),
     "authorizing": (
@@ -50,50 +50,50 @@ _STATES: dict[str, tuple[type[TransportError], str, str]] = {
 
 
 def is_target(serial: str) -> bool:
-    """True for HOST:PORT, which `adb connect` takes; `usb:1-4` is a path."""
+    """Return True for HOST:PORT, which `adb connect` accepts. `usb:1-4` is a path."""
     match = _TARGET.fullmatch(serial)
     return match is not None and match[1] != "usb"
 
 
-def find(seen: Sequence[AdbDevice], wanted: str, device: str) -> AdbDevice | None:
-    """The one row with that serial, or with that USB path (`usb:1-4.2`); None when absent.
+def find(devices: Sequence[AdbDevice], wanted: str, device: str) -> AdbDevice | None:
+    """Return the row with that serial number or USB path (`usb:1-4.2`), None if it is missing.
 
-    Raises IdentityError when several phones answer to it: cheap ones share a serial.
+    Raises IdentityError if several phones match, because cheap phones share a serial number.
     """
-    found = [device for device in seen if wanted in {device.serial, device.path}]
-    if len(found) > 1:
-        paths = ", ".join(device.path or f"transport {device.transport}" for device in found)
+    matches = [device for device in devices if wanted in {device.serial, device.path}]
+    if len(matches) > 1:
+        paths = ", ".join(device.path or f"transport {device.transport}" for device in matches)
         raise IdentityError(
-            f"{len(found)} devices have the serial number {wanted}: {paths}",
+            f"{len(matches)} devices have the serial number {wanted}: {paths}",
             device=device,
             step="identity",
             hint="write the USB path of one device in the inventory: serial: "
-            f"{found[0].path or 'usb:...'}",
+            f"{matches[0].path or 'usb:...'}",
         )
-    return found[0] if found else None
+    return matches[0] if matches else None
 
 
 _GONE = "check power and cable or Wi-Fi of the phone, until it is listed by: adb devices -l"
 
 
-def unanswered(wanted: str, said: str, device: str, *, again: bool = False) -> UnreachableError:
-    """The error for HOST:PORT that cannot be connected; `again`: it was there a moment ago."""
+def unanswered(wanted: str, answer: str, device: str, *, again: bool = False) -> UnreachableError:
+    """Return the error for HOST:PORT that cannot be connected. `again`: it was a moment ago."""
     if again:
-        text = f"the phone {wanted} disconnected; adb connect says: {said}"
+        text = f"the phone {wanted} disconnected; adb connect says: {answer}"
         return UnreachableError(text, device=device, hint=_GONE)
     return UnreachableError(
-        f"adb cannot connect to {wanted}: {said}",
+        f"adb cannot connect to {wanted}: {answer}",
         device=device,
         hint="plug in the USB cable and let the phone listen: adb tcpip 5555",
     )
 
 
 def absent(
-    seen: Sequence[AdbDevice], wanted: str, device: str, *, again: bool = False
+    devices: Sequence[AdbDevice], wanted: str, device: str, *, again: bool = False
 ) -> UnreachableError:
-    """The error for a phone that the server does not see; `again`: it did a moment ago."""
-    have = ", ".join(f"{device.serial} ({device.state})" for device in seen) or "none"
-    unknown = [device for device in seen if device.state == "no permissions"]
+    """Return the error for a phone that the server does not list. `again`: it did a moment ago."""
+    have = ", ".join(f"{device.serial} ({device.state})" for device in devices) or "none"
+    unknown = [device for device in devices if device.state == "no permissions"]
     cure = _STATES["no permissions"][2] if unknown else "plug the phone in, enable USB debugging"
     if again and not unknown:
         text = f"the phone {wanted} disconnected; adb now sees: {have}"
@@ -108,7 +108,7 @@ def absent(
 
 
 def check_state(phone: AdbDevice, device: str) -> None:
-    """Raise the error of every state but `device`, with its cure."""
+    """Raise the error for every state except `device`, with its cure."""
     if phone.state == "device":
         return
     kind, meaning, cure = _STATES.get(

@@ -1,12 +1,12 @@
-"""What goes over a connection to the adb server, both ways.
+"""The protocol on a connection to the adb server, and the shell protocol of the phone.
 
-The server: a length and a request, then OKAY, or FAIL and a reason (packages/modules/adb/
-OVERVIEW.TXT of AOSP). adbutils speaks it as well, but importing it takes 0.15 s; from there we
-have only the adb program.
+A request to the server is a length and a text. The answer is OKAY, or FAIL and a reason
+(packages/modules/adb/OVERVIEW.TXT of AOSP). adbutils implements it too, but its import takes 0.15
+s; fleet uses only the adb program from there.
 
-The shell of the phone: three streams and an exit status. Frames are an id (one byte) and a length
-(32 bits, little endian), then the bytes: packages/modules/adb/shell_protocol.h. Android 7 and
-later have it (feature shell_v2).
+The shell protocol has three streams and an exit status. A frame is an id (one byte), a length (32
+bits, little endian) and the bytes: packages/modules/adb/shell_protocol.h. Android 7 and later have
+it (feature shell_v2).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from fleet.model.files import Span
 _LENGTH = 4  # hexadecimal digits
 _WAITING_BYTES = 1 << 18
 HEAD = struct.Struct("<BI")
-# 64 KiB are half as fast, 1 MiB are no faster; a frame that was cut is lost whole (adbd 34).
+# 64 KiB frames are half as fast, 1 MiB is no faster. adbd 34 loses a truncated frame completely.
 FRAME_BYTES = 1 << 18
 
 
 class RefusedError(Exception):
-    """FAIL, with the server's own words; or an answer that is none."""
+    """A FAIL with the server's own text, or an answer outside the protocol."""
 
 
 class AdbConnection:
@@ -45,12 +45,12 @@ class AdbConnection:
             self.conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
 
     def ask(self, service: str) -> None:
-        """Name a service; the answer is read next."""
+        """Request a service. The answer is read afterwards."""
         line = service.encode()
         self.conn.sendall(b"%04x" % len(line) + line)
 
     def read(self, count: int) -> bytes:
-        """So many bytes; fewer where the server closed the connection."""
+        """Read `count` bytes, or fewer if the server closed the connection."""
         data = b""
         while len(data) < count:
             more = self.conn.recv(count - len(data))
@@ -60,7 +60,7 @@ class AdbConnection:
         return data
 
     def block(self) -> str:
-        """A text with its length ahead."""
+        """Read a text that follows its length. Raises EOFError."""
         head = self.read(_LENGTH)
         size = int(head, 16) if len(head) == _LENGTH else 0
         data = self.read(size)
@@ -75,7 +75,7 @@ class AdbConnection:
             raise RefusedError(self.block() if answer == b"FAIL" else f"no answer: {answer!r}")
 
     def close(self) -> None:
-        """Close at once, also under a thread that reads."""
+        """Close the connection at once, even while another thread reads from it."""
         with contextlib.suppress(OSError):
             self.conn.shutdown(socket.SHUT_RDWR)
         with contextlib.suppress(OSError):
@@ -83,7 +83,7 @@ class AdbConnection:
 
 
 class Id(IntEnum):
-    """What a frame holds."""
+    """The content of a frame."""
 
     STDIN = 0
     STDOUT = 1
@@ -96,7 +96,7 @@ CLOSE = HEAD.pack(Id.CLOSE_STDIN, 0)
 
 
 class Decoder:
-    """Takes the bytes of a connection as they come; `status` is set by the exit frame."""
+    """A decoder of the shell protocol. `status` is None until the exit frame arrives."""
 
     def __init__(self, stdout: Callable[[bytes], None], stderr: Callable[[bytes], None]) -> None:
         self._sinks = {int(Id.STDOUT): stdout, int(Id.STDERR): stderr}
@@ -104,7 +104,7 @@ class Decoder:
         self.status: int | None = None
 
     def take(self, chunk: bytes) -> None:
-        """Some bytes; what is left of a frame waits for the next."""
+        """Decode some bytes. An incomplete frame waits for the next call."""
         self._rest += chunk
         at = 0
         while len(self._rest) - at >= HEAD.size:
@@ -121,7 +121,7 @@ class Decoder:
 
 
 class FrameWriter:
-    """Sends chunks as frames of standard input."""
+    """A writer that sends chunks as frames of standard input."""
 
     def __init__(self, link: socket.socket, deadline: Deadline) -> None:
         self._link = link
@@ -129,16 +129,16 @@ class FrameWriter:
         self._buffer: memoryview | None = None
 
     def __call__(self, chunk: bytes | memoryview) -> None:
-        """All of a chunk, as frames of at most FRAME_BYTES."""
+        """Send a whole chunk in frames of at most FRAME_BYTES."""
         view = memoryview(chunk)
         for at in range(0, len(view), FRAME_BYTES):
             part = view[at : at + FRAME_BYTES]
             send(self._link, [HEAD.pack(Id.STDIN, len(part)), part], self._deadline)
 
     def move(self, span: Span) -> None:
-        """The bytes of a file, through one buffer: a new MiB at a time costs its page faults.
+        """Send the bytes of a file through one reused buffer, which avoids page faults.
 
-        sendfile was tried: the adb server then needs half as much processor time again.
+        sendfile was measured too: the adb server then needs half as much processor time again.
         """
         if self._buffer is None:
             self._buffer = memoryview(bytearray(FRAME_BYTES))
@@ -168,20 +168,20 @@ def _opened(span: Span) -> Iterator[int]:
 def _read(source: int, into: memoryview, at: int, span: Span) -> int:
     try:
         return os.preadv(source, [into], at)
-    except OSError as error:  # of a disk; not to be taken for a phone that stopped reading
+    except OSError as error:  # of a disk; must not be mistaken for a phone that stopped reading
         raise span.changed() from error
 
 
 def keep_warm(link: socket.socket) -> None:
-    """For a server on this machine: what waits for it then stays in the processor's cache.
+    """Limit the send buffer to a server on this machine, so that the data stays in the CPU cache.
 
-    The kernel would let 4 MiB wait; with a quarter the server took a little less processor time.
+    The kernel would buffer 4 MiB. With a quarter the server needed a little less processor time.
     """
     link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _WAITING_BYTES)
 
 
 def send(link: socket.socket, parts: list[bytes | memoryview], deadline: Deadline) -> None:
-    """All bytes of a few parts; a full socket is waited for until the deadline."""
+    """Send all bytes of some parts. Wait for a full socket until the deadline."""
     views = [memoryview(part) for part in parts]
     while views:
         try:

@@ -1,4 +1,4 @@
-"""The seam between fleet and a device: a deadline on each method that talks to it."""
+"""The interface of transports. Each method that talks to a device has a deadline."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fleet.model.deadline import Deadline
 from fleet.model.files import Chunk
 
 Output = Callable[[bytes], None]
-WORTH_BYTES = 32 << 20  # below, the second connection costs more than it saves
+WORTH_BYTES = 32 << 20  # below this size the second connection costs more than it saves
 
 
 class Streams(TypedDict, total=False):
-    """What a command reads, and who gets what it prints; see Carrier.run."""
+    """The input of a command and the receivers of its output; see Carrier.run."""
 
     stdin: Iterable[Chunk]
     on_stdout: Output | None
@@ -26,10 +26,10 @@ class Streams(TypedDict, total=False):
 
 @dataclass
 class Traffic:
-    """What went over a transport. `round_trips` counts commands; bytes are payload bytes.
+    """Counters of a transport. `round_trips` counts commands; bytes are payload bytes.
 
-    `bytes_sent` is standard input, `bytes_received` standard output and error; the
-    transport's own protocol is not counted.
+    `bytes_sent` is standard input, `bytes_received` standard output and error. The transport's own
+    protocol is not counted.
     """
 
     round_trips: int = 0
@@ -40,7 +40,7 @@ class Traffic:
     )
 
     def add(self, *, round_trips: int = 0, sent: int = 0, received: int = 0) -> None:
-        """Count; from any thread."""
+        """Add to the counters, from any thread."""
         with self._lock:
             self.round_trips += round_trips
             self.bytes_sent += sent
@@ -49,21 +49,23 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who answered. `kind` is host-key, adb or local; `value` the fingerprint, the serial number
-    (behind it the USB path, which changes with the socket), or the machine's name.
+    """The identity of the device that answered. `kind` is host-key, adb or local.
+
+    `value` is the fingerprint, the serial number with the USB path (which changes with the socket),
+    or the machine's name.
     """
 
     kind: str
     value: str
 
     def same(self, other: Identity) -> bool:
-        """True for the same device, whatever socket it hangs on."""
+        """Return True for the same device, even at another USB socket."""
         mine, theirs = (identity.value.partition(" ")[0] for identity in (self, other))
         return (self.kind, mine) == (other.kind, theirs)
 
 
 class Carrier(Protocol):
-    """What moves bulk data: the transport itself, or a second connection beside it.
+    """A channel for bulk data: the transport itself, or a second connection next to it.
 
     `name` is paramiko, ssh (the system's client), adb or local.
     """
@@ -71,70 +73,74 @@ class Carrier(Protocol):
     name: str
 
     def run(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
-        """Run to the end: one round trip. An exit status that is not 0 is no exception.
+        """Run a command to its end, in one round trip. An exit status other than 0 raises nothing.
 
-        `stdin` is sent in order, then closed; the command may answer while it is sent.
-        With `on_stdout` / `on_stderr` the chunks go there as they come and the Result
-        holds none of them. What goes over a second connection counts for the transport's
-        traffic.
+        `stdin` is sent in order and then closed; the command may answer while it is sent. With
+        `on_stdout` and `on_stderr` the chunks go there as they arrive, and the Result does not
+        contain them. The traffic of a second connection counts for the transport.
         """
         ...
 
     def trial(self) -> Carrier:
-        """What a short stream before the one that matters goes over: itself, or a way beside it
-        that leaves to that what is ready.
+        """Return a carrier for a short stream that precedes the main one.
+
+        It is the carrier itself, or another session that does not use up the prepared one.
         """
         ...
 
     def close(self) -> None:
-        """Let go of everything; never raises. The device's processes of ours end."""
+        """Close everything and end fleet's processes on the device. Never raises."""
         ...
 
 
 class PortStream(Protocol):
-    """A connection to a port of the device. Sending and receiving may be two threads' work."""
+    """A connection to a port of the device. One thread may send while another receives."""
 
     def recv(self, size: int) -> bytes:
-        """What has come, b"" at the end. Raises OSError when it broke."""
+        """Return the bytes that have arrived, b"" at the end.
+
+        Raises OSError if the connection broke.
+        """
         ...
 
     def sendall(self, data: bytes) -> object:
-        """All of it. Raises OSError when it broke."""
+        """Send all of the data. Raises OSError if the connection broke."""
         ...
 
     def shutdown(self, how: int) -> object:
-        """As of a socket."""
+        """Shut down one or both directions, like socket.shutdown."""
         ...
 
     def close(self) -> object:
-        """Let go of it, from any thread."""
+        """Close the connection, from any thread."""
         ...
 
 
 class Transport(Carrier, Protocol):
-    """A connection to one device. Opened and used by one thread.
+    """A connection to one device, opened and used by one thread.
 
-    Exceptions: `run` and `dial` may be called by other threads while the connection is open
-    (each call has its own channel), and `close` by any thread; calls under way then fail.
-
-    Every method may raise a TransportError: UnreachableError (open), AuthError and
-    HostKeyError (open), ConnectionLostError, DeadlineError.
+    Other threads may call `run` and `dial` while the connection is open (each call has its own
+    channel), and `close` at any time; running calls then fail. Every method may raise a
+    TransportError: UnreachableError (open), AuthError and HostKeyError (open), ConnectionLostError,
+    DeadlineError.
     """
 
     traffic: Traffic
 
     @property
     def system(self) -> str:
-        """`posix` (a shell is there) or `windows`; of an ssh connection once it is open."""
+        """`posix` (the device has a shell) or `windows`. Over ssh it is known after `open`."""
         ...
 
     @property
     def second(self) -> str:
-        """Name of the carrier that can be opened beside this connection, "" when there is none."""
+        """The name of the carrier that can be opened next to this connection, "" if there
+        is none.
+        """
         ...
 
     def carrier(self, deadline: Deadline) -> Carrier:
-        """Open it, from any thread, also while `open` is under way; the caller closes it.
+        """Open the second carrier, from any thread, even during `open`. The caller closes it.
 
         Raises a TransportError.
         """
@@ -142,27 +148,28 @@ class Transport(Carrier, Protocol):
 
     @property
     def describe(self) -> str:
-        """How the device is reached, for people: `ssh ubuntu@10.0.0.7:22`."""
+        """The address of the device for people: `ssh ubuntu@10.0.0.7:22`."""
         ...
 
     def open(self, deadline: Deadline) -> None:
-        """Connect and check the identity. Opening twice does nothing."""
+        """Connect and check the identity. A second call does nothing."""
         ...
 
     def identity(self, deadline: Deadline) -> Identity:
-        """Who answered on the open connection."""
+        """Return the identity of the device on the open connection."""
         ...
 
     def dial(self, port: int, deadline: Deadline) -> PortStream:
-        """A connection to a port of the device's own loopback, as a program there would make.
+        """Connect to a port of the device's own loopback, as a program on the device would.
 
-        Raises DeviceError where nothing listens there, or the device forbids forwarding.
+        Raises DeviceError if nothing listens there or the device forbids forwarding.
         """
         ...
 
     def terminal(self, folder: Path, command: str = "") -> list[str]:
-        """The argv of a program that opens a terminal the way of the open connection, to the
-        same device. What it reads is written to `folder`; no secret stands in either. `command`
-        is text for the login's shell to run in the terminal instead of itself.
+        """Return the argv of a program that opens a terminal on the same device, the same way.
+
+        Its configuration is written to `folder`. Neither contains a secret. `command` is text that
+        the login shell runs in the terminal.
         """
         ...

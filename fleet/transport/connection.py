@@ -1,6 +1,6 @@
-"""The way to a host: what the inventory says, then the ssh config, for each hop.
+"""The route to a host: values of the inventory, then of the ssh config, for each hop.
 
-The first value wins, as in ssh_config(5): the inventory's, the user's file, the system's.
+The first value wins, as in ssh_config(5): inventory, user's file, system's file.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from fleet.model.errors import InputError, reason
 from fleet.model.inventory import Host
 
 DEFAULT_PORT = 22
-Criterion = dict[str, Any]  # of a `Match` line, as paramiko has it
+Criterion = dict[str, Any]  # of a `Match` line, in the form of paramiko
 CONFIGS = ("~/.ssh/config", "/etc/ssh/ssh_config")
 _END_SECONDS = 2.0
 _SOON_SECONDS = 0.2
 _MOST_WORDS = 4096
 _MATCH = re.compile(r"(?i)\s*match\b")
-_COMMAND = re.compile(r"(?i)\s*\w+command\b")  # the rest of its line is for a shell
+_COMMAND = re.compile(r"(?i)\s*\w+command\b")  # the rest of its line is shell text
 _COMMENT = re.compile(r"""((?:[^"'#]|"[^"]*"|'[^']*'|(?<!\s)#)*?)\s+#.*""")
 _VALUED = {"host", "originalhost", "user", "localuser", "exec"}  # criteria of `Match`
 _BARE = {"all", "canonical", "final"}
 
 
 class _Proxy(paramiko.ProxyCommand):
-    """paramiko's, which leaves the process and its pipes to themselves."""
+    """A ProxyCommand of paramiko that also closes its process and its pipes."""
 
     process: subprocess.Popen[bytes]
 
@@ -45,10 +45,10 @@ class _Proxy(paramiko.ProxyCommand):
         super().__init__(words)
         self.words = words
         self.last_words = ""  # of a command that ended by itself
-        self._gone = False  # it takes and says nothing any more
+        self._gone = False  # the command no longer reads or writes
 
     def send(self, content: Any) -> int:  # noqa: ANN401 - bytes of any kind
-        """See socket.send."""
+        """Send bytes; see socket.send."""
         try:
             sent: int = super().send(content)
         except paramiko.ProxyCommandFailure:
@@ -57,7 +57,7 @@ class _Proxy(paramiko.ProxyCommand):
         return sent
 
     def recv(self, size: int) -> bytes:
-        """See socket.recv."""
+        """Receive bytes; see socket.recv."""
         try:
             data: bytes = super().recv(size)
         except paramiko.ProxyCommandFailure:
@@ -67,7 +67,7 @@ class _Proxy(paramiko.ProxyCommand):
         return data
 
     def close(self) -> None:
-        """End it, and keep why it ended if that was before."""
+        """End the command. Keep the reason if it had ended before."""
         ended = self._gone or self.process.poll() is not None
         if ended and not self.last_words:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -83,18 +83,20 @@ class _Proxy(paramiko.ProxyCommand):
             self.process.wait()
 
     def _judge(self, status: int) -> str:
-        """Return the last line of the error output, else the exit status; "" if it ended well."""
-        pipe, said = self.process.stderr, b""
+        """Return the last line of the error output, else the exit status; "" if the command
+        succeeded.
+        """
+        pipe, output = self.process.stderr, b""
         if pipe is not None and not pipe.closed:
             os.set_blocking(pipe.fileno(), False)
             with contextlib.suppress(OSError):
-                said = os.read(pipe.fileno(), _MOST_WORDS)
-        lines = said.decode("utf-8", "replace").strip().splitlines()
+                output = os.read(pipe.fileno(), _MOST_WORDS)
+        lines = output.decode("utf-8", "replace").strip().splitlines()
         return (lines[-1] if lines else f"exit status {status}") if status else ""
 
 
 class Connection:
-    """A login, not yet open. `gateway` is what it goes through: a jump host or a ProxyCommand."""
+    """A login that is not open yet. `gateway` is its jump host or ProxyCommand."""
 
     def __init__(
         self,
@@ -106,20 +108,22 @@ class Connection:
         *,
         optional_keys: Collection[str] = (),
     ) -> None:
-        """`limit`: seconds to connect. `options` are those of paramiko's `connect`; of its keys
-        `optional_keys`, of an ssh config, need not be there.
+        """Prepare a login. `limit` is the number of seconds to connect.
+
+        `options` are those of paramiko's `connect`. `optional_keys` are key files from an ssh
+        config, which may be missing.
         """
         self.host, self.port = address
         self.user = user
         self.gateway = gateway
         self.client = paramiko.SSHClient()
-        self.transport: Any = None  # paramiko's, once it is open
+        self.transport: Any = None  # paramiko's transport, once it is open
         self.options = options
         self._limit = limit
         self._optional_keys = optional_keys
 
     def open(self) -> None:
-        """Connect and log in, hop by hop. Raises what paramiko raises."""
+        """Connect and log in, hop by hop. Raises paramiko's exceptions."""
         sock: Any = None
         if isinstance(self.gateway, str):
             sock = _started(self.gateway)
@@ -157,7 +161,7 @@ def _started(command: str) -> _Proxy:
 
 @contextlib.contextmanager
 def _judged(sock: object) -> Iterator[None]:
-    """Raise ProxyCommandFailure with the command's last words if it ended during the login."""
+    """Raise ProxyCommandFailure with the last line of the command if it ended during the login."""
     try:
         yield
     except (paramiko.AuthenticationException, paramiko.BadHostKeyException):
@@ -172,17 +176,17 @@ def _judged(sock: object) -> Iterator[None]:
 
 
 def hops_of(connection: Connection | str | None) -> Iterator[Connection]:
-    """A connection, its jump host, that one's, and so on; no ProxyCommand."""
+    """Yield a connection and all of its jump hosts, nearest first, without a ProxyCommand."""
     while isinstance(connection, Connection):
         yield connection
         connection = connection.gateway
 
 
 def connection_to(host: Host, limit: float, options: Mapping[str, Any]) -> Connection:
-    """The way to a host through all its jump hosts. `limit`: seconds for each hop.
+    """Return the connection to a host through all its jump hosts. `limit`: seconds for each hop.
 
-    Jump hosts of the inventory are logged in to with its keys, those of an ssh config with
-    the config's. Raises InputError for an ssh config that cannot be understood.
+    Jump hosts of the inventory use the inventory's keys, those of an ssh config use the config's
+    keys. Raises InputError for an ssh config that cannot be parsed.
     """
     resolver = _Resolver(host, limit, options)
     own = {**options, **_credentials(host)}
@@ -195,19 +199,19 @@ def connection_to(host: Host, limit: float, options: Mapping[str, Any]) -> Conne
 
 
 def _credentials(host: Host) -> dict[str, Any]:
-    """What the inventory has to log in with, in paramiko's words. Raises InputError."""
-    found: dict[str, Any] = {}
+    """Return the inventory's credentials as options of paramiko. Raises InputError."""
+    credentials: dict[str, Any] = {}
     if host.identity_files:
-        found["key_filename"] = [str(path) for path in host.identity_files]
+        credentials["key_filename"] = [str(path) for path in host.identity_files]
     if host.key_passphrase is not None:
-        found["passphrase"] = host.key_passphrase.get().reveal()
+        credentials["passphrase"] = host.key_passphrase.get().reveal()
     if host.password is not None:
-        found["password"] = host.password.get().reveal()
-    return found
+        credentials["password"] = host.password.get().reveal()
+    return credentials
 
 
 class _Resolver:
-    """Names → connections, by the ssh configs that hold for one host of the inventory."""
+    """A resolver from names to connections with the ssh configs of one host."""
 
     def __init__(self, host: Host, limit: float, options: Mapping[str, Any]) -> None:
         self._limit, self._options = limit, options
@@ -225,7 +229,7 @@ class _Resolver:
         gateway: Connection | None = None,
         behind: tuple[str, ...] = (),
     ) -> Connection:
-        """To `[user@]name[:port]`; `behind` are the names whose jump host it is."""
+        """Return the connection to `[user@]name[:port]`. `behind` are the names that led to it."""
         before, _, rest = name.strip().removeprefix("ssh://").rpartition("@")
         name, written = split_port(rest)
         user, port = user or before or None, port or written
@@ -235,49 +239,53 @@ class _Resolver:
                 f"the jump hosts of the ssh config form a loop: {way}",
                 hint="correct ProxyJump in the ssh config",
             )
-        found = self._lookup(name, user, port)
-        address = found["hostname"]
-        keys = [*options.get("key_filename", ()), *found.get("identityfile", ())]
+        settings = self._lookup(name, user, port)
+        address = settings["hostname"]
+        keys = [*options.get("key_filename", ()), *settings.get("identityfile", ())]
         return Connection(
-            (address, port or int(found.get("port", DEFAULT_PORT))),
-            user or found.get("user") or getpass.getuser(),
-            gateway or self._gateway(found, {name, address}, (*behind, name)),
+            (address, port or int(settings.get("port", DEFAULT_PORT))),
+            user or settings.get("user") or getpass.getuser(),
+            gateway or self._gateway(settings, {name, address}, (*behind, name)),
             self._limit,
             {**options, "key_filename": keys} if keys else options,
-            optional_keys=found.get("identityfile", ()),
+            optional_keys=settings.get("identityfile", ()),
         )
 
     def _gateway(
-        self, found: Mapping[str, Any], own: set[str], behind: tuple[str, ...]
+        self, settings: Mapping[str, Any], own: set[str], behind: tuple[str, ...]
     ) -> Connection | str | None:
-        """What an ssh config has before a host of these names: the first that is set counts."""
-        key = next((key for key in found if key in {"proxyjump", "proxycommand"}), "")
-        text: str | None = found.get(key)
+        """Return the gateway in the ssh config of a host with these names. The first
+        setting wins.
+        """
+        key = next((key for key in settings if key in {"proxyjump", "proxycommand"}), "")
+        text: str | None = settings.get(key)
         if text is None or text.lower() == "none":
             return None
         if key == "proxycommand":
             return text
         hops = text.split(",")
         if own & {split_port(hop.rpartition("@")[2].strip())[0] for hop in hops}:
-            return None  # `Host *` has it, and this is the jump host
+            return None  # the setting comes from `Host *`, and this host is the jump host itself
         gateway = None
         for hop in hops:
             gateway = self.connection(hop, self._options, gateway=gateway, behind=behind)
         return gateway
 
     def _lookup(self, name: str, user: str | None, port: int | None) -> Mapping[str, Any]:
-        """What is said of a name, lower-case key → value; `hostname` is always there."""
+        """Return the settings of a name, with keys in lower case. `hostname` is always set."""
         first = f"User {user}\n" * bool(user) + f"Port {port}\n" * bool(port)
         try:
-            found = _parsed(first, *(path.read_text("utf-8") for path in self._files)).lookup(name)
-            int(found.get("port", DEFAULT_PORT))
+            settings = _parsed(first, *(path.read_text("utf-8") for path in self._files)).lookup(
+                name
+            )
+            int(settings.get("port", DEFAULT_PORT))
         except (paramiko.SSHException, OSError, ValueError) as error:
             files = ", ".join(map(str, self._files))
             raise InputError(
                 f"cannot use the ssh config {files}: {_unusable(error)}",
                 hint="correct the file, or set `ssh_config:` in the inventory to another file",
             ) from error
-        return found
+        return settings
 
 
 def _unusable(error: Exception) -> str:
@@ -290,7 +298,7 @@ def _unusable(error: Exception) -> str:
 
 
 class _Config(paramiko.SSHConfig):
-    """paramiko's, which runs `Match exec` as ssh does: invoke would read our standard input."""
+    """An SSHConfig that runs `Match exec` as ssh does. paramiko's would read our standard input."""
 
     def _does_match(self, match_list: list[Criterion], *about: Any) -> bool:  # noqa: ANN401
         for criterion in match_list:
@@ -301,7 +309,9 @@ class _Config(paramiko.SSHConfig):
         return bool(match_list)
 
     def _decided(self, criterion: Criterion, host: str, options: object) -> Criterion:
-        """Return a criterion that holds for every host if the command ends well, or for none."""
+        """Return a criterion that matches every host if the command succeeds, or no host if it
+        fails.
+        """
         parameter = criterion["param"]
         command = self._tokenize(options, host, "match-exec", parameter)  # type: ignore[attr-defined]
         argv = [os.environ.get("SHELL") or "/bin/sh", "-c", command]
@@ -313,7 +323,7 @@ class _Config(paramiko.SSHConfig):
 
 @lru_cache(maxsize=8)
 def _parsed(*texts: str) -> paramiko.SSHConfig:
-    """Once for many boards."""
+    """Parse ssh configs, once for many boards."""
     config = _Config()
     for text in texts:
         config.parse(StringIO("\n".join(map(for_paramiko, text.splitlines()))))
@@ -321,23 +331,25 @@ def _parsed(*texts: str) -> paramiko.SSHConfig:
 
 
 def for_paramiko(line: str) -> str:
-    """A line as paramiko reads it right. To it a comment behind a value is part of that, a
-    criterion that it does not know holds, and `Match final all` is an error. Raises ValueError.
+    """Rewrite a line so that paramiko parses it correctly. Raises ValueError.
+
+    paramiko takes a comment after a value as a part of the value. It accepts every unknown
+    criterion, and reports `Match final all` as an error.
     """
     comment = None if _COMMAND.match(line) else _COMMENT.fullmatch(line)
     line = comment[1] if comment else line
     if not _MATCH.match(line):
         return line
     words = shlex.split(line.replace("=", " ", 1) if "=" in line.split()[0] else line)[1:]
-    told: list[str] = []
+    criteria: list[str] = []
     while words:
         word = words.pop(0)
         criterion = word.lower()
         if criterion.removeprefix("!") not in _VALUED | _BARE:
             raise ValueError(f"fleet does not support the criterion 'Match {word}'")
-        told.append(criterion)
+        criteria.append(criterion)
         if criterion.removeprefix("!") in _VALUED:
-            told += words[:1]
+            criteria += words[:1]
             del words[:1]
-    last = told[:-1] if len(told) > 1 and told[-1] == "all" else told
+    last = criteria[:-1] if len(criteria) > 1 and criteria[-1] == "all" else criteria
     return "Match " + shlex.join(last)

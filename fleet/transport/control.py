@@ -1,4 +1,4 @@
-"""Commands over one ssh connection: one after another over one channel, side by side over more."""
+"""Commands over one ssh connection: sequential ones share a channel, parallel ones open more."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ from fleet.transport import loop
 from fleet.transport.exchange import Exchange
 from fleet.transport.quote import render
 
-# Session channels of one ssh connection; over far links one is open ahead of its command.
+# Session channels of one ssh connection. On distant links one channel is opened in advance.
 
-FAR_SECONDS = 0.01  # opening a channel is one round trip; nearer ones are not worth a thread
-ENDING_SECONDS = 5.0  # a server of one session counts that of the last command until it is cleared
+FAR_SECONDS = 0.01  # opening a channel is one round trip; nearer links are not worth a thread
+# a server with a session limit counts the last session until it has cleaned it up
+ENDING_SECONDS = 5.0
 AGAIN_SECONDS = 0.05
 
 
 class Channels:
-    """Opens channels for commands. A command over 50 ms needs one round trip less so."""
+    """A pool that opens channels for commands. Beyond 50 ms, this saves a command one round
+    trip.
+    """
 
     def __init__(self, transport: paramiko.Transport) -> None:
         self.transport = transport
@@ -36,7 +39,7 @@ class Channels:
         self._refused = False
 
     def take(self, seconds: float) -> paramiko.Channel:
-        """An open channel of its own for each caller. Raises what `open_session` raises."""
+        """Return an open channel for one caller. Raises the exceptions of `open_session`."""
         with self._lock:
             early, self._early = self._early, None
         channel = self._opened(early, seconds)
@@ -52,7 +55,10 @@ class Channels:
         return channel
 
     def _patiently(self, seconds: float) -> paramiko.Channel:
-        """What is refused may be so because the session before is still being cleared away."""
+        """Open a channel.
+
+        Retry after a refusal, since the server may still be cleaning up a session.
+        """
         end = time.monotonic() + min(seconds, ENDING_SECONDS)
         while True:
             try:
@@ -72,7 +78,9 @@ class Channels:
         return None if channel is None or channel.closed else channel
 
     def _open(self, early: Future[paramiko.Channel | None], seconds: float) -> None:
-        """Work of a thread. A server may allow few sessions, or one: then none is open ahead."""
+        """Open a channel in advance, in a thread. A server that allows few sessions
+        disables this.
+        """
         channel = None
         try:
             channel = self.transport.open_session(timeout=seconds)
@@ -84,7 +92,7 @@ class Channels:
             early.set_result(channel)
 
 
-LONGEST_LINE = 8999  # of dropbear: MAX_CMD_LEN in its src/sysoptions.h
+LONGEST_LINE = 8999  # dropbear: MAX_CMD_LEN in src/sysoptions.h
 
 Begins = Callable[[paramiko.Channel], Exchange]
 
@@ -99,16 +107,16 @@ class _Control:
 
     @property
     def waits(self) -> bool:
-        """False once it is known to have ended."""
+        """False if the channel is known to have ended."""
         channel = self.channel
         return not (channel.closed or channel.eof_received or channel.exit_status_ready())
 
 
 class Commands:
-    """Runs commands. One channel waits between them; who runs one meanwhile opens another.
+    """A runner of commands. An idle channel is reused; parallel commands open other channels.
 
-    A command with a standard input is the last of its channel. A channel on which a command ran
-    past its deadline, or which said what no loop says, is closed, and the next one is another.
+    A command with standard input is the last of its channel. A channel is closed if its command
+    passed its deadline or its output does not match the loop's frames.
     """
 
     def __init__(self, transport: paramiko.Transport) -> None:
@@ -121,7 +129,7 @@ class Commands:
         self, begins: Begins, command: Command, stdin: Iterable[Chunk], deadline: Deadline
     ) -> Exchange:
         """Run a command of a POSIX shell to its end."""
-        feeding = stdin or None  # an empty tuple: nothing is to be read
+        feeding = stdin or None  # an empty tuple means that there is no input
         control = self._taken()
         if control is not None:
             done = self._further(begins(control.channel), control, command, feeding)
@@ -141,7 +149,9 @@ class Commands:
         return exchange
 
     def expect(self, begins: Begins, deadline: Deadline) -> None:
-        """Start the shell that waits for the first command. Raises what a broken channel raises."""
+        """Start the shell that waits for the first command. Raises the errors of a broken
+        channel.
+        """
         exchange = begins(self.channels.take(deadline.remaining))
         kept = False
         try:
@@ -154,7 +164,7 @@ class Commands:
     def alone(
         self, begins: Begins, line: str, stdin: Iterable[Chunk], deadline: Deadline
     ) -> Exchange:
-        """Run a line that has a channel of its own."""
+        """Run a line in its own channel."""
         exchange = begins(self.channels.take(deadline.remaining))
         with contextlib.closing(exchange.channel):
             exchange.begin(line)
@@ -169,10 +179,11 @@ class Commands:
         command: Command,
         feeding: Iterable[Chunk] | None,
     ) -> Exchange:
-        """One more on a channel that waited; not `begun` where its loop had ended."""
+        """Run a command on an idle channel. The result is not `begun` if the loop had ended."""
         last = feeding is not None
         with self._keeping(exchange, control.number, control.word, last=last):
-            with contextlib.suppress(OSError):  # it is closed: the status says how it ended
+            # the channel is closed; its status shows how it ended
+            with contextlib.suppress(OSError):
                 exchange.write(loop.request(control.number, command, last=last))
             if feeding is not None:
                 exchange.feed(feeding)
@@ -183,7 +194,7 @@ class Commands:
     def _keeping(
         self, exchange: Exchange, number: int, word: bytes = b"", *, last: bool = False
     ) -> Iterator[None]:
-        """Keep the channel behind a command whose end was that of a loop; else close it."""
+        """Keep the channel if the command ended with the loop's frame; close it otherwise."""
         exchange.framed(number, word, last=last)
         kept = False
         try:
@@ -204,8 +215,8 @@ class Commands:
 
     def _taken(self) -> _Control | None:
         with self._lock:
-            found, self._idle = self._idle, None
-        if found is not None and not found.waits:
-            found.channel.close()
+            control, self._idle = self._idle, None
+        if control is not None and not control.waits:
+            control.channel.close()
             return None
-        return found
+        return control

@@ -1,4 +1,4 @@
-"""Connections that are being opened while what uses them is still being loaded."""
+"""Connections that open in the background while the command's modules are still loading."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from fleet.model.inventory import Host
 
 _SWITCH_SECONDS = 0.0001
-MOST = 4  # of more hosts the first ones would only take the processor from the loading
+MOST = 4  # more connections would only take processor time from the loading
 
 
 def import_ssh() -> None:
-    """Import paramiko before threads are started, which would wait for it one after the other."""
+    """Import paramiko before threads start, which would wait for the import one by one."""
     import paramiko  # noqa: F401, PLC0415
 
 
@@ -25,12 +25,12 @@ def import_ssh() -> None:
 def begun(
     hosts: Sequence[Host], parallel: int, *, bulk: bool = False
 ) -> Iterator[Mapping[str, Transport]]:
-    """The transports of few hosts, by name: over ssh, with known keys and without a secret.
+    """Yield transports of a few hosts by name: over ssh, with known keys and without a secret.
 
-    With `bulk` their second carrier is begun too. At the end of the context all are closed.
-    To be called when paramiko has been imported, and nothing about the command can be wrong.
+    With `bulk` their second carriers are opened too. All are closed at the end of the context. Call
+    it after the import of paramiko, when the command line is known to be valid.
     """
-    found: dict[str, Transport] = {}
+    transports: dict[str, Transport] = {}
     ours = [host for host in hosts if host.transport == "ssh"]
     try:
         for host in ours if len(hosts) <= min(parallel, MOST) else ():
@@ -39,17 +39,17 @@ def begun(
             from fleet.transport.ssh import SshTransport  # noqa: PLC0415 - paramiko
 
             link = SshTransport(host)
-            found[host.name] = link
+            transports[host.name] = link
             link.begin(bulk=bulk)
-        yield found
+        yield transports
     finally:
-        for transport in found.values():
+        for transport in transports.values():
             transport.close()
 
 
 @contextlib.contextmanager
 def sharing() -> Iterator[None]:
-    """Inside, who loads modules gives way to a handshake sooner than after 5 ms a message."""
+    """Switch threads sooner than after 5 ms while modules are loaded, to speed up a handshake."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_SECONDS)
     try:

@@ -1,4 +1,4 @@
-"""One command on a session channel of paramiko's: its line, its three streams, its end."""
+"""A command on a session channel of paramiko: its command line, three streams and exit status."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fleet.transport.base import Output, Traffic
 from fleet.transport.loop import Framed
 from fleet.transport.streams import BROKEN, Collector, Feeder, start
 
-SLICE_SECONDS = 0.5  # how often a waiting stream looks at the deadline
+SLICE_SECONDS = 0.5  # interval at which a waiting stream checks the deadline
 _CHUNK = 1 << 16
-_PACKET = 1 << 15  # paramiko's largest packet; a longer slice would only be copied again
+_PACKET = 1 << 15  # paramiko's largest packet; a longer slice would only be copied once more
 _BROKEN = (*BROKEN, paramiko.SSHException)
 
 
 class Exchange:
-    """A command on a channel. `frames`: those of its two streams, where a loop runs it."""
+    """A command on a channel. `frames` are those of its two streams if a loop runs it."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Exchange:
         outputs: tuple[Output | None, Output | None],
         channel: paramiko.Channel,
     ) -> None:
-        """`what` is the program, for errors; `outputs` take what it prints as it comes."""
+        """Prepare a command. `what` is its program, for errors; `outputs` receive the output."""
         self.channel, self.deadline = channel, deadline
         self._what, self._traffic = what, traffic
         self.out, self.err = (Collector(traffic, output) for output in outputs)
@@ -43,25 +43,26 @@ class Exchange:
         channel.settimeout(min(deadline.remaining, SLICE_SECONDS))
 
     def framed(self, number: int = 0, word: bytes = b"", *, last: bool = False) -> None:
-        """What comes stands between the marks of a loop: see Framed."""
+        """Expect the output between the marks of a loop; see Framed."""
         takes = self.out.take, self.err.take
         self.frames = tuple(Framed(take, number, word, last=last) for take in takes)
 
     def begin(self, line: str) -> None:
-        """exec_command, which by itself waits for its answer without end (paramiko 3 and 4)."""
+        """Call exec_command, which by itself waits forever for an answer (paramiko 3 and 4)."""
         answered: Future[None] = Future()
         start(_ask, answered, self.channel, line)
         while True:
             try:
                 return answered.result(min(self.deadline.remaining, SLICE_SECONDS))
             except TimeoutError:
-                if answered.done():  # by now: well, or with that very error
+                if answered.done():  # answered in the meantime, or failed with this error
                     return answered.result()
                 self._check()
 
     def write(self, data: bytes) -> None:
-        """A request to a loop. Raises what a broken channel raises, DeadlineError where it is
-        not read.
+        """Send a request to a loop.
+
+        Raises the errors of a broken channel, and DeadlineError if the device does not read.
         """
         try:
             _Writer(self.channel, self.deadline)(data)
@@ -76,16 +77,18 @@ class Exchange:
 
     @property
     def whole(self) -> bool:
-        """Both streams had their end from the loop, which then waits."""
+        """True if both streams ended with the loop's mark. The loop then waits for another
+        command.
+        """
         return bool(self.frames) and all(frame.status is not None for frame in self.frames)
 
     @property
     def begun(self) -> bool:
-        """The command may have run; where a loop has ended before, it never did."""
+        """True if the command may have started, False if the loop had ended before."""
         return not self.frames or any(frame.begun for frame in self.frames)
 
     def wait(self) -> None:
-        """Until the end: `status` is then set, negative where none came. Raises DeadlineError."""
+        """Wait for the end and set `status`, negative if none arrived. Raises DeadlineError."""
         readers = self._readers()
         if self.frames and self._feeder is None:
             self._join(readers)
@@ -99,7 +102,7 @@ class Exchange:
         self.status = self.channel.recv_exit_status() if ended is None else ended
 
     def check(self) -> None:
-        """Raise what the source of standard input or who takes the output raised."""
+        """Raise the error of the source of standard input or of a receiver of output."""
         for stream in (self._feeder, self.out, self.err):
             if stream is not None:
                 stream.check()
@@ -113,7 +116,7 @@ class Exchange:
         ]
 
     def _join(self, readers: list[threading.Thread]) -> None:
-        """Until both marks came, or the loop itself has ended."""
+        """Wait until both marks arrived, or until the loop itself has ended."""
         for reader in readers:
             while reader.is_alive() and not self.channel.status_event.is_set():
                 reader.join(self._patience())
@@ -147,7 +150,7 @@ def _ask(answered: Future[None], channel: paramiko.Channel, line: str) -> None:
 
 
 class _Writer:
-    """Writes whole chunks to a channel, and no further once the deadline is over."""
+    """A writer of whole chunks to a channel that stops at the deadline."""
 
     def __init__(self, channel: paramiko.Channel, deadline: Deadline) -> None:
         self._channel = channel
@@ -156,7 +159,7 @@ class _Writer:
     def __call__(self, chunk: bytes) -> None:
         view = memoryview(chunk)
         while view:
-            if self.deadline.expired:  # a lease that was lost ends it too
+            if self.deadline.expired:  # a lost lease expires the deadline too
                 raise TimeoutError
             with contextlib.suppress(TimeoutError):
                 view = view[self._channel.send(bytes(view[:_PACKET])) :]
@@ -174,7 +177,7 @@ def _endless(take: Callable[[bytes], None]) -> Callable[[bytes], bool]:
 def _drain(
     receive: Callable[[int], bytes], take: Callable[[bytes], bool], deadline: Deadline
 ) -> None:
-    """Hand on what comes until it ends, or `take` says that it has."""
+    """Forward chunks until the stream ends or `take` returns True."""
     try:
         while chunk := _received(receive, deadline):
             deadline.touch()
@@ -186,12 +189,13 @@ def _drain(
 
 
 def _received(receive: Callable[[int], bytes], deadline: Deadline) -> bytes:
-    """The next chunk; b"" at the end."""
+    """Return the next chunk, b"" at the end."""
     while True:
         try:
             return receive(_CHUNK)
         except TimeoutError:
             if deadline.expired:
                 return b""
-        except (OSError, EOFError, paramiko.SSHException):  # also of the word that there is room
+        # the message about free buffer space can fail too
+        except (OSError, EOFError, paramiko.SSHException):
             return b""

@@ -1,8 +1,8 @@
-"""Who a host is allowed to be: pins, fleet's own known_hosts, the user's as a second source.
+"""The trusted keys of a host: pins, fleet's own known_hosts, then the user's known_hosts.
 
-Order: `host_key:` of the inventory, fleet's own file, the user's ~/.ssh/known_hosts. The
-user's file is read and never written. An unknown key is refused unless it may be accepted
-as new; a changed or revoked key is refused always.
+Order: `host_key:` of the inventory, fleet's own file, the user's ~/.ssh/known_hosts. The user's
+file is read and never written. An unknown key is refused unless it may be accepted as new. A
+changed or revoked key is always refused.
 """
 
 from __future__ import annotations
@@ -29,18 +29,22 @@ USER_KNOWN_HOSTS = Path("~/.ssh/known_hosts")
 
 
 def fingerprint(key: paramiko.PKey) -> str:
-    """`SHA256:...` as ssh-keygen -l prints it."""
+    """Return the fingerprint `SHA256:...` as ssh-keygen -l prints it."""
     digest = hashlib.sha256(key.asbytes()).digest()
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
 def entry_name(hostname: str, port: int) -> str:
-    """The name of a host in known_hosts: `host`, or `[host]:port` off port 22."""
+    """Return the name of a host in known_hosts: `host`, or `[host]:port` for ports other
+    than 22.
+    """
     return hostname if port == 22 else f"[{hostname}]:{port}"
 
 
 def _load(path: Path) -> paramiko.HostKeys:
-    """The plain lines of a known_hosts file; read once for many boards, and when it changed."""
+    """Return the plain lines of a known_hosts file. The file is parsed again only after a
+    change.
+    """
     if not path.is_file():
         return paramiko.HostKeys()
     with told(path):
@@ -50,7 +54,7 @@ def _load(path: Path) -> paramiko.HostKeys:
 
 @lru_cache(maxsize=8)
 def _loaded(path: Path, *_state: int) -> paramiko.HostKeys:
-    """Markers and lines of unknown kinds are left out."""
+    """Parse a known_hosts file, without markers and lines of unknown kinds."""
     keys = paramiko.HostKeys()
     for line in map(str.strip, _lines(path)):
         if not line or line.startswith(("#", "@")):
@@ -67,20 +71,22 @@ def _loaded(path: Path, *_state: int) -> paramiko.HostKeys:
 
 
 def known_keys(host: Host, name: str) -> dict[str, paramiko.PKey]:
-    """Key type → key with which `name` may be connected to.
+    """Return the keys (type → key) with which `name` may be connected to.
 
-    A revoked key is left out, so that it comes before Policy and is refused there.
+    A revoked key is left out, so that Policy sees it as unknown and refuses it.
     """
-    found = pinned_keys(host, name)
-    return {kind: key for kind, key in found.items() if not revoked(host, key)}
+    pinned = pinned_keys(host, name)
+    return {kind: key for kind, key in pinned.items() if not revoked(host, key)}
 
 
 def pinned_keys(host: Host, name: str) -> dict[str, paramiko.PKey]:
-    """Key type → key that is on file for `name`, revoked or not. Fleet's file wins."""
+    """Return the keys (type → key) on file for `name`, including revoked ones. Fleet's file
+    wins.
+    """
     for path in _files(host):
-        found = _load(path).lookup(name)
-        if found:
-            return dict(found.items())
+        keys = _load(path).lookup(name)
+        if keys:
+            return dict(keys.items())
     return {}
 
 
@@ -89,14 +95,14 @@ def _files(host: Host) -> tuple[Path, Path]:
 
 
 def revoked(host: Host, key: paramiko.PKey) -> bool:
-    """True when a `@revoked` line of fleet's own file or of the user's has this key."""
+    """Return True if a `@revoked` line of fleet's or the user's file contains this key."""
     blob = key.get_base64()
     lines = [line for path in _files(host) if path.is_file() for line in _lines(path)]
     return any(words[:1] == ["@revoked"] and blob in words for words in map(str.split, lines))
 
 
 def refused(host: Host, key: paramiko.PKey) -> HostKeyError:
-    """The error for a revoked key."""
+    """Return the error for a revoked key."""
     return HostKeyError(
         f"the host key {fingerprint(key)} is marked @revoked in known_hosts",
         device=host.name,
@@ -105,11 +111,11 @@ def refused(host: Host, key: paramiko.PKey) -> HostKeyError:
 
 
 def pin(path: Path, name: str, key: paramiko.PKey, *, replace: bool = False) -> None:
-    """Write a key into fleet's own known_hosts; other lines stay as they are.
+    """Write a key into fleet's own known_hosts. Other lines stay unchanged.
 
-    `replace` first takes `name` out of the lines that have it, hashed ones too. The file is
-    replaced as a whole, under a lock, so that many boards can be pinned at once. Raises
-    InputError when it cannot be written.
+    `replace` first removes `name` from the lines that have it, including hashed ones. The file is
+    replaced atomically under a lock, so that many boards can be pinned at once. Raises InputError
+    if it cannot be written.
     """
     with locked(path):
         _write(path.resolve(), name, key, replace=replace)
@@ -117,7 +123,9 @@ def pin(path: Path, name: str, key: paramiko.PKey, *, replace: bool = False) -> 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a known_hosts file, against threads and processes of this workstation."""
+    """Hold the lock of a known_hosts file against other threads and processes of this
+    workstation.
+    """
     path = path.resolve()
     with contextlib.ExitStack() as stack:
         with told(path, "write", hint=f"ls -ld {path.parent}"):
@@ -148,7 +156,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _without(line: str, name: str) -> str:
-    """Return a line of known_hosts without `name`; "" if it named nothing else."""
+    """Return a line of known_hosts without `name`, "" if it named nothing else."""
     names, *rest = line.split(maxsplit=1)[:2] or [""]
     left = [listed for listed in names.split(",") if not _is(listed, name)]
     return line if left == names.split(",") else " ".join([",".join(left), *rest]) if left else ""
@@ -159,15 +167,17 @@ def _is(listed: str, name: str) -> bool:
         return listed == name
     try:
         return paramiko.HostKeys.hash_host(name, listed) == listed
-    except (ValueError, AssertionError):  # a hash that is none
+    except (ValueError, AssertionError):  # not a valid hash
         return False
 
 
 class Policy(paramiko.MissingHostKeyPolicy):
-    """Decides on a key for which nothing is known yet; called before the user is sent."""
+    """The decision on an unknown key. paramiko calls it before it sends the user name."""
 
     def __init__(self, host: Host, *, accept_new: bool, jump: str = "") -> None:
-        """`jump`: how to log in by hand to the jump host that the key is of."""
+        """Store the policy. `jump` is the manual login command if the key is that of a jump
+        host.
+        """
         self._host = host
         self._jump = jump
         self._accept_new = accept_new
@@ -178,16 +188,17 @@ class Policy(paramiko.MissingHostKeyPolicy):
         hostname: str,
         key: paramiko.PKey,
     ) -> None:
-        """Accept, pin, or raise HostKeyError."""
-        seen = fingerprint(key)
+        """Accept the key, pin it, or raise HostKeyError."""
+        offered = fingerprint(key)
         if revoked(self._host, key):
             raise refused(self._host, key)
         if self._host.host_key:
-            if seen != self._host.host_key:
-                raise changed(self._host, seen, self._host.host_key)
+            if offered != self._host.host_key:
+                raise changed(self._host, offered, self._host.host_key)
             return
         if self._as_pinned(hostname, key):
-            return  # by another name of the same board, while this connection was being opened
+            # pinned under another name of the same board while this connection was being opened
+            return
         if not self._accept_new:
             raise self._unknown(hostname, key)
         with locked(self._host.known_hosts):
@@ -198,13 +209,13 @@ class Policy(paramiko.MissingHostKeyPolicy):
                 address=hostname,
                 kind=key.get_name(),
                 old="",
-                new=seen,
+                new=offered,
                 why=trustlog.ACCEPTED,
             )
             _write(self._host.known_hosts.resolve(), hostname, key, replace=False)
 
     def _as_pinned(self, hostname: str, key: paramiko.PKey) -> bool:
-        """Return whether the key is on file by now; False if none is. Raises for another one."""
+        """Return True if the key is on file by now, False if none is. Raises for another key."""
         pinned = pinned_keys(self._host, hostname)
         if key in pinned.values():
             return True
@@ -226,13 +237,13 @@ class Policy(paramiko.MissingHostKeyPolicy):
         )
 
 
-def changed(host: Host, seen: str, pinned: str) -> HostKeyError:
-    """The error for a key that is not the pinned one; both fingerprints are in it."""
+def changed(host: Host, offered: str, pinned: str) -> HostKeyError:
+    """Return the error for a key other than the pinned one, with both fingerprints."""
     cure = f"if you re-flashed the board: fleet trust {host.name} --reflashed"
     if host.host_key:
         cure = f"if you re-flashed the board: correct `host_key:` of {host.name} in the inventory"
     return HostKeyError(
-        f"the host key has CHANGED: trusted {pinned}, offered {seen}; the board was re-flashed, "
+        f"the host key has CHANGED: trusted {pinned}, offered {offered}; the board was re-flashed, "
         "or another board has this address, or somebody intercepts the connection",
         device=host.name,
         hint=cure,

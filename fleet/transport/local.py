@@ -1,4 +1,4 @@
-"""This machine as a device: the same commands, the same quoting, no network."""
+"""This machine as a device: the same commands and the same quoting, without a network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fleet.transport.quote import render
 
 
 class LocalTransport:
-    """Runs commands with the shell of this machine."""
+    """A transport that runs commands with the shell of this machine."""
 
     name = "local"
     second = ""
@@ -34,34 +34,34 @@ class LocalTransport:
         return "local"
 
     def open(self, deadline: Deadline) -> None:
-        """Nothing to connect; only the deadline is looked at."""
+        """Check the deadline. There is nothing to connect."""
         deadline.check("opening the local transport")
         self._open = True
 
     def close(self) -> None:
-        """End what still runs."""
+        """Kill the processes that still run."""
         self._open = False
         self._processes.end_all()
 
     def identity(self, deadline: Deadline) -> Identity:
-        """The name of this machine."""
+        """Return the name of this machine."""
         deadline.check("asking for the identity")
         return Identity("local", socket.gethostname())
 
     def carrier(self, deadline: Deadline) -> Carrier:  # noqa: ARG002 - the interface of transports
-        """There is none but this."""
+        """Raise UnreachableError, because there is no second connection."""
         raise UnreachableError("the local transport cannot open a second connection")
 
     def trial(self) -> Carrier:
-        """See Carrier.trial."""
+        """Return this transport; see Carrier.trial."""
         return self
 
     def terminal(self, folder: Path, command: str = "") -> list[str]:  # noqa: ARG002 - interface
-        """See Transport.terminal."""
+        """Return the argv of a terminal; see Transport.terminal."""
         return ["sh", "-c", command] if command else [os.environ.get("SHELL") or "sh"]
 
     def dial(self, port: int, deadline: Deadline) -> PortStream:
-        """See Transport.dial."""
+        """Connect to a port; see Transport.dial."""
         try:
             made = socket.create_connection(("127.0.0.1", port), max(deadline.remaining, 0.01))
         except OSError as error:
@@ -73,7 +73,7 @@ class LocalTransport:
         return made
 
     def run(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
-        """See Transport.run."""
+        """Run a command; see Transport.run."""
         if not self._open:
             raise UnreachableError(
                 "the connection to this workstation (transport: local) is not open",

@@ -1,11 +1,10 @@
-"""Several commands over one channel: the shell that runs one after another, and its frames.
+"""Several commands over one channel: a shell loop that runs one after another, and its frames.
 
-A login shell may take a tenth of a second to start (pyenv, conda, nvm in ~/.bashrc), and each
-channel starts one. So one channel runs a constant loop of `sh`, which reads requests from standard
-input. Output and errors stay the two streams of the channel: of each command they stand between
-marks with a word that the device drew, which no program that runs there is told. The last request
-takes the place of the loop, with what is left of standard input: from there on it is a channel as
-any other.
+A login shell may take 0.1 s to start (pyenv, conda, nvm in ~/.bashrc), and each channel starts one.
+Therefore one channel runs a constant loop of `sh`, which reads requests from standard input. The
+output of each command is framed by marks on both streams. A mark contains a random word from the
+device that the started programs do not get. The last request replaces the loop and gets the rest of
+standard input, as on any other channel.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ _HEAD = b"\x1efleet "
 _WORD = 36  # letters of a UUID
 _NOISE = 400
 _LETTERS = b"0123456789abcdef-"
-# The first command stands in the line itself, so that it costs no round trip more. Where there is
-# no word to be drawn, or nothing comes in, the line is that command and nothing else.
+# The line itself contains the first command, which saves a round trip. Without a random word or
+# input, the line runs only that command.
 _LOOP = f"""unset fl_m fl_k fl_h fl_n fl_l fl_t fl_s
 read -r fl_m 2>/dev/null </proc/sys/kernel/random/uuid || exec "$@" </dev/null
 fl_m="{_HEAD.decode()}$fl_m" fl_k=0
@@ -50,29 +49,32 @@ exit "$fl_s"
 
 
 def line(command: Command | None = None) -> str:
-    """The line of a channel whose shell waits for requests, once it has run `command`."""
+    """Return the line of a channel whose shell runs `command` and then waits for requests."""
     start = quoted("sh", "-c", _LOOP, "fleet")
     return start if command is None else f"{start} {_text(command)}"
 
 
 def request(number: int, command: Command, *, last: bool = False) -> bytes:
-    """A further command; the `last` one gets what follows as its standard input."""
+    """Return the text of a further request. The `last` command gets the rest of standard input."""
     text = (render(command) if last else _text(command)) + "\n"
     head = f"{number} {'last' if last else 'next'} {text.count(chr(10))}\n"
     return (head + text).encode("utf-8", "surrogateescape")
 
 
 def _text(command: Command) -> str:
-    """The loop stays to tell of a signal. Words that a shell does itself are not for the loop."""
+    """Return the command's text. Only `sh` runs bare, so that the loop survives to report a
+    signal.
+    """
     return render(command, bare=command.argv[0] == "sh")
 
 
 class Framed:
-    """What one command says on one of the two streams: passed on without the marks around it.
+    """A filter for one stream of one command that removes the marks around its output.
 
-    `word` is that of the loop, b"" until it has said it; what a login shell prints before that is
-    passed on for the first command. `begun` by the mark before the command, `status` by the one
-    behind it, which the `last` one has not. `spilled`: something came behind that.
+    `word` is the loop's random word, b"" until the loop has printed it. Text that a login shell
+    prints before is forwarded for the first command. `begun` is set by the mark before the command.
+    `status` is set by the mark after it, which the `last` command does not have. `spilled` is True
+    if bytes followed that mark.
     """
 
     def __init__(
@@ -90,10 +92,10 @@ class Framed:
         self.begun = False
         self.status: int | None = None
         self.spilled = False
-        self.noise = b""  # the end of what came before the command
+        self.noise = b""  # the end of the output that preceded the command
 
     def __call__(self, chunk: bytes) -> bool:
-        """One chunk; True behind the mark at the end."""
+        """Forward one chunk. Return True after the final mark."""
         data, self._held = self._held + chunk, b""
         while self.status is None and not (self._last and self.begun):
             mark = self._mark()
@@ -119,7 +121,7 @@ class Framed:
         return True
 
     def close(self) -> None:
-        """The stream has ended: what may have been the beginning of a mark was none."""
+        """Forward the held bytes, since the stream ended and they are not the start of a mark."""
         self._hold(self._held, len(self._held))
 
     def _mark(self) -> bytes:
@@ -153,6 +155,6 @@ class Framed:
 
 
 def _overlap(data: bytes, mark: bytes) -> int:
-    """How many bytes at the end of `data` may be the beginning of `mark`."""
+    """Return the number of bytes at the end of `data` that may be the start of `mark`."""
     place = data.rfind(mark[:1], max(0, len(data) - len(mark) + 1))
     return len(data) - place if place >= 0 and mark.startswith(data[place:]) else 0

@@ -1,8 +1,8 @@
-"""The way from one board to another on the same network, with no secret on either of them.
+"""The connection from one board to another on the same network, without a secret on either.
 
-The workstation connects to the source with an agent of its own handed on (fleet/transport/
-agent.py); the source's ssh client logs in to the target with it and knows one host key: the
-one that the workstation's own connection to the target saw.
+The workstation connects to the source and forwards its own agent. The source's ssh client uses it
+to log in to the target. That client trusts one host key: the one on the workstation's own
+connection to the target.
 """
 
 from __future__ import annotations
@@ -30,18 +30,17 @@ from fleet.transport.process import end
 from fleet.transport.ssh import SshTransport
 from fleet.transport.sshclient import Hop, SshClient
 
-# An ssh-agent of our own that holds one board's key for the way from one neighbour.
-#
-# OpenSSH 8.9 binds a key in an agent to a path: from board A to board B as one user. What A may
-# do with the forwarded agent is then to log in there, and nowhere else.
+# An ssh-agent of fleet with the key of one board, for the connection from one neighbour. OpenSSH
+# 8.9 binds a key in an agent to a path: from board A to board B as one user. A can use the
+# forwarded agent only for this login.
 
 NEEDED = (8, 9)  # OpenSSH that can bind keys of an agent: openssh.com/agent-restrict.html
 _VERSION = re.compile(r"OpenSSH(?:_for_Windows)?_(\d+)\.(\d+)")
-_USER = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]*")  # ssh-add reads ?, *, @ and > as more
+_USER = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]*")  # ssh-add treats ?, *, @ and > as syntax
 _LOOK_SECONDS = 0.005
 _END_SECONDS = 5.0
 _WITHOUT = "deploy without relay: remove `relay` from `tune:` or --tune"
-# cat ends when its input does: on close(), and whenever and however this process ends.
+# cat ends with its input: on close(), or when this process ends for any reason.
 _KEEPER = (
     'ssh-agent -D -a "$1/agent" > /dev/null 2>&1 &\n'
     'cat > /dev/null\nkill "$!"\nwait "$!"\nrm -rf -- "$1"'
@@ -49,20 +48,20 @@ _KEEPER = (
 
 
 def can_bind(version: str) -> bool:
-    """True for the banner or `ssh -V` of an OpenSSH that binds keys."""
-    found = _VERSION.search(version)
-    return found is not None and (int(found[1]), int(found[2])) >= NEEDED
+    """Return True for the banner or `ssh -V` of an OpenSSH that binds keys."""
+    match = _VERSION.search(version)
+    return match is not None and (int(match[1]), int(match[2])) >= NEEDED
 
 
 @cache
 def lacking() -> str:
-    """Why this machine cannot hand on a key bound to a path; "" when it can."""
+    """Return why this machine cannot forward a key that is bound to a path, "" if it can."""
     for program in ("ssh", "ssh-agent", "ssh-add"):
         if shutil.which(program) is None:
             return f"the program {program} is missing on this workstation"
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        said = subprocess.run(["ssh", "-V"], capture_output=True, timeout=10, check=False)
-        version = said.stderr.decode("utf-8", "replace").strip()
+        done = subprocess.run(["ssh", "-V"], capture_output=True, timeout=10, check=False)
+        version = done.stderr.decode("utf-8", "replace").strip()
         if can_bind(version):
             return ""
         return f"{version or 'the ssh client'} cannot restrict a key to one destination"
@@ -70,10 +69,10 @@ def lacking() -> str:
 
 
 class Agent:
-    """A process of ours with a socket in a folder of mode 0700; it ends with this process."""
+    """An ssh-agent process with a socket in a folder of mode 0700. It ends with this process."""
 
     def __init__(self, deadline: Deadline) -> None:
-        """Raises UnreachableError when it does not start."""
+        """Start the agent. Raises UnreachableError if it does not start."""
         self._folder = Path(tempfile.mkdtemp(prefix="fleet-"))
         self.socket = self._folder / "agent"
         self._keeper = subprocess.Popen(
@@ -92,10 +91,10 @@ class Agent:
     def add(
         self, keys: Sequence[str], source: str, target: str, user: str, deadline: Deadline
     ) -> None:
-        """Hold these key files, for the way from `source` to `target` as `user` only.
+        """Load these key files, restricted to the path from `source` to `target` as `user`.
 
-        `source` and `target` are lines of known_hosts without names. Raises UnreachableError
-        when none of the keys can be held so, with the words of ssh-add.
+        `source` and `target` are lines of known_hosts without names. Raises UnreachableError with
+        the text of ssh-add if no key can be loaded.
         """
         if not _USER.fullmatch(user):
             raise UnreachableError(
@@ -103,11 +102,11 @@ class Agent:
             )
         known = self._folder / "known"
         known.write_text(f"fleet-source {source}\nfleet-target {target}\n", "utf-8")
-        said = ""
+        output = ""
         held = 0
         for key in keys:
             done = subprocess.run(
-                # The first hop must be permitted too; as a user that no board has.
+                # The first hop must be permitted too, with a user name that no board has.
                 [
                     *("ssh-add", "-q", "-t", str(max(1, int(deadline.seconds)))),
                     *("-H", str(known), "-h", "fleet-relay-only@fleet-source"),
@@ -121,12 +120,12 @@ class Agent:
                 start_new_session=True,  # no terminal: nobody is asked for a passphrase
             )
             held += not done.returncode
-            said = done.stderr.decode("utf-8", "replace").strip() or said
+            output = done.stderr.decode("utf-8", "replace").strip() or output
         if not held:
-            raise not_lent(said.splitlines()[-1][-200:] if said else "no key file")
+            raise not_lent(output.splitlines()[-1][-200:] if output else "no key file")
 
     def close(self) -> None:
-        """End it and remove its folder; never raises."""
+        """End the agent and remove its folder. Never raises."""
         if self._keeper.stdin is not None:
             with contextlib.suppress(OSError):
                 self._keeper.stdin.close()
@@ -138,7 +137,7 @@ class Agent:
 
 
 def not_lent(why: object) -> UnreachableError:
-    """The error for a key that ssh-add does not take."""
+    """Return the error for a key that ssh-add does not accept."""
     return UnreachableError(
         f"ssh-add cannot load the key that lets one board log in to the next: {why}",
         hint=_WITHOUT,
@@ -149,12 +148,12 @@ def _path() -> str:
     return str(Path(shutil.which("ssh-add") or "/usr/bin/ssh-add").parent)
 
 
-_MARGIN_SECONDS = 10.0  # for a board that is slow to start a program
+_MARGIN_SECONDS = 10.0  # for a board that starts programs slowly
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A board as its neighbours need to know it. `address` and `port` are those they use."""
+    """A board as its neighbours see it. They connect to `address` and `port`."""
 
     name: str
     hops: tuple[Hop, ...]
@@ -164,20 +163,22 @@ class Peer:
 
     @property
     def user(self) -> str:
-        """Who logs in there."""
+        """The login user."""
         return self.hops[-1].user
 
     @property
     def key(self) -> str:
-        """The host key that the workstation saw: its type and base64."""
+        """The host key on the workstation's connection: its type and base64."""
         return self.hops[-1].known[0]
 
 
 def peer_of(transport: Transport, host: Host) -> Peer:
-    """The board of an open connection. Raises UnreachableError that says why it is no peer.
+    """Return the board of an open connection.
 
-    The label `lan_address` (HOST or HOST:PORT) is what its neighbours connect to, where that
-    is not what the workstation does.
+    Raises UnreachableError with the reason if it cannot be one.
+
+    The label `lan_address` (HOST or HOST:PORT) is the address for neighbours if it differs from the
+    workstation's.
     """
     if not isinstance(transport, SshTransport):
         raise UnreachableError(f"the device is connected over {transport.name}, not ssh")
@@ -202,11 +203,11 @@ def peer_of(transport: Transport, host: Host) -> Peer:
 class Bridge:
     """A connection to `source` on which its ssh client can log in to `target`.
 
-    Once that is in, `admitted` takes the agent away: it is there for a login, not for a transfer.
+    After the login `admitted` ends the agent, which is not needed for the transfer.
     """
 
     def __init__(self, source: Peer, traffic: Traffic) -> None:
-        """Connect to the source. Raises UnreachableError that says why not."""
+        """Connect to the source. Raises UnreachableError with the reason."""
         self._lock = threading.Lock()
         self._source = source
         self._client: SshClient | None = None
@@ -222,9 +223,10 @@ class Bridge:
             raise
 
     def lend(self, target: Peer) -> None:
-        """Let the source log in to `target`, for a short while. Raises UnreachableError.
+        """Let the source log in to `target` for a short time. Raises UnreachableError.
 
-        Only now: before, the client would have asked the agent for its own way to the source.
+        This must follow the connection to the source: otherwise the client would use the agent
+        there.
         """
         seconds = Deadline(2 * target.seconds + _MARGIN_SECONDS)
         keys = target.hops[-1].keys
@@ -234,18 +236,21 @@ class Bridge:
             raise not_lent(error) from error
 
     def run(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
-        """Run on the source. See Transport.run. For a new connection the agent has no key."""
+        """Run a command on the source; see Transport.run.
+
+        A new connection gets no key of the agent.
+        """
         if self._client is None:
             raise UnreachableError("the connection between the two boards is closed")
         return self._client.aside(command, deadline, **streams)
 
     def admitted(self) -> None:
-        """The source is logged in: end the agent. From any thread."""
+        """End the agent after the source's login, from any thread."""
         with self._lock:
             self._agent.close()
 
     def close(self) -> None:
-        """End all of it; never raises."""
+        """Close the connection and end the agent. Never raises."""
         with contextlib.suppress(OSError):
             self.admitted()
         if self._client is not None:

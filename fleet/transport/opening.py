@@ -1,4 +1,4 @@
-"""A second carrier that is opened while something else is done."""
+"""A second carrier that opens in the background."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from fleet.transport.base import Carrier
 
 
 class Opening:
-    """Opens in a thread; `result` is for one taker, or `drop` closes what comes of it."""
+    """A carrier that opens in a thread. Call `result` once, or `drop` to close it."""
 
     def __init__(self, opens: Callable[[], Carrier]) -> None:
         self._future: Future[Carrier] = Future()
         threading.Thread(target=self._work, args=(opens,), daemon=True, name="fleet-ssh").start()
 
     def result(self) -> Carrier:
-        """Wait for it; the taker closes it. Raises what opening raised."""
+        """Wait for the carrier, which the caller closes. Raises the error of the opening."""
         return self._future.result()
 
     def drop(self) -> None:
-        """Nobody wants it any more."""
+        """Close the carrier when it is open, because it is not needed."""
         self._future.add_done_callback(_close)
 
     def _work(self, opens: Callable[[], Carrier]) -> None:
         try:
             self._future.set_result(opens())
-        except BaseException as error:  # noqa: BLE001 - raised where it is wanted
+        except BaseException as error:  # noqa: BLE001 - raised by `result`
             self._future.set_exception(error)
 
 

@@ -1,4 +1,4 @@
-"""A command of this machine with three streams, a deadline, and an end that takes its children."""
+"""A process of this machine with three streams and a deadline. Its children end with it."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from fleet.transport.streams import Collector, Feeder, start
 _CHUNK = 1 << 16
 _LOOK_SECONDS = 3600.0
 Frames = Callable[[Callable[[bytes], object]], Callable[[bytes], object]]
-_PIPE = 1 << 20  # the most that an ordinary user may have: fewer turns of the processor
+_PIPE = 1 << 20  # the maximum for an ordinary user: fewer context switches
 
 
 class Processes:
-    """Starts processes, and ends those that still run."""
+    """A runner of processes that can kill those that still run."""
 
     def __init__(self, traffic: Traffic) -> None:
         self._traffic = traffic
         self._running: set[subprocess.Popen[bytes]] = set()
 
     def end_all(self) -> None:
-        """Kill what still runs."""
+        """Kill the processes that still run."""
         for process in list(self._running):
             end(process)
 
@@ -47,13 +47,13 @@ class Processes:
         env: Mapping[str, str] | None = None,
         **streams: Unpack[Streams],
     ) -> Result:
-        """Run to the end; the status is negative when a signal ended it. See Transport.run."""
+        """Run a process to its end; see Transport.run. The status is negative after a signal."""
         return self.follow(self.start(argv, env), what, deadline, **streams)
 
     def start(
         self, argv: Sequence[str], env: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        """A process with three pipes. It is ended by `end_all`."""
+        """Start a process with three pipes. `end_all` kills it."""
         process = subprocess.Popen(
             argv,
             stdin=subprocess.PIPE,
@@ -76,9 +76,9 @@ class Processes:
         frames: Frames | None = None,
         **streams: Unpack[Streams],
     ) -> Result:
-        """What `run` does with a process that was started.
+        """Do the work of `run` for a process that has been started.
 
-        `head` goes before its standard input, and `frames` are put around what it prints.
+        `head` goes before its standard input. `frames` wraps the receivers of its output.
         """
         started = time.monotonic()
         self._traffic.add(round_trips=1)
@@ -87,7 +87,7 @@ class Processes:
         err = Collector(self._traffic, streams.get("on_stderr"))
         framed = frames or (lambda take: take)
         pipe = Pipe(stdin, deadline)
-        with contextlib.suppress(OSError):  # it has ended, and its status says how
+        with contextlib.suppress(OSError):  # the process has ended; its status shows how
             pipe.write(head)
         feeder = Feeder(self._traffic, streams.get("stdin", ()), pipe.write, stdin.close, pipe.move)
         readers = [
@@ -107,7 +107,7 @@ class Processes:
 
 
 def pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
-    """Its three pipes."""
+    """Return the three pipes of a process."""
     if process.stdin is None or process.stdout is None or process.stderr is None:
         raise UnreachableError("a program was started without pipes")
     return process.stdin, process.stdout, process.stderr
@@ -127,7 +127,10 @@ def _wait(process: subprocess.Popen[bytes], what: str, deadline: Deadline) -> in
 
 
 def _left(process: subprocess.Popen[bytes], seconds: float) -> float:
-    """What is left of `seconds` once it has ended. Popen alone asks again every 50 ms."""
+    """Wait for the end of the process and return the remaining seconds.
+
+    Popen alone polls every 50 ms.
+    """
     try:
         ended = os.pidfd_open(process.pid)
     except (AttributeError, OSError):  # macOS, Linux before 5.3, or already waited for
@@ -142,31 +145,31 @@ def _left(process: subprocess.Popen[bytes], seconds: float) -> float:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process group that a process of ours leads; it is ours alone."""
+    """Kill the process group that a process of fleet leads. It contains no other processes."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
 class Pipe:
-    """Standard input of a process."""
+    """The standard input of a process."""
 
     def __init__(self, pipe: IO[bytes], deadline: Deadline) -> None:
         self._fd = pipe.fileno()
         self._deadline = deadline
         if hasattr(fcntl, "F_SETPIPE_SZ"):
-            with contextlib.suppress(OSError):  # the user's share of pipe memory may be used up
+            with contextlib.suppress(OSError):  # the user's limit of pipe memory may be used up
                 fcntl.fcntl(self._fd, fcntl.F_SETPIPE_SZ, _PIPE)
 
     def write(self, chunk: bytes) -> None:
-        """All of it."""
+        """Write the whole chunk."""
         view = memoryview(chunk)
         while view:
             view = view[os.write(self._fd, view) :]
             self._deadline.touch()
 
     def move(self, span: Span) -> None:
-        """From the page cache into the pipe: no copy here, and one in memory for all boards."""
+        """Send a part of a file from the page cache into the pipe without copying it here."""
         if not sys.platform.startswith("linux"):
             self.write(span.load())
             return

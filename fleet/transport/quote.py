@@ -1,4 +1,4 @@
-"""The one place where a command becomes shell text."""
+"""The only module that turns a command into shell text."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import shlex
 
 from fleet.model.command import Command
 
-# Constant text; everything that varies is a positional argument. `"$@"` without exec keeps
-# this shell alive, so that a signal comes back as 128+N: paramiko drops exit-signal.
+# Constant text; all variable values are positional arguments. `"$@"` without exec keeps this shell
+# alive, so that a signal is reported as 128+N. paramiko ignores exit-signal.
 _WRAPPER = 'cd -- "$1" || exit 126; shift; %s"$@"; exit "$?"'
 
 
 def render(command: Command, *, bare: bool = False) -> str:
-    """One line that any login shell (sh, bash, zsh, fish, mksh) runs as exactly `command`.
+    """Return one line that any login shell (sh, bash, zsh, fish, mksh) runs as exactly `command`.
 
-    The line is a simple command of quoted words. An exit status of 126 with a message of
-    `cd` says that the folder does not exist. `bare`: for a link that tells a signal by itself;
-    what needs no folder and no variables then needs no shell around it.
+    The line is a simple command of quoted words. An exit status of 126 with a message of `cd` means
+    that the folder does not exist. `bare` is for a link that reports signals itself: a command
+    without folder and variables then needs no shell around it.
     """
     if bare and not (command.cwd or command.env or command.unset):
         return quoted(*command.argv)
@@ -29,10 +29,12 @@ def render(command: Command, *, bare: bool = False) -> str:
 
 
 def quoted(*words: str) -> str:
-    """A simple command of these words."""
+    """Return a simple command of these words."""
     return " ".join(map(_quote, words))
 
 
 def _quote(word: str) -> str:
-    """shlex.quote, with each backslash in double quotes: fish escapes inside single ones."""
+    """Quote a word with shlex. Double-quote each backslash, because fish escapes in single
+    quotes.
+    """
     return shlex.quote(word).replace("\\", "'\"\\\\\"'")

@@ -1,7 +1,7 @@
-"""Connections of fabric and devices of adbutils, opened by fleet, for scripts of the user.
+"""Connections of fabric and devices of adbutils, opened by fleet, for the user's scripts.
 
-fabric's own way to a host is not used: fleet resolves the inventory and the ssh config hop by
-hop, checks the host key before it names the user, and maps every error.
+fabric's own connection code is not used. fleet resolves the inventory and the ssh config hop by
+hop, checks the host key before it sends the user name, and maps every error.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from fleet.transport.ssh import SshTransport
 class FleetConnection(fabric.Connection):  # type: ignore[misc] # fabric has no types
     """A `fabric.Connection` to a host of the inventory.
 
-    `run`, `sudo`, `put`, `get`, `forward_local` and the rest are fabric's. `open` connects as
-    every command of fleet does: host keys, jump hosts, keys and passwords of the inventory.
-    Raises a FleetError if the device cannot be reached; errors of commands are fabric's.
+    `run`, `sudo`, `put`, `get`, `forward_local` and the rest are those of fabric. `open` connects
+    like every fleet command: with the inventory's host keys, jump hosts, keys and passwords. Raises
+    a FleetError if the device cannot be reached; errors of commands are those of fabric.
     """
 
     inventory_host: Host
     link: SshTransport
 
     def __init__(self, host: Host) -> None:
-        """Prepare a connection to `host`; nothing is connected before the first command."""
+        """Prepare a connection to `host`. The first command opens it."""
         nothing = paramiko.SSHConfig()  # fleet reads the ssh config itself
         super().__init__(
             host.name,
@@ -81,7 +81,7 @@ def _function_for(host: Host) -> str:
 
 
 def fabric_connection(host: Host) -> FleetConnection:
-    """Return a connection to a host that is reached over ssh. Raises InputError for others."""
+    """Return a connection to a host that is reached over ssh. Raises InputError for other hosts."""
     if host.transport != "ssh":
         raise InputError(
             f"{host.name} is reached over {host.transport}, and fabric speaks ssh only",
@@ -96,7 +96,7 @@ def fabric_group(hosts: Sequence[Host]) -> fabric.ThreadingGroup:
 
 
 def adbutils_device(host: Host) -> adbutils.AdbDevice:
-    """Return a phone as its adb server knows it, after fleet has checked that it answers.
+    """Return a phone as an adbutils device, after checking that it answers.
 
     A target HOST:PORT that the server does not have is connected first. Raises InputError for a
     host that is not reached over adb, and a FleetError for a phone that does not answer.

@@ -1,4 +1,4 @@
-"""Devices that this workstation knows of: hosts of an ssh config, phones of an adb server."""
+"""The devices that this workstation knows: hosts of an ssh config, phones of an adb server."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from fleet.model.deadline import Deadline
 from fleet.model.errors import InputError, TransportError, reason
 from fleet.transport.connection import for_paramiko
 
-ADB_SECONDS = 1.0  # the server is on loopback, or is not there
+ADB_SECONDS = 1.0  # the server is on loopback, or does not run
 USER_CONFIG = Path("~/.ssh/config")
 _INCLUDE = re.compile(r"(?im)^[ \t]*include[ \t]*[ \t=][ \t]*(.+)$")
 
 
 def config_hosts(path: Path | None = None) -> list[tuple[str, Path]]:
-    """(alias, file) of an ssh config for each alias that stands for one host.
+    """Return (alias, file) for each alias of an ssh config that stands for one host.
 
-    No wildcard, no negation. `Include` is followed as ssh_config(5) says; the file is the one
-    that holds the alias. Without `path`: the user's own file, [] when there is none. Raises
+    Wildcards and negations are left out. `Include` is followed as in ssh_config(5); the file is the
+    one with the alias. Without `path`, read the user's own file; return [] if there is none. Raises
     InputError for a file that cannot be read.
     """
     source = path or USER_CONFIG.expanduser()
@@ -31,23 +31,23 @@ def config_hosts(path: Path | None = None) -> list[tuple[str, Path]]:
         if path is not None:
             raise InputError(f"the ssh config {path} does not exist", hint=f"ls {path.parent}")
         return []
-    found: dict[str, Path] = {}
+    hosts: dict[str, Path] = {}
     for file in _with_included(source):
         try:
             lines = map(for_paramiko, file.read_text("utf-8").splitlines())
-            # paramiko's get_hostnames knows of no `Match`.
+            # paramiko's get_hostnames does not know `Match`.
             text = "\n".join("Host *" if line.startswith("Match ") else line for line in lines)
             names = paramiko.SSHConfig.from_text(text).get_hostnames()
         except (paramiko.SSHException, OSError, ValueError) as error:
             raise _unreadable(file, error) from error
         for name in names:
             if name and not set(name) & set("*?!"):
-                found.setdefault(name, file)
-    return sorted(found.items())
+                hosts.setdefault(name, file)
+    return sorted(hosts.items())
 
 
 def _with_included(source: Path) -> list[Path]:
-    """The file and all that it includes, each once: a file may include itself."""
+    """Return the file and all files that it includes, each once: a file may include itself."""
     files, waiting = [], [source]
     while waiting:
         file = waiting.pop(0)
@@ -60,10 +60,10 @@ def _with_included(source: Path) -> list[Path]:
         except (OSError, ValueError) as error:
             raise _unreadable(file, error) from error
         for pattern in (word for line in words for word in line):
-            # Relative ones start from ~/.ssh, whichever file they stand in: ssh_config(5).
-            known = os.path.expanduser(pattern)  # noqa: PTH111 - ~nobody stays as it is
+            # Relative paths start from ~/.ssh, whichever file contains them: ssh_config(5).
+            known = os.path.expanduser(pattern)  # noqa: PTH111 - ~nobody stays unchanged
             place = str(USER_CONFIG.expanduser().parent / known)
-            names = glob.glob(place)  # noqa: PTH207 - hidden files stay out, as in glob(3)
+            names = glob.glob(place)  # noqa: PTH207 - no hidden files, as in glob(3)
             waiting += sorted(path for path in map(Path, names) if path.is_file())
     return files
 
@@ -76,10 +76,9 @@ def _unreadable(file: Path, error: Exception) -> InputError:
 
 
 def adb_devices(where: str | None = None) -> list[tuple[str, str, str]]:
-    """(serial, state, model) of what a running adb server knows; [] when none runs.
+    """Return (serial, state, model) of the phones of a running adb server, [] if none runs.
 
-    The server is asked, never started. A phone without a serial of its own in this list is
-    named by its USB path.
+    The server is never started. A phone whose serial number is not unique is named by its USB path.
     """
     from fleet.transport.adbserver import AdbServer  # noqa: PLC0415 - only for phones
 

@@ -1,4 +1,4 @@
-"""SSH: one kept connection of paramiko's, and channels of it for commands."""
+"""The ssh transport: one persistent connection of paramiko, with channels for commands."""
 
 from __future__ import annotations
 
@@ -31,25 +31,24 @@ from fleet.transport.ssh_errors import mapped
 from fleet.transport.sshclient import Hop, SshClient, client, terminal
 from fleet.transport.streams import start
 
-# A socket on which a handshake does not wait for timers.
-#
-# Until its first session OpenSSH's server gathers small packets (Nagle), and the kernel here
-# acknowledges late: each side waits 40 ms for the other, once for the user's key and once for the
-# first command (seen with strace; OpenSSH 9.2 on loopback).
+# A socket on which a handshake does not wait for timers. Until its first session, OpenSSH's server
+# collects small packets (Nagle), and this kernel delays its acknowledgements. Each side then waits
+# 40 ms for the other: once for the user's key and once for the first command (seen with strace;
+# OpenSSH 9.2 on loopback).
 
-_FIRST = 64  # readings of a handshake and a first session
+_FIRST = 64  # reads of a handshake and a first session
 _S = TypeVar("_S")
 
 
 def prompt(sock: _S) -> _S | socket.socket:
-    """The same connection as a prompt socket, where it is one of TCP; else as it is."""
+    """Return a TCP connection as a prompt socket, and any other connection unchanged."""
     if isinstance(sock, socket.socket) and sock.family in {socket.AF_INET, socket.AF_INET6}:
         return _Prompt(sock)
     return sock
 
 
 class _Prompt(socket.socket):
-    """Sends at once; while the connection is young, acknowledges at once too."""
+    """A socket that sends at once, and acknowledges at once while the connection is new."""
 
     def __init__(self, sock: socket.socket) -> None:
         limit = sock.gettimeout()
@@ -59,7 +58,7 @@ class _Prompt(socket.socket):
         self.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def recv(self, bufsize: int, flags: int = 0) -> bytes:
-        """See socket.recv. The kernel forgets TCP_QUICKACK, so it is said each time."""
+        """Receive bytes; see socket.recv. The kernel resets TCP_QUICKACK, so set it each time."""
         data = super().recv(bufsize, flags)
         if self._first:
             self._first -= 1
@@ -68,7 +67,7 @@ class _Prompt(socket.socket):
 
 
 _PROHIBITED = 1  # SSH_OPEN_ADMINISTRATIVELY_PROHIBITED, RFC 4254 section 5.1
-KILLED = 255  # the shell on the device was killed; OpenSSH's client says 255 too
+KILLED = 255  # the shell on the device was killed; OpenSSH's client uses 255 too
 KEEPALIVE_SECONDS = 10  # a NAT table forgets an idle connection after 30 s at the earliest
 UNACKED_MS = 30_000  # the kernel gives up on a peer that acknowledges nothing for this long
 CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes256-ctr")
@@ -82,8 +81,9 @@ MACS = (
 
 
 class _Transport(paramiko.Transport):
-    """paramiko's transport with AEAD ciphers first, 1.5 times as fast (lab section 5), and
-    without MD5 and SHA-1.
+    """A transport of paramiko without MD5 and SHA-1, and with AEAD ciphers first.
+
+    They are 1.5 times as fast (lab section 5).
     """
 
     _preferred_ciphers = CIPHERS
@@ -95,7 +95,7 @@ def _transport(sock: object, **options: bool | dict[str, Any] | None) -> _Transp
 
 
 class SshTransport:
-    """One kept connection to a device over SSH."""
+    """A persistent connection to a device over SSH."""
 
     name = "paramiko"
 
@@ -112,13 +112,13 @@ class SshTransport:
 
     @property
     def describe(self) -> str:
-        """`ssh user@address:port`, as far as the inventory says."""
+        """The address `ssh user@address:port`, as far as the inventory has it."""
         user = f"{self._host.user}@" if self._host.user else ""
         port = f":{self._host.port}" if self._host.port else ""
         return f"ssh {user}{self._host.address or self._host.name}{port}"
 
     def open(self, deadline: Deadline) -> None:
-        """Connect, check the host key before the user is named, authenticate once."""
+        """Connect, check the host key before the user name is sent, and authenticate once."""
         begun, self._begun = self._begun, None
         if begun is not None:
             begun.result()
@@ -126,10 +126,10 @@ class SshTransport:
             self._open(deadline)
 
     def begin(self, *, bulk: bool = False) -> None:
-        """Begin to open, in a thread; `open` waits for it and raises what it raised.
+        """Begin to open the connection in a thread. `open` waits for it and raises its errors.
 
-        Until that is called, the login shell of the first command is started too. `bulk`: so is
-        the second carrier, and who asks for one gets it.
+        The login shell of the first command is started too. With `bulk`, so is the second carrier,
+        which `carrier` then returns.
         """
         if bulk:
             self._second = Opening(partial(self._carrier, Deadline(self._host.connect_timeout)))
@@ -165,7 +165,7 @@ class SshTransport:
                 self._opened.set()
 
     def connection(self, limit: float) -> Connection:
-        """A connection with our keys and policies, not open; close() ends it."""
+        """Return a connection with fleet's keys and policies, not open. `close` ends it."""
         host = self._host
         options: dict[str, Any] = {
             "transport_factory": _transport,
@@ -181,7 +181,7 @@ class SshTransport:
         return connection
 
     def _guard(self, hop: Connection, *, pinned: bool) -> None:
-        """Give a hop its trusted keys, and the policy for others."""
+        """Give a hop its trusted keys, and the policy for other keys."""
         host = self._host if pinned else replace(self._host, host_key=None)
         name = entry_name(hop.host, hop.port)
         if not host.host_key:
@@ -191,7 +191,7 @@ class SshTransport:
         hop.client.set_missing_host_key_policy(Policy(host, accept_new=self._accept_new, jump=jump))
 
     def close(self) -> None:
-        """Close the connection and its jump hosts, and the carrier that nobody asked for."""
+        """Close the connection, its jump hosts, and an unused second carrier."""
         second, self._second = self._second, None
         if second is not None:
             second.drop()
@@ -202,7 +202,7 @@ class SshTransport:
 
     @property
     def second(self) -> str:
-        """The system's ssh client, where it needs no secret of the inventory."""
+        """The system's ssh client, if it needs no secret of the inventory."""
         if self.system == "windows":
             return ""
         secret = self._host.password or self._host.key_passphrase
@@ -210,7 +210,7 @@ class SshTransport:
 
     @property
     def system(self) -> str:
-        """`os` of the inventory; without it the server's banner tells Windows."""
+        """`os` of the inventory. Without it, the server's banner identifies Windows."""
         if self._host.os is not None:
             return "windows" if self._host.os == "windows" else "posix"
         connection = self._connection
@@ -218,14 +218,14 @@ class SshTransport:
         return "windows" if open_now and windows.BANNER in self.banner else "posix"
 
     def trial(self) -> Carrier:
-        """See Carrier.trial."""
+        """Return this transport; see Carrier.trial."""
         return self
 
     def carrier(self, deadline: Deadline) -> Carrier:
-        """The ssh client, connected the same way to the same key.
+        """Return the system's ssh client, connected by the same route to the same key.
 
-        While this connection is being opened it goes by pinned keys, where each host on the way
-        has one; where they do not do, it waits for that.
+        While this connection is still opening, the client uses pinned keys if every hop has one. If
+        they fail, the client waits for this connection.
         """
         second, self._second = self._second, None
         return self._carrier(deadline) if second is None else second.result()
@@ -244,38 +244,44 @@ class SshTransport:
         return tuple(reversed(hops))
 
     def _client(self, hops: tuple[Hop, ...], deadline: Deadline) -> Carrier:
-        found = SshClient(hops, self.traffic, self._host.name)
+        carrier = SshClient(hops, self.traffic, self._host.name)
         try:
-            found.open(Deadline(min(deadline.remaining, self._host.connect_timeout)))
+            carrier.open(Deadline(min(deadline.remaining, self._host.connect_timeout)))
         except BaseException:
-            found.close()
+            carrier.close()
             raise
-        return found
+        return carrier
 
     def terminal(self, folder: Path, command: str = "") -> list[str]:
-        """See Transport.terminal. A password is asked for by the client itself."""
+        """Return the argv of a terminal; see Transport.terminal.
+
+        The client asks for a password itself.
+        """
         return terminal(self.hops(), folder, self._host.name, command)
 
     def hops(self) -> tuple[Hop, ...]:
-        """The way of the open connection, the board last."""
+        """Return the hops of the open connection; the board is last."""
         self._live()
         hops = [_hop(hop, (_shown(hop),)) for hop in hops_of(self._connection)]
         return tuple(reversed(hops))
 
     @property
     def client(self) -> paramiko.SSHClient:
-        """The client of the open connection. Raises UnreachableError or ConnectionLostError."""
+        """The paramiko client of the open connection.
+
+        Raises UnreachableError or ConnectionLostError.
+        """
         self._live()
         assert self._connection is not None
         return self._connection.client
 
     @property
     def banner(self) -> str:
-        """What the board's ssh server says it is: `SSH-2.0-OpenSSH_9.2p1 ...`."""
+        """The banner of the board's ssh server: `SSH-2.0-OpenSSH_9.2p1 ...`."""
         return str(self._live().remote_version)
 
     def identity(self, deadline: Deadline) -> Identity:
-        """The fingerprint of the host key of the open connection."""
+        """Return the fingerprint of the host key of the open connection."""
         deadline.check("asking for the identity")
         self._live()
         return Identity("host-key", self._key)
@@ -299,7 +305,7 @@ class SshTransport:
         on_stdout: Output | None = None,
         on_stderr: Output | None = None,
     ) -> Result:
-        """See Transport.run. At the deadline the channel is closed; the connection stays."""
+        """Run a command; see Transport.run. At the deadline only the channel is closed."""
         started = time.monotonic()
         transport = self._live()
         self.traffic.add(round_trips=1)
@@ -326,13 +332,13 @@ class SshTransport:
         return result
 
     def _commands(self, transport: paramiko.Transport) -> Commands:
-        found = self._sessions
-        if found is None or found.transport is not transport:
-            found = self._sessions = Commands(transport)
-        return found
+        commands = self._sessions
+        if commands is None or commands.transport is not transport:
+            commands = self._sessions = Commands(transport)
+        return commands
 
     def dial(self, port: int, deadline: Deadline) -> PortStream:
-        """See Transport.dial: a `direct-tcpip` channel."""
+        """Connect to a port; see Transport.dial. Uses a `direct-tcpip` channel."""
         transport, name = self._live(), self._host.name
         with mapped(self._host, self.describe, deadline.seconds):
             try:
@@ -357,7 +363,7 @@ class SshTransport:
 
 
 def _tune(transport: paramiko.Transport) -> None:
-    """Keep-alive, and an end to silence."""
+    """Set keep-alive and a limit for unacknowledged data."""
     transport.set_keepalive(KEEPALIVE_SECONDS)
     raw = transport.sock
     if isinstance(raw, socket.socket) and hasattr(socket, "TCP_USER_TIMEOUT"):
@@ -365,7 +371,7 @@ def _tune(transport: paramiko.Transport) -> None:
 
 
 def _pinned(host: Host, hop: Connection) -> Hop:
-    """With the key that paramiko asks a server for first; it is believed no other then."""
+    """Return a hop with the one pinned key that paramiko requests first from a server."""
     keys = known_keys(host, entry_name(hop.host, hop.port))
     return _hop(hop, tuple(f"{kind} {key.get_base64()}" for kind, key in keys.items())[:1])
 
@@ -376,7 +382,7 @@ def _shown(connection: Connection) -> str:
 
 
 def _hop(connection: Connection, known: tuple[str, ...]) -> Hop:
-    """A connection as the ssh client is told of it."""
+    """Return a connection in the form that the ssh client needs."""
     command = connection.gateway if isinstance(connection.gateway, str) else ""
     return Hop(
         address=connection.host,

@@ -1,4 +1,4 @@
-"""Where errors of paramiko and of the socket become ours."""
+"""The map from exceptions of paramiko and sockets to fleet's error classes."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ _CURES = {
 
 @contextmanager
 def mapped(host: Host, way: str, seconds: float, *, opening: bool = False) -> Iterator[None]:
-    """Turn every foreign error into a FleetError that names the device and the cure.
+    """Turn every foreign exception into a FleetError that names the device and the cure.
 
-    No route while `opening` is a device out of reach; later it is a connection that broke.
+    "No route" while `opening` means that the device is out of reach; later, that the connection
+    broke.
     """
     try:
         yield
@@ -81,7 +82,7 @@ def mapped(host: Host, way: str, seconds: float, *, opening: bool = False) -> It
 
 
 def _own_side(host: Host, way: str, error: Exception) -> FleetError | None:
-    """Return the error for a login that failed by what this workstation has, else None."""
+    """Return the error for a login that failed because of this workstation's files, else None."""
     text, keys = str(error), ", ".join(map(str, host.identity_files))
     if "No authentication methods available" in text:
         return AuthError(
@@ -109,7 +110,7 @@ def _own_side(host: Host, way: str, error: Exception) -> FleetError | None:
 
 
 def manual_command(host: Host) -> str:
-    """The same login with the ssh client: only what the inventory says, as it is typed."""
+    """Return the command of the ssh client for the same login, with the inventory's values only."""
     words = ["ssh"]
     words += ["-F", str(host.ssh_config)] if host.ssh_config else []
     words += ["-p", str(host.port)] if host.port else []
@@ -138,7 +139,9 @@ def _unreachable(host: Host, way: str, seconds: float, error: Exception) -> Unre
 
 
 def _start_of_lab(host: Host) -> str:
-    """The command for the lab whose files the inventory names (fleet/lab/folder.py), else ""."""
+    """Return the command for the lab whose files the inventory uses (fleet/lab/folder.py),
+    else "".
+    """
     for path in filter(None, (host.ssh_config, host.known_hosts, *host.identity_files)):
         if all((path.parent / name).is_file() for name in ("id_ed25519", "password", "ssh_config")):
             folder = os.path.relpath(path.parent)

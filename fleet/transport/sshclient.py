@@ -1,8 +1,8 @@
-"""Bulk data over the system's ssh client: a third of paramiko's time on the processor.
+"""Bulk data over the system's ssh client, which needs a third of paramiko's processor time.
 
-It obeys the rules of the control connection: the address, user, port, keys and jump hosts that
-were found for it, and as host key only the very one that the open connection showed. Passwords
-and passphrases are never given to it: then there is no such carrier.
+It follows the control connection: the same address, user, port, keys and jump hosts, and only the
+host key that the open connection showed. It never gets passwords or passphrases. If the login needs
+one, this carrier does not exist.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from fleet.transport.process import Processes, end, pipes
 from fleet.transport.quote import render
 
 CIPHERS = "aes128-gcm@openssh.com"
-_LOST = 255  # ssh's own status: the connection broke, or was never made
+_LOST = 255  # ssh's own status: the connection broke, or was never established
 _LOOK_SECONDS = 0.005
 
 
 @dataclass(frozen=True)
 class Hop:
-    """One host on the way, as resolved. `key` is its line for known_hosts without the name."""
+    """A resolved host on the route. `known` are its lines of known_hosts without the name."""
 
     address: str
     port: int
@@ -49,24 +49,24 @@ class Hop:
 
 @cache
 def client() -> str:
-    """The path of an ssh client that speaks AES-GCM and shares a connection; "" without one."""
-    found = shutil.which("ssh")
-    if found is None:
+    """Return the path of an ssh client with AES-GCM and connection sharing, "" if there is none."""
+    path = shutil.which("ssh")
+    if path is None:
         return ""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         listed = subprocess.run(
-            [found, "-Q", "cipher"], capture_output=True, timeout=10, check=False
+            [path, "-Q", "cipher"], capture_output=True, timeout=10, check=False
         )
         if CIPHERS.encode() in listed.stdout.split():
-            return found
+            return path
     return ""
 
 
 class SshClient:
-    """A connection of the ssh client, whose login shell has started before the first command.
+    """A connection of the ssh client. Its login shell starts before the first command.
 
-    That command has its session; a `trial`, and what runs beside it, is another session of the
-    same connection. When the first has ended, so has the connection: one more makes a new one.
+    The first command uses that session. A `trial` and parallel commands use other sessions of the
+    same connection. The connection ends with the first session; a further command opens a new one.
     """
 
     name = "ssh"
@@ -74,14 +74,16 @@ class SshClient:
     def __init__(
         self, hops: tuple[Hop, ...], traffic: Traffic, device: str, agent: Path | None = None
     ) -> None:
-        """`hops`: the way to the board, the board last. `agent`: a socket that is handed on to
-        the board (not to the hops); then no other agent is asked for keys.
+        """Prepare a connection. `hops` is the route; the board is last.
+
+        `agent` is a socket that is forwarded to the board (not to the hops); no other agent is then
+        used.
         """
         self.traffic = traffic
         self._device = device
         self._processes = Processes(traffic)
         self._master: subprocess.Popen[bytes] | None = None
-        self._used = False  # the session of the master has had its command
+        self._used = False  # the master's session has run its command
         self._folder = Path(tempfile.mkdtemp(prefix="fleet-"))
         self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._config = self._folder / "config"
@@ -91,9 +93,10 @@ class SshClient:
         self._env = {**os.environ, "SSH_AUTH_SOCK": str(agent)} if agent else None
 
     def open(self, deadline: Deadline) -> None:
-        """Connect. Raises UnreachableError with the client's own words."""
-        # It ends with this process, however that ends: then its input does. Before it is connected
-        # it reads none, so it has a limit of its own, and so have the clients of its jump hosts.
+        """Connect. Raises UnreachableError with the client's own text."""
+        # The client ends when its input ends, so it never outlives this process. It does not read
+        # input before it is connected; therefore it and the clients of its jump hosts have a time
+        # limit.
         limit = f"ConnectTimeout {math.ceil(max(1.0, deadline.remaining))}\n"
         self._config.write_text(limit + self._rules, "utf-8")
         argv = [*self._ssh(), "-M", "board", loop.line()]
@@ -102,18 +105,20 @@ class SshClient:
         while not self._socket.exists():
             if master.poll() is not None or deadline.expired:
                 end(master)
-                said = pipes(master)[2].read().decode("utf-8", "replace").strip().splitlines()[-1:]
+                answer = (
+                    pipes(master)[2].read().decode("utf-8", "replace").strip().splitlines()[-1:]
+                )
                 self.close()
                 raise UnreachableError(
                     f"the program ssh cannot connect to the device: "
-                    f"{' '.join(said) or 'no answer in time'}",
+                    f"{' '.join(answer) or 'no answer in time'}",
                     device=self._device,
                     hint="connect with fleet's own SSH client: --tune carrier=paramiko",
                 )
             time.sleep(_LOOK_SECONDS)
 
     def close(self) -> None:
-        """End the connection and remove its folder; never raises."""
+        """End the connection and remove its folder. Never raises."""
         self._processes.end_all()
         self._let_go()
         self._remove()
@@ -122,14 +127,15 @@ class SshClient:
         master, self._master = self._master, None
         if master is not None:
             end(master)
-            for pipe in () if self._used else pipes(master):  # else who reads them closes them
+            # otherwise the reading threads close them
+            for pipe in () if self._used else pipes(master):
                 pipe.close()
 
     def _ssh(self) -> list[str]:
         return [client(), "-F", str(self._config), "-S", str(self._socket)]
 
     def run(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
-        """See Transport.run. Raises ConnectionLostError and DeadlineError."""
+        """Run a command; see Transport.run. Raises ConnectionLostError and DeadlineError."""
         if self._used and not self._alive and self._remove.alive:
             self._let_go()
             self._socket.unlink(missing_ok=True)
@@ -158,7 +164,7 @@ class SshClient:
         return ended[0]
 
     def aside(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
-        """Run over a session beside that of the first command, with a login shell of its own."""
+        """Run a command in a second session with its own login shell."""
         argv = [*self._ssh(), "board", render(command)]
         with self._judged(command) as ended:
             ended.append(
@@ -167,7 +173,7 @@ class SshClient:
         return ended[0]
 
     def trial(self) -> Carrier:
-        """See Carrier.trial."""
+        """Return a carrier of second sessions; see Carrier.trial."""
         return _Aside(self)
 
     @property
@@ -176,7 +182,7 @@ class SshClient:
 
     @contextlib.contextmanager
     def _judged(self, command: Command) -> Iterator[list[Result]]:
-        """Raise what the client says that is not the command's."""
+        """Raise the errors of the ssh client itself."""
         ended: list[Result] = []
         try:
             yield ended
@@ -186,16 +192,16 @@ class SshClient:
         if ended[0].status == _LOST or ended[0].status < 0:
             raise self._lost(command, ended[0].error_text)
 
-    def _lost(self, command: Command, said: str) -> ConnectionLostError:
+    def _lost(self, command: Command, output: str) -> ConnectionLostError:
         return ConnectionLostError(
             f"the ssh connection broke while '{command.argv[0]}' was running; "
-            f"ssh says: {masked(said)[-200:]}",
+            f"ssh says: {masked(output)[-200:]}",
             device=self._device,
         )
 
 
 class _Aside:
-    """What runs beside the first command of a client."""
+    """A carrier that uses second sessions of a client's connection."""
 
     name = SshClient.name
 
@@ -203,19 +209,19 @@ class _Aside:
         self._whole = whole
 
     def run(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
-        """See Carrier.run."""
+        """Run a command; see Carrier.run."""
         return self._whole.aside(command, deadline, **streams)
 
     def trial(self) -> Carrier:
-        """See Carrier.trial."""
+        """Return this carrier; see Carrier.trial."""
         return self
 
     def close(self) -> None:
-        """That is done by the whole."""
+        """Do nothing; the client closes the connection."""
 
 
 def terminal(hops: tuple[Hop, ...], folder: Path, device: str, command: str = "") -> list[str]:
-    """The argv of a client with a terminal, by the same rules; its configuration is in `folder`."""
+    """Return the argv of a client with a terminal. Its configuration is written to `folder`."""
     if not client():
         raise UnreachableError(
             "this computer has no ssh client that can open a terminal",
@@ -224,7 +230,7 @@ def terminal(hops: tuple[Hop, ...], folder: Path, device: str, command: str = ""
         )
     config = folder / "config"
     config.write_text(_config(hops, folder), "utf-8")
-    # `yes` asks for a terminal also before a command, if there is one here.
+    # `yes` requests a terminal for a command too, if this process has one.
     options = ("-o", "BatchMode=no", "-o", f"RequestTTY={'yes' if command else 'auto'}")
     return [client(), "-F", str(config), *options, "board", *([command] if command else [])]
 
@@ -245,14 +251,14 @@ _OPTIONS = (
     ("ServerAliveInterval", "10"),
     ("ServerAliveCountMax", "3"),
     ("LogLevel", "ERROR"),
-    # As the control connection has it. The default of OpenSSH 9, sntrup761, takes 0.13 s more here.
+    # Same as on the control connection. sntrup761, the default of OpenSSH 9, takes 0.13 s more.
     ("KexAlgorithms", "^curve25519-sha256,curve25519-sha256@libssh.org"),
     ("Ciphers", f"{CIPHERS},aes256-gcm@openssh.com,aes128-ctr,aes256-ctr"),
 )
 
 
 def _config(hops: tuple[Hop, ...], folder: Path, agent: Path | None = None) -> str:
-    """An ssh_config of our own, which reads no other."""
+    """Return an ssh_config that includes no other file."""
     lines = []
     for number, hop in enumerate(hops):
         last = number == len(hops) - 1
@@ -282,7 +288,7 @@ def _config(hops: tuple[Hop, ...], folder: Path, agent: Path | None = None) -> s
 
 
 def _word(text: str) -> str:
-    """One quoted word. Raises UnreachableError for what a configuration cannot hold."""
+    """Quote one word. Raises UnreachableError for text that a configuration cannot contain."""
     if any(mark in text for mark in '"\n\r\0'):
         raise UnreachableError(f"an ssh configuration cannot contain {text!r}")
     return '"' + text.replace("%", "%%") + '"'

@@ -1,4 +1,4 @@
-"""What both transports need for the three streams of a command."""
+"""Helpers of all transports for the three streams of a command."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from fleet.model.errors import DeviceError, FleetError
 from fleet.model.files import Chunk, Span
 from fleet.transport.base import Output, Traffic
 
-KEPT_BYTES = 64 << 20  # the largest answer of ours is a profile of some MB
+KEPT_BYTES = 64 << 20  # the largest answer to fleet is a profile of some MB
 
-# How a stream ends when the other side is gone; ValueError: the pipe was closed under us.
+# Errors of a stream after the other side is gone. ValueError: the pipe was closed by this side.
 BROKEN: tuple[type[Exception], ...] = (OSError, EOFError, ValueError)
 
 
 class Collector:
-    """Takes the chunks of one output stream: hands them on, or keeps them.
+    """A receiver of one output stream that forwards its chunks or stores them.
 
-    An error in a callback is kept and raised by `check()` in the caller's thread, so that
-    a failing renderer cannot block the device by not reading.
+    An error in a callback is stored and raised by `check()` in the caller's thread. A failing
+    renderer therefore cannot block the device by not reading.
     """
 
     def __init__(self, traffic: Traffic, forward: Output | None) -> None:
@@ -31,7 +31,7 @@ class Collector:
         self._failure: Exception | None = None
 
     def take(self, chunk: bytes) -> None:
-        """One chunk, in order."""
+        """Receive one chunk, in order."""
         self._traffic.add(received=len(chunk))
         if self._forward is None:
             self._size += len(chunk)
@@ -50,24 +50,24 @@ class Collector:
                 self._failure = error
 
     def check(self) -> None:
-        """Raise what a callback raised."""
+        """Raise the error of a callback."""
         if self._failure is not None:
             raise self._failure
 
     @property
     def taken(self) -> bytes:
-        """All that was kept."""
+        """The stored bytes."""
         return b"".join(self._kept)
 
 
 class Feeder:
-    """Sends `source` through `write` in a thread of its own, then calls `finish`.
+    """A thread that sends `source` through `write` and then calls `finish`.
 
-    `move` sends a Span without reading it here; without it the span is read. `broken` is what
-    `write` and `finish` raise when the other side is gone.
+    `move` sends a Span without reading it here; without `move` the span is read. `broken` are the
+    exceptions of `write` and `finish` after the other side is gone.
 
-    A device that stops reading (`OSError` of write) ends the feeding and is no error: the
-    exit status tells. An error of the source itself is raised by `check()`.
+    A device that stops reading (OSError of `write`) ends the feeding without an error, since the
+    exit status reports it. `check()` raises an error of the source itself.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class Feeder:
         self.thread = start(self._work)
 
     def stop(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         self._stopped = True
 
     def check(self) -> None:
-        """Raise what the source raised."""
+        """Raise the error of the source."""
         if self._failure is not None:
             raise self._failure
 
@@ -131,7 +131,7 @@ class Feeder:
 
 
 def start(target: Callable[..., object], *args: object) -> threading.Thread:
-    """A started daemon thread."""
+    """Start a daemon thread and return it."""
     thread = threading.Thread(target=target, args=args, daemon=True)
     thread.start()
     return thread

@@ -1,4 +1,4 @@
-"""Looking at the key that a host offers, without logging in, and pinning it."""
+"""Reading the host key that a host offers, without a login, and pinning it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Offer:
     key: paramiko.PKey
 
 
-class _Looked(Exception):  # noqa: N818 - not an error: the handshake is ended on purpose
+class _Looked(Exception):  # noqa: N818 - not an error: it ends the handshake on purpose
     def __init__(self, name: str, key: paramiko.PKey) -> None:
         super().__init__(name)
         self.name = name
@@ -33,7 +33,7 @@ class _Looked(Exception):  # noqa: N818 - not an error: the handshake is ended o
 
 
 class _Look(paramiko.MissingHostKeyPolicy):
-    """Ends the handshake before anything of the user is sent."""
+    """A policy that ends the handshake before any user data is sent."""
 
     def missing_host_key(
         self,
@@ -45,10 +45,10 @@ class _Look(paramiko.MissingHostKeyPolicy):
 
 
 def offered_key(host: Host) -> Offer:
-    """The key of a host, through its jump hosts. No login is tried.
+    """Return the key that a host offers, through its jump hosts. No login is attempted.
 
-    Raises UnreachableError, or HostKeyError for a revoked key, and for a jump host that is
-    not trusted.
+    Raises UnreachableError. Raises HostKeyError for a revoked key and for a jump host that is not
+    trusted.
     """
     if host.transport != "ssh":
         raise InputError(
@@ -83,10 +83,10 @@ def _offer(host: Host, name: str, key: paramiko.PKey) -> Offer:
 
 
 def check_offer(host: Host, offer: Offer, *, reflashed: bool) -> None:
-    """May the offered key be pinned?
+    """Raise an error if the offered key must not be pinned.
 
-    Raises HostKeyError for another key than `host_key:` of the inventory (pinning would
-    change nothing), InputError for a changed key unless the board was `reflashed`.
+    Raises HostKeyError for a key other than `host_key:` of the inventory (pinning would change
+    nothing), InputError for a changed key unless the board was `reflashed`.
     """
     if offer.pinned in ("", offer.fingerprint):
         return
@@ -102,11 +102,11 @@ def check_offer(host: Host, offer: Offer, *, reflashed: bool) -> None:
 
 
 def trust_host(host: Host, offer: Offer) -> None:
-    """Pin the offered key in fleet's own known_hosts; older keys of this host go.
+    """Pin the offered key in fleet's own known_hosts, and remove older keys of this host.
 
-    Old and new fingerprint stand in the log beside the file (trustlog.py) before the key is
-    pinned: nothing is trusted that is not on record. Raises InputError when one of the two
-    cannot be written.
+    The old and the new fingerprint are written to the log (trustlog.py) before the key is pinned,
+    so that every trusted key is on record. Raises InputError if the log or the file cannot be
+    written.
     """
     why = trustlog.REFLASHED if offer.pinned else trustlog.NEW
     trustlog.note(

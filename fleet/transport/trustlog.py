@@ -1,4 +1,6 @@
-"""Who was trusted when, and in whose place: an append-only log beside fleet's own known_hosts."""
+"""An append-only log next to fleet's own known_hosts: when each key was trusted and what it
+replaced.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ NEW, REFLASHED, ACCEPTED = "new", "reflashed", "accept-new"
 
 
 class Trusted(Struct, frozen=True):
-    """One line. `old` is "" for a host that was not known; `time` is UTC."""
+    """A line of the log. `old` is "" for a host that was not known; `time` is UTC."""
 
     time: str
     host: str
@@ -35,12 +37,12 @@ class Trusted(Struct, frozen=True):
 
 
 def log_path(host: Host) -> Path:
-    """`<known_hosts>.log`."""
+    """Return `<known_hosts>.log`."""
     return host.known_hosts.with_name(host.known_hosts.name + ".log")
 
 
 def note(host: Host, *, address: str, kind: str, old: str, new: str, why: str) -> None:
-    """Append a line; on disk when this returns. Raises InputError when it cannot be written."""
+    """Append a line and sync it to the disk. Raises InputError if it cannot be written."""
     line = Trusted(
         time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         host=host.name,
@@ -61,7 +63,7 @@ def note(host: Host, *, address: str, kind: str, old: str, new: str, why: str) -
 
 
 def _torn(stream: FileIO) -> bool:
-    """True when the last line has no end: its writer was cut off."""
+    """Return True if the last line is incomplete, because its writer was interrupted."""
     if stream.seek(0, os.SEEK_END) == 0:
         return False
     stream.seek(-1, os.SEEK_END)
@@ -76,17 +78,17 @@ def _user() -> str:
 
 
 def read(path: Path) -> list[Trusted]:
-    """All lines, oldest first. Raises InputError naming the line that is damaged."""
+    """Return all lines, oldest first. Raises InputError that names a damaged line."""
     if not path.is_file():
         return []
     with told(path):
         lines = path.read_bytes().split(b"\n")
-    found = []
+    entries = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            found.append(read_plain(Trusted, json.loads(line), "line", ""))
+            entries.append(read_plain(Trusted, json.loads(line), "line", ""))
         except (ValueError, InputError) as error:
             raise InputError(
                 f"line {number} of {path}, the log of trusted host keys, is damaged: "
@@ -94,4 +96,4 @@ def read(path: Path) -> list[Trusted]:
                 hint="remove that line, and keep the others: "
                 f"sed -i {number}d {shlex.quote(str(path))}",
             ) from error
-    return found
+    return entries

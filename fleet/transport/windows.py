@@ -1,8 +1,8 @@
-"""A command as Windows behind OpenSSH takes it: one constant line, the work by standard input.
+"""A command in the form for Windows behind OpenSSH: one constant line, the job on standard input.
 
-The login shell of Windows' OpenSSH is cmd.exe, which takes 8,191 characters and reads % ^ & | as
-syntax. So the line holds no value at all, only characters that no shell reads, and is the same
-for every command.
+The login shell of Windows' OpenSSH is cmd.exe, which accepts 8,191 characters and treats % ^ & | as
+syntax. Therefore the line contains no values, only characters that no shell interprets, and is the
+same for every command.
 """
 
 from __future__ import annotations
@@ -18,31 +18,34 @@ from fleet.model.command import Command, Result
 from fleet.model.errors import DeviceError, InputError
 from fleet.model.files import Chunk
 
-BANNER = "OpenSSH_for_Windows"  # what Windows' own server calls itself
+BANNER = "OpenSSH_for_Windows"  # the name that Windows' own server announces
 LONGEST_LINE = 8191  # of cmd.exe (Microsoft, "Command prompt line string limitation")
-# InputFormat None: else PowerShell reads standard input as text of its own, and the bytes are gone.
-# OutputFormat Text: else errors come as CLIXML.
+# InputFormat None: otherwise PowerShell reads standard input as text, and the bytes are lost.
+# OutputFormat Text: otherwise errors arrive as CLIXML.
 _START = (
     "powershell.exe -NoLogo -NoProfile -NonInteractive -InputFormat None -OutputFormat Text "
     "-EncodedCommand "
 )
 _LOST, _NO_PROGRAM = 97, 127
 _PLAIN = re.compile(r"[^\s\"]+", re.ASCII)
-_LONGEST = 32_000  # CreateProcess takes 32,767 characters, the program's own path among them
-# cmd.exe would run these and read the line by rules of its own: %, ^, & become syntax again.
+_LONGEST = 32_000  # CreateProcess accepts 32,767 characters, including the path of the program
+# cmd.exe would run these files and parse their arguments by its own rules for %, ^ and &.
 _BATCH = (".bat", ".cmd")
 
 
 @cache
 def line() -> str:
-    """The command line: the same for all commands, whatever they are."""
+    """Return the command line, which is the same for all commands."""
     text = text_of("bootstrap.ps1")
     code = "\n".join(row for row in text.splitlines() if not row.lstrip().startswith("#"))
     return _START + base64.b64encode(code.encode("utf-16-le")).decode("ascii")
 
 
 def spoken(command: Command, stdin: Iterable[Chunk]) -> Iterator[Chunk]:
-    """Standard input that makes the device do `command` with `stdin`. Raises InputError at once."""
+    """Return the standard input that makes the device run `command` with `stdin`.
+
+    Raises InputError.
+    """
     first = _job(command)
 
     def chunks() -> Iterator[Chunk]:
@@ -53,10 +56,10 @@ def spoken(command: Command, stdin: Iterable[Chunk]) -> Iterator[Chunk]:
 
 
 def explain(result: Result, host: str) -> None:
-    """Raise DeviceError where the login itself stood in the way."""
-    said = result.error_text
-    if result.status == _LOST and "fleet-stdin-lost" in said:
-        shell = said.partition("fleet-stdin-lost")[2].split("\n")[0].strip()
+    """Raise DeviceError if the login shell or a missing Python caused the failure."""
+    output = result.error_text
+    if result.status == _LOST and "fleet-stdin-lost" in output:
+        shell = output.partition("fleet-stdin-lost")[2].split("\n")[0].strip()
         raise DeviceError(
             "the login shell of sshd on the PC does not pass on standard input (DefaultShell "
             f"is {shell or 'unknown'})",
@@ -64,7 +67,7 @@ def explain(result: Result, host: str) -> None:
             hint="remove the setting, in an administrator's PowerShell on the PC: "
             "Remove-ItemProperty -Path HKLM:\\SOFTWARE\\OpenSSH -Name DefaultShell",
         )
-    if result.status == _NO_PROGRAM and "fleet-no-python" in said:
+    if result.status == _NO_PROGRAM and "fleet-no-python" in output:
         raise DeviceError(
             "fleet needs Python on Windows, but the Windows PC has no Python",
             device=host,
@@ -74,11 +77,11 @@ def explain(result: Result, host: str) -> None:
 
 
 def arguments(words: Sequence[str]) -> str:
-    """The arguments of a program as one text that it splits into exactly these.
+    """Return the arguments of a program as one text that it splits into exactly these words.
 
-    The rules are those of the Microsoft C runtime and CommandLineToArgvW: blanks part arguments,
-    double quotes keep them together, and a backslash counts as itself unless a quote follows.
-    Raises InputError when it is too long.
+    The rules are those of the Microsoft C runtime and CommandLineToArgvW. Blanks separate
+    arguments, double quotes keep them together, and a backslash is literal unless a quote follows.
+    Raises InputError if the text is too long.
     """
     line = " ".join(quoted(word) for word in words)
     if len(line.encode("utf-16-le", "surrogatepass")) // 2 > _LONGEST:
@@ -91,7 +94,7 @@ def arguments(words: Sequence[str]) -> str:
 
 
 def quoted(word: str) -> str:
-    """One argument."""
+    """Quote one argument."""
     if _PLAIN.fullmatch(word):
         return word
     doubled = re.sub(r'(\\*)"', r'\1\1\\"', word)
@@ -99,7 +102,9 @@ def quoted(word: str) -> str:
 
 
 def program(name: str) -> str:
-    """A program that may be started. Raises InputError for a batch file: cmd.exe would read it."""
+    """Return a program's name. Raises InputError for a batch file, which cmd.exe would
+    interpret.
+    """
     if name.rstrip(" .").lower().endswith(_BATCH):
         raise InputError(
             f"fleet does not start the batch file {name}, because cmd.exe would run its "

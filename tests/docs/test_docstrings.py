@@ -63,7 +63,6 @@ OPEN = frozenset(
     fleet/runtimes
     fleet/selftest
     fleet/serving
-    fleet/transport
     fleet/triage
     fleet/verify
     """.split()  # noqa: SIM905
@@ -122,7 +121,7 @@ def long_sentences(text: str) -> Iterator[str]:
     for sentence in END.split(prose):
         count = len(sentence.split())
         if count > LONGEST:
-            yield f"a sentence of {count} words, at most {LONGEST}: {' '.join(sentence.split())[:50]}"
+            yield f"a sentence of {count} words (≤ {LONGEST}): {' '.join(sentence.split())[:50]}"
 
 
 def docstring_findings(node: Documented) -> Iterator[str]:
