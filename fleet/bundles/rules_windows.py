@@ -20,7 +20,8 @@ def _pc(case: Case) -> Windows | None:
 
 
 @rule("windows-python", REFUSE, "docs/windows.md: Python does the work of fleet's scripts there; "
-      "wheels of onnxruntime-qnn 2.7.0: win_arm64 holds pure ARM64 DLLs, read")  # fmt: skip
+      "wheels of onnxruntime-qnn 2.7.0: win_arm64 holds pure ARM64 DLLs, read; its release notes: "
+      "Windows x64 is for AOT compilation")  # fmt: skip
 def windows_python(case: Case) -> Iterator[Fault]:
     """The device has a Python, and for runner ort one of the architecture of the packages."""
     pc, tools = _pc(case), case.facts.tools
@@ -48,7 +49,8 @@ def windows_python(case: Case) -> Iterator[Fault]:
             "fail with `DLL load failed`",
             f"{pc.python_machine} ({tools.python3})",
             need,
-            f"{_INSTALL}, and put it before the other Python in PATH",
+            f"{_INSTALL}, and put it before the other Python in PATH (guides that name AMD64 mean "
+            "tools that compile models: the win_amd64 wheel of onnxruntime-qnn runs none)",
         )
 
 

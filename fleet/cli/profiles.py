@@ -221,10 +221,9 @@ def compare(
     if matrix:
         if a is None or b is not None or fail_if or strict or markdown or junit or vary:
             raise InputError(
-                "--matrix shows one selection of results, and works only with --metric, "
+                "--matrix needs one selection of results, and works only with --metric, "
                 "--columns and --margin",
-                hint="remove B and the other options: "
-                f"fleet profiles compare --matrix --metric {PRIMARY.name} since:2026-11-01",
+                hint=f"fleet profiles compare --matrix --metric {PRIMARY.name} since:2026-11-01",
             )
         compared.show_matrix(a, store, metric or [], columns, share, as_json=as_json)
         return

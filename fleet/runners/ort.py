@@ -134,12 +134,13 @@ class OrtRunner(Scripted):
                 "runs on the CPU",
                 hint="remove session.disable_cpu_ep_fallback from the playbook",
             )
-        for key in ("profiling_level", "profiling_file_path", "backend_path"):
+        for key in ("profiling_level", "profiling_file_path", "backend_path", "backend_type"):
             if key in options.provider:
+                use = "`profiling:`" if key.startswith("prof") else "`accelerator: cpu` or `npu`"
                 raise InputError(
                     f"the playbook sets {key} under `run: options: provider:`, but fleet sets "
                     "this option itself",
-                    hint=f"remove {key} from the playbook; to profile, use `run: profiling:`",
+                    hint=f"remove {key} from the playbook, and use {use} under `run: options:`",
                 )
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:

@@ -312,6 +312,7 @@ def test_a_wrong_python_is_refused_before_a_byte(
     assert done.error is not None
     assert "windows-python" in done.error.message
     assert "win_arm64" in done.error.message
+    assert "guides that name AMD64" in done.error.message + done.error.hint
     assert not bench.base.exists()
 
 

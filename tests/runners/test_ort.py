@@ -63,6 +63,7 @@ def test_what_the_bundle_lacks_is_said_before_anything_is_sent(given_kit: Kit, s
     [
         {"session": {"session.disable_cpu_ep_fallback": "0"}},
         {"provider": {"backend_path": "libQnnCpu.so"}},
+        {"provider": {"backend_type": "gpu"}},
         {"provider": {"profiling_level": "off"}},
         {"iterations": 0},
         {"wrong": 1},

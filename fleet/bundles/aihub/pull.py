@@ -250,15 +250,18 @@ def checked_id(reference: str) -> str:
     """`aihub:jabc123` → `jabc123`. Raises InputError."""
     scheme, found, name = reference.partition(":")
     if f"{scheme}:" != _SCHEME or not found or not _ID.match(name):
-        hint = (
-            "fleet bundle pull aihub:ID (ID is the end of the address of the job's page, /jobs/ID/)"
-        )
         if repository := _HUGGING_FACE.match(reference):
-            hint = (
-                f"hf download {repository[1]} --local-dir {repository[2]} (a command of the Python "
-                "package huggingface_hub)"
+            raise InputError(
+                f"'{reference}' is a repository of Hugging Face, and fleet downloads only from "
+                "Qualcomm AI Hub",
+                hint=f"hf download {repository[1]} --local-dir {repository[2]} (a command of the "
+                f"Python package huggingface_hub; then: fleet bundle inspect {repository[2]})",
             )
-        raise InputError(f"'{reference}' is not a job or model of AI Hub", hint=hint)
+        raise InputError(
+            f"'{reference}' is not a job or model of AI Hub",
+            hint="fleet bundle pull aihub:ID (ID is the end of the address of the job's page, "
+            "/jobs/ID/)",
+        )
     return name
 
 
