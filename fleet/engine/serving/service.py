@@ -201,8 +201,8 @@ class Serving:
         result.text = f"ready at port {self.spec.port}, supervised by {_keeper(way)}"
         if not self.spec.private:
             session.warn(
-                f"the service listens at {self.spec.bind}, so everybody on the network can reach it "
-                f"at port {self.spec.port}, and nothing is encrypted, not even the token"
+                f"the service listens at {self.spec.bind}, so everybody on the network can reach "
+                f"it at port {self.spec.port}; nothing is encrypted, not even the token"
             )
 
     def _config(self, plan: DevicePlan, operation: Operation) -> str:
