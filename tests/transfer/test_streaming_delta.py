@@ -98,15 +98,21 @@ def test_of_the_same_content_nothing_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("spared", [True, False])
 def test_it_stops_where_another_content_begins(tmp_path: Path, spared: bool) -> None:
-    new = DATA[: 8 * MIB] + random.Random(1).randbytes(8 * MIB)
+    same, other = memoryview(DATA)[: 8 * MIB], memoryview(random.Random(1).randbytes(8 * MIB))
     old = signed(tmp_path, DATA[: 16 * MIB])
-    found = StreamingDelta(len(new), fed(new, MIB), "0" * 64, old)
+    signing = Signing()
+    found = StreamingDelta(len(same) + len(other), signing, "0" * 64, old)
     if spared:
         found.spare, found.other = "1" * 64, old
-    pieces = list(found.pieces(0))
+    pieces = found.pieces(0)
+    signing.update(same)
+    before = [next(pieces)] if spared else []
+    signing.update(other)
+    signing.end()
+    after = list(pieces)
     assert not found.whole
-    assert sum(one.bytes for one in pieces) <= len(new) // 8
-    assert not spared or pieces[-1].end >= 8 * MIB
+    assert [piece.end for piece in before] == [len(same)] * spared
+    assert sum(piece.bytes for piece in before + after) <= (len(same) + len(other)) // 8
 
 
 def test_a_reading_that_fails_stops_it(tmp_path: Path) -> None:
