@@ -69,7 +69,7 @@ def hash_mismatch(case: Case) -> Iterator[Fault]:
     for item in case.bundle.wrong_hashes:
         yield Fault(
             f"{item.name} was damaged or edited: its SHA-256 differs from {case.bundle.checked_by}",
-            item.found[:16],
+            item.actual[:16],
             item.expected[:16],
             f"copy {item.name} again; if you edited it on purpose: cd "
             f"{case.bundle.root} && sha256sum <files> > {case.bundle.checked_by}",

@@ -152,7 +152,7 @@ def _plan_lines(plan: DevicePlan) -> tuple[str, ...]:
         lines += [f"  > {text}" for text in (() if plan.unchanged else plan.then)]
     for finding in plan.findings:
         mark = "REFUSED" if finding.refuses else "warning"
-        lines.append(f"  ! {mark} {finding.rule}: {finding.told}")
+        lines.append(f"  ! {mark} {finding.rule}: {finding.summary}")
         lines.append(f"{_FIX}{finding.cure}")
     return (*lines, *(f"  * {text}" for text in plan.notes))
 

@@ -21,7 +21,7 @@ from fleet.engine.deploy.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.model.deadline import parse_duration
 from fleet.model.errors import FleetError, InputError
-from fleet.model.files import told
+from fleet.model.files import file_errors
 from fleet.model.gates import (
     DEFAULT_METRIC,
     LEAST_REPEATS,
@@ -102,7 +102,7 @@ def prompt_of(text: str | None, path: Path | None) -> str | None:
         )
     if path is None:
         return text
-    with told(path):
+    with file_errors(path):
         return path.read_text("utf-8")
 
 

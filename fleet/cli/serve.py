@@ -30,7 +30,7 @@ from fleet.engine.serving.tunnel import Tunnel
 from fleet.engine.session import Session
 from fleet.model.deadline import parse_duration
 from fleet.model.errors import InputError
-from fleet.model.files import human_bytes, told
+from fleet.model.files import file_errors, human_bytes
 from fleet.model.record import Metrics, Record
 from fleet.model.version import VERSION
 from fleet.profiles.runs import RunStore, new_run_id
@@ -108,7 +108,7 @@ def _token(path: Path | None) -> str:
     """The token of a file, which may hold it as a header line."""
     if path is None:
         return ""
-    with told(path, hint="fleet serve token --save FILE"):
+    with file_errors(path, hint="fleet serve token --save FILE"):
         text = path.read_text("utf-8").strip()
     word = text.split()[-1] if text else ""
     if not word.isascii():
@@ -377,7 +377,7 @@ def token(
 
 
 def _keep(path: Path, value: str) -> None:
-    with told(path, "write"):
+    with file_errors(path, "write"):
         path.unlink(missing_ok=True)
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(number, "w", encoding="utf-8") as stream:

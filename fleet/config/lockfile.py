@@ -13,7 +13,7 @@ from fleet.config.shape import read_body
 from fleet.config.values import Pattern
 from fleet.config.yamlpos import read
 from fleet.model.errors import LockFileError, Position
-from fleet.model.files import sha256_file, told
+from fleet.model.files import file_errors, sha256_file
 from fleet.model.lockfile import CURE, NAME, Lock, LockedFile, LockedRelease
 
 MAX_BYTES = 1 << 44  # 16 TiB: more is no file of a release
@@ -60,7 +60,7 @@ def lock_path(playbook: Path, given: Path | None) -> Path:
 
 def playbook_hash(playbook: Path) -> str:
     """sha256 of the playbook file. Raises InputError when it cannot be read."""
-    with told(playbook):
+    with file_errors(playbook):
         return sha256_file(playbook)
 
 
@@ -80,7 +80,7 @@ def load_lock(path: Path) -> Lock:
 
 
 def _text(path: Path) -> str:
-    with told(path, kind=LockFileError):
+    with file_errors(path, kind=LockFileError):
         return path.read_text("utf-8", "replace")
 
 
@@ -90,7 +90,7 @@ def save_lock(path: Path, lock: Lock) -> bool:
     if path.is_file() and _text(path) == text:
         return False
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with told(path, "write"):
+    with file_errors(path, "write"):
         with part.open("w", encoding="utf-8") as stream:
             stream.write(text)
             stream.flush()

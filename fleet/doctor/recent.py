@@ -121,7 +121,7 @@ def preflight(session: Session, builder: ReleaseBuilder) -> Finding | None:
 
 def refusal(finding: Finding, playbook: Playbook, host: str) -> tuple[Check, Ranked]:
     """Return the check and the cause of a deploy that would be refused."""
-    text = finding.told if finding.need else finding.message
+    text = finding.summary if finding.need else finding.message
     evidence = f"fleet plan {playbook.path}: {text}"
     check = _PREFLIGHT.bad(text, {"preflight": finding.rule}, f"fleet plan -l {host}", text)
     cause = Cause(

@@ -1,1 +1,1 @@
-"""Plain data: what every other room speaks about. Imports nothing of ours."""
+"""The plain data that all other packages share. It imports no other fleet package."""

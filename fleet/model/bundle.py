@@ -1,4 +1,4 @@
-"""What is deployed: a bundle folder as fleet understands it."""
+"""A bundle: the folder that is deployed, as fleet reads it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _PLACEHOLDER = re.compile(r"<[^<>]+>|\$\{[^}]+\}|\{\{.+?\}\}")
 
 @dataclass(frozen=True)
 class ContextBinary:
-    """One context binary and what could be read of it.
+    """A context binary and the metadata that could be read from it.
 
-    `read_by` is `libQnnSystem` (authoritative), `markers` (plain text in the file) or
-    `nothing`. `problem` says why it cannot be used (truncated, not a context binary, ...).
-    Sizes in bytes; `hexagon_arch` like `v73`; `build_id` without leading v. `vtcm_mb` is what
-    the compiler planned for (its option text), `graph_vtcm_mb` what the graphs ask for in the
-    metadata (4 when nobody asked); the two differ in real files. `backend_id` 6 is HTP.
+    `read_by` is `libQnnSystem` (authoritative), `markers` (plain text in the file) or `nothing`.
+    `problem` says why the file cannot be used (truncated, not a context binary, ...). Sizes are in
+    bytes; `hexagon_arch` is like `v73`; `build_id` has no leading v. `vtcm_mb` is the compiler's
+    plan (its option text), `graph_vtcm_mb` the request of the graphs in the metadata (4 by
+    default). The two differ in real files. `backend_id` 6 is HTP.
     """
 
     name: str
@@ -44,8 +44,10 @@ class ContextBinary:
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine of a Genie configuration: its `role` (target, draft, primary, secondary, or ""
-    for the only one) and its backend type (QnnHtp, QnnGenAiTransformer, QnnGpu).
+    """An engine of a Genie configuration.
+
+    `role` is target, draft, primary, secondary, or "" for the only engine. `backend` is the backend
+    type (QnnHtp, QnnGenAiTransformer, QnnGpu).
     """
 
     role: str
@@ -54,7 +56,7 @@ class Engine:
 
 @dataclass(frozen=True)
 class NamedFile:
-    """A file that a run opens because `named_by` says so."""
+    """A file that a run opens because `named_by` refers to it."""
 
     name: str
     named_by: str
@@ -64,10 +66,10 @@ class NamedFile:
 class BundleKind:
     """A kind of bundle folder.
 
-    `models`: patterns of which a file must be there. `contexts`: the pattern of files that are
-    context binaries, or hold one behind a head of their own (`around`) or none. `marks`: patterns
-    of files by which a folder without `kind:` is recognised, and what it looks like. `about`: what
-    the docs of playbooks call it.
+    `models` are patterns; a file must match one of them. `contexts` is the pattern of context
+    binaries; with `around` they may follow a header, or be absent. `marks` are pairs of a pattern
+    and a description: a folder without `kind:` that has a matching file is of this kind. `about` is
+    its description in the docs of playbooks.
     """
 
     name: str
@@ -78,7 +80,7 @@ class BundleKind:
     marks: tuple[tuple[str, str], ...] = ()
 
 
-# Marks of each kind: docs/sources/deployment.md 4. The first kind with a mark that fits is taken.
+# Marks of each kind: docs/sources/deployment.md 4. The first kind with a matching mark is used.
 KINDS = {
     kind.name: kind
     for kind in (
@@ -104,38 +106,41 @@ KINDS = {
 
 @dataclass(frozen=True)
 class MissingFile:
-    """A file that the bundle names and does not have."""
+    """A file that the bundle refers to but does not contain."""
 
     name: str
     named_by: str
 
     @property
     def placeholder(self) -> bool:
-        """Whether the name is to be replaced: `<tokenizer_path>`, `${DIR}/a.bin`, `{{ x }}`."""
+        """True if the name is a placeholder: `<tokenizer_path>`, `${DIR}/a.bin`, `{{ x }}`."""
         return _PLACEHOLDER.search(self.name) is not None
 
 
 @dataclass(frozen=True)
 class WrongHash:
-    """A file whose content is not what SHA256SUMS says."""
+    """A file whose content differs from SHA256SUMS."""
 
     name: str
     expected: str
-    found: str
+    actual: str
+
+    PLAIN: ClassVar[str] = "name expected found=actual"
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle folder. `qairt` is the required version or build id, None when unknown.
+    """A bundle folder. `qairt` is the required version or build id, None if unknown.
 
-    `files` are all that goes to the device, under names relative to the bundle.
-    `config` is the Genie configuration as data, {} for a genie-app script; `backend` is the
-    backend type (QnnHtp) of the engine that decides, `engines` are all of its engines;
-    `extensions` the HTP extension file `extensions_name` as data. `checked_by` is SHA256SUMS
-    when hashes were compared with it. `wrong_hashes` are those that differ.
-    `opens` are the files that the bundle's own formats name, found apart from `files`.
-    `absent` are the keys that the Genie configuration must have and does not.
-    `op_packages` come from the playbook and go along with it; they are not among `files`.
+    `files` are the files for the device, with names relative to the bundle. `config` is the Genie
+    configuration as data, {} for a genie-app script. `engines` are all engines, and `backend` is
+    the backend type (QnnHtp) of the deciding one. `extensions` is the HTP extension file
+    `extensions_name` as data.
+
+    `checked_by` is SHA256SUMS if hashes were compared with it; `wrong_hashes` are those that
+    differ. `opens` are the files that the bundle's own formats refer to. `absent` are required keys
+    that the Genie configuration does not have. `op_packages` come from the playbook and are not
+    part of `files`.
     """
 
     kind: str
@@ -163,18 +168,18 @@ class Bundle:
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """The size of all files in bytes."""
         return sum(item.size for item in self.files)
 
     @property
     def usable(self) -> bool:
-        """False when a file or key is missing, or a file is damaged or not that of SHA256SUMS."""
+        """False if a file or key is missing, or a file is damaged or differs from SHA256SUMS."""
         broken = any(item.problem for item in self.contexts)
         return not (self.missing or self.absent or self.wrong_hashes or broken)
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong with its files, a sentence each."""
+        """The problems of the files, one sentence each."""
         return [
             *(
                 f"{item.named_by} has the placeholder {item.name} in place of a file name"
@@ -186,7 +191,7 @@ class Bundle:
             *(f"{item.name}: {item.problem}" for item in self.contexts if item.problem),
             *(
                 (
-                    f"{item.name} is damaged: its SHA-256 is {item.found[:12]}, but "
+                    f"{item.name} is damaged: its SHA-256 is {item.actual[:12]}, but "
                     f"{self.checked_by} has {item.expected[:12]}"
                 )
                 for item in self.wrong_hashes

@@ -1,4 +1,4 @@
-"""A root cause of a failure, as data: how it shows, how it is proven, how it is cured."""
+"""A root cause of a failure, as data: its symptoms, its proof and its cure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from fleet.model.slots import QUOTED, filled
 
-# From the workstation down to the session: a fault in one layer makes those after it fail.
+# From the workstation down to the session: a fault in a layer makes the layers after it fail.
 LAYERS = (
     "host",
     "link",
@@ -30,12 +30,12 @@ Weight = Annotated[float, Meta(gt=0, lt=1)]
 
 
 class Signature(Struct, frozen=True):
-    """A pattern for one line of a log, in RE2 syntax, without regard to case.
+    """A pattern for one line of a log, in RE2 syntax, case-insensitive.
 
-    `weight` (0 to 1) is how surely the line alone means the cause. `summary` marks the last
-    line of a chain, such as 14001: it counts only where no other line of the log says more.
-    `unless` and `needs` are patterns for any line of the same log. A pattern may hold slots
-    (`{library}`, fleet/triage/grammar.py); what stood there fills title, explanation and fixes.
+    `weight` (0 to 1) is the confidence that the line alone means the cause. `summary` marks the
+    last line of a chain, such as 14001: it counts only if no other line of the log is more
+    specific. `unless` and `needs` are patterns for any line of the same log. A pattern may have
+    slots (`{library}`, fleet/triage/grammar.py); their text fills title, explanation and fixes.
     `holds` compares the numbers of slots in the matched line: `count < total`, `length > 16777216`.
     """
 
@@ -48,7 +48,7 @@ class Signature(Struct, frozen=True):
 
 
 class Predicate(Struct, frozen=True):
-    """A fact of a live device that speaks for the cause: `fact` has one of `values`."""
+    """A fact of a live device that supports the cause: `fact` has one of `values`."""
 
     fact: str
     values: tuple[str, ...] = field(name="is")
@@ -56,18 +56,20 @@ class Predicate(Struct, frozen=True):
 
 
 class Condition(Struct, frozen=True):
-    """A fact of a device and the words of it that decide."""
+    """A condition on a fact of a device."""
 
     fact: str
     values: tuple[str, ...] = field(name="is")
 
     def holds(self, facts: Mapping[str, str]) -> bool:
-        """Return True if the fact fits a word, which is a pattern of a shell: `libQnn*.so`."""
+        """Return True if the fact matches one of the words, which are shell patterns:
+        `libQnn*.so`.
+        """
         return any(fnmatchcase(facts.get(self.fact) or "", word) for word in self.values)
 
 
 class Twin(Struct, frozen=True):
-    """Another cause with the same log, and the read-only command that tells them apart."""
+    """Another cause with the same log, and the read-only command that distinguishes them."""
 
     cause: str
     command: str
@@ -77,11 +79,10 @@ class Twin(Struct, frozen=True):
 class Fix(Struct, frozen=True):
     """A cure on one platform (`any` for all).
 
-    `command` is literal, "" where only a person can act; `where` is device or host.
-    `apply` names the operation of fleet that does it: provision, redeploy or rollback; "" when
-    none does. `unless` is a fact of the device, or a slot of the log, and the words with which it
-    is no cure; `when` is one without which it is none. `changes` says what is other afterwards, ""
-    for nothing; `undo` how that is taken back. `steps` are those of a plan that was made for one
+    `command` is literal, "" if a person must act; `where` is device or host. `apply` is the fleet
+    operation that does it (provision, redeploy or rollback), "" if there is none. The cure does not
+    apply if the fact or slot `unless` holds, and applies only if `when` holds. `changes` describes
+    the effect, "" for none; `undo` says how to revert it. `steps` are those of a plan for one
     device.
     """
 
@@ -98,10 +99,10 @@ class Fix(Struct, frozen=True):
     changes: str = ""
     undo: str = ""
     steps: tuple[str, ...] = ()
-    PLAIN: ClassVar[str] = "* -unless -when"  # conditions were decided already
+    PLAIN: ClassVar[str] = "* -unless -when"  # the conditions were decided already
 
     def fits(self, platform: str, facts: Mapping[str, str]) -> bool:
-        """Whether it is a cure on this platform ("" is any), where these words are known."""
+        """Return True if the cure applies on this platform ("" is any) with these facts."""
         return (
             (not platform or self.platform in {platform, "any"})
             and not (self.unless and self.unless.holds(facts))
@@ -109,7 +110,7 @@ class Fix(Struct, frozen=True):
         )
 
     def filled(self, slots: Mapping[str, str]) -> Fix:
-        """With the names of a log in its words and its command."""
+        """Return the fix with the slots of a log filled into its texts and its command."""
         return replace(
             self,
             title=filled(self.title, slots),
@@ -120,14 +121,14 @@ class Fix(Struct, frozen=True):
 
 
 def _pasteable(slots: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the slots without quoted sentences, which could hold what a shell obeys."""
+    """Return the slots without quoted sentences, which could contain shell syntax."""
     return {name: word for name, word in slots.items() if name not in QUOTED}
 
 
 class Example(Struct, frozen=True):
-    """What the cause looks like: lines of a log or facts of a device.
+    """An example of the cause: lines of a log, or facts of a device.
 
-    The cause must be among the first `top` of the diagnosis; `source` says who saw it.
+    The cause must be among the first `top` of the diagnosis. `source` says who observed it.
     """
 
     log: str = ""
@@ -137,13 +138,14 @@ class Example(Struct, frozen=True):
 
 
 class Cause(Struct, frozen=True):
-    """One root cause. `id` is the name of its file, `codes` the numbers under which it shows.
+    """A root cause. `id` is the name of its file, `codes` are its error numbers.
 
-    `severity` is error, or advice where nothing is broken. A signature of 0.9 or more that
-    matches rules out the causes of `excludes`; a line of `against` and a fact of `refuted` prove
-    the opposite. What any machine can have is named with low confidence unless a word of a
-    `context` (fleet/data/context_words.yaml) stands in the log. A `general` cause is a kind of
-    plain sentence ("X was not found"): it is named only where no other cause explains the log.
+    `severity` is error, or advice if nothing is broken. A matching signature of 0.9 or more rules
+    out the causes in `excludes`. A line of `against` or a fact of `refuted` disproves the cause.
+
+    A cause that any machine can have gets a low confidence unless a word of a `context`
+    (fleet/data/context_words.yaml) is in the log. A `general` cause is a kind of plain sentence ("X
+    was not found"): it is reported only if no other cause explains the log.
     """
 
     id: str
@@ -167,11 +169,11 @@ class Cause(Struct, frozen=True):
     examples: tuple[Example, ...] = ()
 
     def is_refuted(self, facts: Mapping[str, str]) -> bool:
-        """Whether a fact of the device proves that it is not the one."""
+        """Return True if a fact of the device disproves the cause."""
         return any(facts.get(fact.fact) in fact.values for fact in self.refuted)
 
     def is_denied(self, facts: Mapping[str, str]) -> bool:
-        """Whether all that could be seen of it on the device was looked at, and nothing was."""
+        """Return True if every sign of the cause on the device was checked and is absent."""
         asked = [facts.get(predicate.fact) for predicate in self.probe]
         return bool(asked) and all(
             word not in {None, "unknown", *predicate.values}
@@ -179,9 +181,9 @@ class Cause(Struct, frozen=True):
         )
 
     def with_fixes(self, fix: tuple[Fix, ...]) -> Cause:
-        """Return the cause with other cures."""
+        """Return the cause with other fixes."""
         return replace(self, fix=fix)
 
     def fixes(self, platform: str, facts: Mapping[str, str] | None = None) -> tuple[Fix, ...]:
-        """The cures for a platform ("" is any) and a device of which these facts are known."""
+        """Return the fixes for a platform ("" is any) and for a device with these facts."""
         return tuple(fix for fix in self.fix if fix.fits(platform, facts or {}))

@@ -1,4 +1,4 @@
-"""A command for a device, as data: argv + environment, never shell text."""
+"""A command for a device, as data: argv and environment, never shell text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 
 @dataclass(frozen=True)
 class Call:
-    """Work of ours by name and arguments; `fleet.device.call` knows what program answers it."""
+    """A task of fleet by name and arguments. `fleet.device.call` maps it to a device program."""
 
     name: str
     args: tuple[str, ...] = ()
@@ -21,12 +21,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Command:
-    """What to start: `argv` exactly, with `env` added and in folder `cwd`.
+    """The exact `argv` to start, with `env` added, in the folder `cwd`.
 
-    `unset` names variables that are removed first (DSP_LIBRARY_PATH wins over ours
-    otherwise). Quoting happens once, in the transport.
-
-    A device without a POSIX shell cannot run our scripts: `call` is the same work for it.
+    `unset` names variables that are removed first (otherwise DSP_LIBRARY_PATH overrides fleet's).
+    The transport does the quoting. A device without a POSIX shell cannot run fleet's scripts;
+    `call` is the same task for such a device.
     """
 
     argv: tuple[str, ...]
@@ -55,7 +54,9 @@ class Command:
                 )
 
     def then(self, command: Command) -> Command:
-        """`command`, begun by this one, a script of ours that goes on with its last words."""
+        """Return `command` as started by this script, which ends by executing its last
+        arguments.
+        """
         call = None
         if self.call is not None and command.call is not None:
             call = Call(self.call.name, (*self.call.args, command.call.name, *command.call.args))
@@ -65,9 +66,9 @@ class Command:
 def script(
     source: str, *args: str, env: Mapping[str, str] | None = None, name: str = ""
 ) -> Command:
-    """A POSIX shell script of ours as a command; `args` become $1, $2, ...
+    """Return a POSIX shell script of fleet as a command; `args` become $1, $2, ...
 
-    `name` is what the same work is called where there is no such shell; "" where it is not done.
+    `name` is the same task for devices without such a shell, "" if they do not support it.
     """
     call = Call(name, args) if name else None
     return Command(("sh", "-c", source, "fleet", *args), env=env or {}, call=call)
@@ -75,7 +76,7 @@ def script(
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended. `status` is the exit status; 128+N when a signal ended it."""
+    """The result of a command. `status` is the exit status, or 128+N after a signal."""
 
     status: int
     stdout: bytes
@@ -89,10 +90,10 @@ class Result:
 
     @property
     def text(self) -> str:
-        """Standard output as text; bytes that are no UTF-8 are replaced."""
+        """Standard output as text. Bytes that are not UTF-8 are replaced."""
         return self.stdout.decode("utf-8", "replace")
 
     @property
     def error_text(self) -> str:
-        """Standard error as text, stripped."""
+        """Standard error as stripped text."""
         return self.stderr.decode("utf-8", "replace").strip()

@@ -1,4 +1,4 @@
-"""Under which conditions a run was measured: heat, clocks, power, load."""
+"""The conditions of a measured run: heat, clocks, power, load."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from fleet.model.plain import Number
 
 
 class Sample(Struct, frozen=True):
-    """One look at the device. `at`: seconds since the run began, below 0 before it.
+    """A sample of the device. `at` is in seconds since the start of the run, negative before it.
 
-    `zones`: name of the thermal zone → °C. `clocks`: `cpu:policy0`, `devfreq:<name>` → Hz as it
-    is now. `load`: the average over one minute. What the device does not tell is not there.
-    `limits`: only clocks whose limit is another one than before the run, in Hz.
+    `zones` maps thermal zones to °C, `clocks` maps `cpu:policy0` or `devfreq:<name>` to the current
+    Hz. `load` is the average over one minute. Values that the device does not report are left out.
+    `limits` are in Hz, only of clocks whose limit has changed since before the run.
     """
 
     at: Number = 0.0
@@ -26,18 +26,18 @@ class Sample(Struct, frozen=True):
 
     @property
     def hottest(self) -> float | None:
-        """°C of the hottest zone."""
+        """The temperature of the hottest zone in °C."""
         return max(self.zones.values(), default=None)
 
 
 class Conditions(Struct, frozen=True):
-    """What was so before, during and after one run. Empty where nothing was asked.
+    """The conditions before, during and after one run. Empty if nothing was sampled.
 
-    `governors`: clock → governor; `limits`: clock → Hz at most (scaling_max_freq, max_freq)
-    before the run; `maxima`: clock → Hz that the hardware could do (cpuinfo_max_freq).
-    `power`: supply → what it says (`Charging`, `online`, `offline`). `boot_id` before,
-    `boot_id_after`: not the same where the device started anew. `cost`: the share of one CPU
-    that the looks took (0.01 is one percent); None where it is not known.
+    `governors` maps clocks to governors; `limits` maps clocks to their maximum Hz before the run
+    (scaling_max_freq, max_freq); `maxima` maps clocks to the Hz of the hardware (cpuinfo_max_freq).
+    `power` maps supplies to their state (`Charging`, `online`, `offline`). `boot_id` and
+    `boot_id_after` differ if the device rebooted. `cost` is the share of one CPU that the samples
+    took (0.01 is one percent), None if unknown.
     """
 
     before: Sample | None = None
@@ -54,11 +54,11 @@ class Conditions(Struct, frozen=True):
 
     @property
     def rebooted(self) -> bool:
-        """True where the device certainly started anew in between."""
+        """True if the device certainly rebooted in between."""
         return bool(self.boot_id and self.boot_id_after) and self.boot_id != self.boot_id_after
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """All looks in their order."""
+        """The samples in order."""
         first = (self.before,) if self.before else ()
         return (*first, *self.during, *((self.after,) if self.after else ()))

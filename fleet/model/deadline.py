@@ -1,4 +1,4 @@
-"""A point in time that is handed down: no call invents a time limit of its own."""
+"""A point in time that callers pass down, so that no call sets a time limit of its own."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import time
 
 from fleet.model.errors import DeadlineError, InputError
 
-LONGEST_SECONDS = 3e8  # ten years: a size that a device reports may make any number of seconds
+LONGEST_SECONDS = 3e8  # ten years; the size that a device reports may lead to any number of seconds
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h)?\s*$")
 
 
 def awake_clock() -> float:
-    """Seconds that go on while this machine sleeps; time.monotonic stops then."""
+    """Return seconds that also pass while this machine sleeps; time.monotonic stops then."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Deadline:
-    """Monotonic deadline. `Deadline(30)` ends in 30 seconds."""
+    """A monotonic deadline. `Deadline(30)` ends in 30 seconds."""
 
     __slots__ = ("_began", "_end", "seconds")
 
@@ -29,45 +29,45 @@ class Deadline:
 
     @property
     def remaining(self) -> float:
-        """Seconds left, never below 0."""
+        """The remaining seconds, never below 0."""
         return max(0.0, self._end - time.monotonic())
 
     @property
     def expired(self) -> bool:
-        """True once no time is left."""
+        """True if no time is left."""
         return self.remaining <= 0.0
 
     def touch(self) -> None:
-        """Bytes moved. A plain deadline does not care; see Stall."""
+        """Note that bytes moved. A plain deadline ignores it; see Stall."""
 
     @property
     def waited(self) -> str:
-        """The seconds that were waited for, for a message: at most those that were allowed."""
+        """The seconds waited so far, for a message; never more than the limit."""
         spent = min(self.seconds, time.monotonic() - self._began)
         return f"{round(spent, 1 if spent < 10 else None):g}"
 
     def check(self, doing: str) -> None:
-        """Raise DeadlineError naming what was being done, when no time is left."""
+        """Raise DeadlineError that names the activity if no time is left."""
         if self.expired:
             raise DeadlineError(f"{doing} did not end within {self.waited} s")
 
 
 class Stall(Deadline):
-    """A deadline that starts again with every byte that moves: for bulk data.
+    """A deadline for bulk data that restarts with every byte that moves.
 
-    A transfer may take hours; a link that is silent for `seconds` is dead.
+    A transfer may take hours, but a link that is silent for `seconds` is dead.
     """
 
     __slots__ = ()
 
     def touch(self) -> None:
-        """Bytes moved: the full time is left again."""
+        """Note that bytes moved: restart the full time."""
         self._began = time.monotonic()
         self._end = self._began + self.seconds
 
 
 def parse_duration(text: str | float) -> float:
-    """Seconds from `90`, `"90s"`, `"1.5m"`, `"2h"`, `"300ms"`; InputError otherwise."""
+    """Return the seconds of `90`, `"90s"`, `"1.5m"`, `"2h"` or `"300ms"`. Raises InputError."""
     if isinstance(text, int | float):
         seconds = float(text)
     else:

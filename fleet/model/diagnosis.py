@@ -1,4 +1,4 @@
-"""What the doctor found: observations, ranked causes, a verdict. Plain data for every renderer."""
+"""The result of the doctor as plain data: observations, ranked causes, a verdict."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from msgspec import Struct, field
 from fleet.model.cause import Cause, Fix, Twin
 from fleet.model.slots import filled
 
-# In this order of severity; the worst one is the verdict of a target. UNRECOGNISED is a log's:
-# nothing that is known stands in it, neither of a failure nor of a success.
+# In order of severity; the worst is the verdict of a target. UNRECOGNISED is for logs that contain
+# no known line, neither of a failure nor of a success.
 HEALTHY, ADVICE, PROBLEM, UNCHECKED = "healthy", "advice", "problem", "could-not-check"
 UNRECOGNISED = "not-recognised"
 OK, WARN, BAD, UNKNOWN = "ok", "warn", "bad", "unknown"
 
 
 class Evidence(Struct, frozen=True):
-    """One thing that was seen: a line of a log (`line` from 1) or the output of a command."""
+    """An observation: a line of a log (`line` counts from 1) or the output of a command."""
 
     source: str
     text: str
@@ -27,10 +27,10 @@ class Evidence(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """One look at a layer. `status` is ok, warn, bad or unknown.
+    """A check of one layer. `status` is ok, warn, bad or unknown.
 
-    `facts` are the words that the causes ask for (`node.cdsp: EACCES`); `text` is for people;
-    `command` is what one would type to see it, `output` what was seen.
+    `facts` are the words that causes refer to (`node.cdsp: EACCES`), `text` is for people.
+    `command` is what a person would type to see it, `output` what it printed.
     """
 
     id: str
@@ -43,11 +43,11 @@ class Check(Struct, frozen=True):
 
 
 class Remedy(Struct, frozen=True):
-    """What fleet can do about the problem of a device, as it is shown, applied and undone.
+    """The change that fleet offers for a device's problem, as it is shown, applied and undone.
 
-    `operation` is provision, redeploy or rollback; "" where fleet can do nothing, and `refusal`
-    then says why. `release` is the name of the release that it changes. `steps` say what
-    changes, `commands` are the literal commands that need root.
+    `operation` is provision, redeploy or rollback, or "" if fleet offers none; `refusal` then has
+    the reason. `release` is the name of the release that it changes. `steps` are its changes,
+    `commands` are the literal commands that need root.
     """
 
     cause: str = ""
@@ -59,13 +59,13 @@ class Remedy(Struct, frozen=True):
 
 
 class Ranked(Struct, frozen=True):
-    """A cause with the confidence (0 to 1) that it is the one, and why.
+    """A cause with its confidence (0 to 1) and its evidence.
 
-    `platform` and the `facts` of the device choose among the fixes; "" and none when a log does
-    not show it. `summary` is true where only the last line of a chain was seen. `slots` are the
-    names that the lines carry (`library`: libomp.so), which title and fixes repeat; `agreeing`
-    counts the signatures that speak for it. `plan` takes the place of the written fixes, and
-    `check` that of the written command, where fleet has a plan for this device.
+    `platform` and the `facts` of the device select the fixes; both are empty if a log does not
+    contain them. `summary` is True if only the last line of a chain matched. `slots` are names in
+    the lines (`library`: libomp.so), which title and fixes repeat. `agreeing` counts the matching
+    signatures. If fleet has a plan for this device, `plan` replaces the written fixes, and `check`
+    the written command.
     """
 
     cause: Cause
@@ -78,7 +78,7 @@ class Ranked(Struct, frozen=True):
     agreeing: int = 1
     plan: tuple[Fix, ...] = ()
     check: str = ""
-    # docs/doctor.md lists them
+    # docs/doctor.md lists the members
     PLAIN: ClassVar[
         str
     ] = """id=cause.id title confidence:3 layer=cause.layer severity=cause.severity
@@ -86,22 +86,22 @@ class Ranked(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What is wrong, with the names of the log."""
+        """The problem, with the names from the log."""
         return filled(self.cause.title, self.slots)
 
     @property
     def explanation(self) -> str:
-        """Why, with the names of the log."""
+        """The explanation, with the names from the log."""
         return filled(self.cause.explanation, self.slots)
 
     @property
     def verify(self) -> str:
-        """How to see that it is cured."""
+        """The command that shows whether the problem is cured."""
         return self.check or filled(self.cause.verify, self.slots)
 
     @property
     def fixes(self) -> tuple[Fix, ...]:
-        """The cures for the device that was seen."""
+        """The fixes for this device."""
         if self.plan:
             return self.plan
         facts = {**self.slots, **self.facts}
@@ -109,15 +109,15 @@ class Ranked(Struct, frozen=True):
 
     @property
     def twins(self) -> tuple[Twin, ...]:
-        """Causes that would show the same, with the command that tells."""
+        """Other causes with the same symptoms, each with the command that distinguishes them."""
         return self.cause.twins
 
 
 class Question(Struct, frozen=True):
-    """What tells causes with the same log apart, or what is needed before one can be named.
+    """A question that distinguishes causes with the same log, or asks for missing evidence.
 
-    `command` is read-only; `yes` and `no` are the causes that the answers speak for ("" for none).
-    A question without them asks for the output of the command.
+    `command` is read-only. `yes` and `no` are the causes that the answers support ("" for none). A
+    question without them asks for the output of the command.
     """
 
     id: str
@@ -128,12 +128,13 @@ class Question(Struct, frozen=True):
 
 
 class Diagnosis(Struct):
-    """What is wrong with one target: a device or a file. `error` says why it was not checked.
+    """The diagnosis of one target: a device or a file. `error` says why it was not checked.
 
-    `questions` come in the order in which they should be asked. Of a log that is not recognised
-    `understood` are numbers and names in words, `suspects` the lines that look like the failure.
-    `parts` are raw texts by name for `--bundle`; `secrets` are (kind, word) that tell the device
-    or its user, which no archive has. `remedy` is there for a device with a problem.
+    `questions` are in the order in which to ask them. For a log that is not recognised,
+    `understood` explains its numbers and names, and `suspects` are the lines that look like the
+    failure. `parts` are raw texts by name for `--bundle`. `secrets` are (kind, word) pairs that
+    identify the device or its user; they are left out of archives. `remedy` is set for a device
+    with a problem.
     """
 
     target: str
@@ -155,10 +156,10 @@ class Diagnosis(Struct):
 
     @property
     def partly(self) -> bool:
-        """Whether a device was looked at, and no session was asked for."""
+        """True if a device was checked without opening a session."""
         return bool(self.checks) and not any(check.id == "session" for check in self.checks)
 
     @property
     def shown_verdict(self) -> str:
-        """The verdict, which a look without a session cannot give in full."""
+        """The verdict as shown. A check without a session cannot say `healthy`."""
         return "nothing-wrong-seen" if self.verdict == HEALTHY and self.partly else self.verdict

@@ -62,14 +62,14 @@ class Position:
 class FleetError(Exception):
     """Root of all errors that fleet reports.
 
-    `message` says what is wrong and why, `hint` what to do next (a command where there is
-    one), `device` and `step` where it happened. None of them may hold a secret: what a device
-    said of one is masked.
+    `message` says what is wrong and why, `hint` what to do next (a command if there is one),
+    `device` and `step` where it happened. No text contains a secret: a device may print one, so all
+    are masked.
     """
 
     exit_code = 1
     retryable = False
-    cure = ""  # shown where a caller gives no hint
+    cure = ""  # shown if a caller gives no hint
     PLAIN: ClassVar[str] = "error=__class__.__name__ message hint=advice device step position=place"
 
     def __init__(
@@ -96,7 +96,7 @@ class FleetError(Exception):
 
     @property
     def advice(self) -> str:
-        """The hint, or what helps with errors of this kind."""
+        """The hint, or the cure for errors of this class."""
         return self.hint or self.cure
 
     @property
@@ -117,7 +117,7 @@ _PLAIN: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
 
 
 def reason(error: BaseException) -> str:
-    """What Python or the system says, in plain words: no codec, no errno, no class of Python."""
+    """Return the system's reason in plain words, without codec, errno or Python class."""
     for kinds, words in _PLAIN:
         if isinstance(error, kinds):
             return words
@@ -135,7 +135,7 @@ def reason(error: BaseException) -> str:
 
 
 def unforeseen(error: Exception) -> FleetError:
-    """The error for an exception of Python that nobody expected."""
+    """Return the error for an unexpected Python exception."""
     text = f"an unexpected error occurred in fleet: {type(error).__name__}: {error}"
     return FleetError(
         text,
@@ -145,21 +145,21 @@ def unforeseen(error: Exception) -> FleetError:
 
 
 class InputError(FleetError):
-    """A file, key, value or option that the user gave is wrong; nothing was done."""
+    """A file, key, value or option of the user is wrong. Nothing was changed."""
 
     exit_code = 2
 
 
 class InventoryError(InputError):
-    """The inventory cannot be read, or names what does not exist."""
+    """The inventory cannot be read, or refers to something that does not exist."""
 
 
 class PlaybookError(InputError):
-    """The playbook cannot be read, or names what does not exist."""
+    """The playbook cannot be read, or refers to something that does not exist."""
 
 
 class LockFileError(InputError):
-    """fleet.lock is missing or damaged, or a deploy would bring something else."""
+    """fleet.lock is missing or damaged, or the deploy differs from it."""
 
 
 class SuiteError(InputError):
@@ -167,10 +167,10 @@ class SuiteError(InputError):
 
 
 class TransportError(FleetError):
-    """The way to the device failed; the device itself may be well.
+    """The connection to the device failed. The device itself may be healthy.
 
-    `adb_state` is what the adb server says of a phone (`unauthorized`, `offline`, `no
-    permissions`; packages/modules/adb types.h), `missing` where no adb could be started.
+    `adb_state` is the adb server's state of a phone (`unauthorized`, `offline`, `no permissions`;
+    packages/modules/adb types.h), or `missing` if adb could not be started.
     """
 
     exit_code = 3
@@ -185,7 +185,7 @@ class UnreachableError(TransportError):
 
 
 class ConnectionLostError(TransportError):
-    """An open connection broke: cable, reboot, sshd gone. What was sent may be partly there."""
+    """An open connection broke: cable, reboot, sshd gone. Sent data may be partly on the device."""
 
     retryable = True
     cure = "check the power and the cable of the device; then run the same command again"
@@ -199,15 +199,15 @@ class DeadlineError(TransportError):
 
 
 class AuthError(TransportError):
-    """The device refuses the user, key or password. Tried once: accounts lock."""
+    """The device refuses the user, key or password. fleet tries once, because accounts lock."""
 
 
 class HostKeyError(TransportError):
-    """The host key is unknown, changed or revoked. Never passed over in silence."""
+    """The host key is unknown, changed or revoked. It is never accepted silently."""
 
 
 class IdentityError(TransportError):
-    """The device answers, and its machine id or serial number is not the wanted one."""
+    """The device answers, but its machine id or serial number is not the expected one."""
 
 
 class DeviceError(FleetError):
@@ -217,11 +217,11 @@ class DeviceError(FleetError):
 
 
 class DiskFullError(DeviceError):
-    """No blocks or inodes are left where the release goes (available to the deploy user)."""
+    """No blocks or inodes are left for the deploy user where the release goes."""
 
 
 class TransferError(DeviceError):
-    """A blob on the device has not the hash of the blob that was sent."""
+    """A blob on the device has another hash than the blob that was sent."""
 
     cure = "run the command again; fleet status --verify (if it happens twice)"
 
@@ -231,25 +231,25 @@ class HealthError(DeviceError):
 
 
 class BecomeError(DeviceError):
-    """Root is needed for a listed command, and this login cannot become root. Tried once."""
+    """A listed command needs root, and this login cannot become root. fleet tries once."""
 
 
 class LeaseHeldError(DeviceError):
-    """Somebody else writes to the board, or has reserved it; nothing was changed."""
+    """Another user writes to the board or has reserved it. Nothing was changed."""
 
 
 class LeaseLostError(DeviceError):
-    """The lease was broken, or ended while this workstation slept; nothing was sent after that."""
+    """The lease was broken, or ended while this workstation slept. Nothing was sent afterwards."""
 
 
 class CancelledError(FleetError):
-    """The user ended the work; the device has the old or the new release."""
+    """The user cancelled the work. The device has the old or the new release."""
 
     exit_code = 130
 
 
 class PreflightError(FleetError):
-    """The deploy cannot work; refused before a byte was sent."""
+    """The deploy cannot work. It was refused before a byte was sent."""
 
 
 class RuntimeStoreError(FleetError):
@@ -257,7 +257,7 @@ class RuntimeStoreError(FleetError):
 
 
 class BundleError(FleetError):
-    """A bundle folder is missing or cannot be understood."""
+    """A bundle folder is missing or cannot be parsed."""
 
 
 class AiHubError(FleetError):
@@ -265,22 +265,23 @@ class AiHubError(FleetError):
 
 
 class RunnerError(FleetError):
-    """A runner's plan or output makes no sense (no profile, unreadable JSON)."""
+    """The plan or output of a runner is invalid (no profile, unreadable JSON)."""
 
 
 class ProfileError(RunnerError):
-    """A profile cannot be read. `line` counts from 1, 0 where it is not known; `said` is the
-    message without it.
+    """A profile cannot be read. `line` counts from 1, 0 if unknown.
+
+    `bare` is the message without the line.
     """
 
     def __init__(self, message: str, *, line: int = 0, **more: Any) -> None:  # noqa: ANN401
         super().__init__(f"{message} (line {line})" if line else message, **more)
         self.line = line
-        self.said = masked(message)
+        self.bare = masked(message)
 
 
 class UnknownProfileError(ProfileError):
-    """A file that is no profile of a known kind; perhaps none at all."""
+    """A file that is not a profile of a known kind, perhaps no profile at all."""
 
 
 class ProfileStoreError(FleetError):
@@ -288,7 +289,7 @@ class ProfileStoreError(FleetError):
 
 
 class WorkstationError(FleetError):
-    """This workstation cannot write a file of fleet's own; the device is not to blame."""
+    """This workstation cannot write one of fleet's own files. The device is not the cause."""
 
 
 class AnswerError(FleetError):
@@ -296,11 +297,11 @@ class AnswerError(FleetError):
 
 
 class GateError(FleetError):
-    """Measured, comparable, and what `--fail-if` names is so."""
+    """A comparison succeeded and violates `--fail-if`."""
 
 
 class NotComparableError(FleetError):
-    """Conditions differ under `--strict`, or a gate asks what could not be measured."""
+    """The conditions differ under `--strict`, or a gate needs a value that was not measured."""
 
     exit_code = 4
 

@@ -1,6 +1,6 @@
-"""What the engine says while it works; renderers subscribe. All of it is plain data.
+"""The events of the engine, as plain data; renderers subscribe to them.
 
-What may be a device's own words has no revealed secret in it, whoever listens.
+Fields that may contain a device's text are masked, so that no listener gets a revealed secret.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from msgspec import Struct, structs
 
 from fleet.model.masking import masked_data
 
-_HEARD = {"text", "hint", "why", "record"}  # fields that may hold what a device said
+_HEARD = {"text", "hint", "why", "record"}  # fields that may contain a device's text
 
 
 class Event(Struct, frozen=True, tag_field="event", tag=True):
     """Root of all events. `host` is the inventory name, "" for the whole run.
 
-    JSON lines have the name of the class as `event`.
+    JSON lines contain the name of the class as `event`.
     """
 
     host: str
@@ -30,7 +30,7 @@ class Event(Struct, frozen=True, tag_field="event", tag=True):
 
 
 class StepStarted(Event, frozen=True, tag=True):
-    """A step begins. `bytes` is its payload, 0 when it sends none."""
+    """A step begins. `bytes` is its payload, 0 if it sends none."""
 
     step: str
     text: str
@@ -46,7 +46,9 @@ class Progress(Event, frozen=True, tag=True):
 
 
 class Cooling(Event, frozen=True, tag=True):
-    """A run waits until `zone`, now at `celsius` °C, is below `below`; `left` seconds at most."""
+    """A run waits until `zone`, now at `celsius` °C, is below `below`, for at most `left`
+    seconds.
+    """
 
     zone: str
     celsius: float
@@ -55,7 +57,7 @@ class Cooling(Event, frozen=True, tag=True):
 
 
 class Chosen(Event, frozen=True, tag=True):
-    """The carrier of bulk data (paramiko, ssh, adb), and why it."""
+    """The carrier of bulk data (paramiko, ssh, adb), and the reason for the choice."""
 
     carrier: str
     why: str
@@ -76,7 +78,7 @@ class Output(Event, frozen=True, tag=True):
 
 
 class Warned(Event, frozen=True, tag=True):
-    """Something a person should know and that stops nothing."""
+    """A warning that does not stop the work."""
 
     text: str
 
@@ -102,8 +104,8 @@ class DeviceDone(Event, frozen=True, tag=True):
 class DevicePlanned(Event, frozen=True, tag=True):
     """A deploy has decided what to do on a device, and begins.
 
-    `current` is the release that is live there, None for none; `kind` is what decides which
-    release a device gets: QAIRT target and Hexagon arch. `boot_id` "" where it is unknown.
+    `current` is the live release, None if there is none. `kind` decides which release a device
+    gets: QAIRT target and Hexagon arch. `boot_id` is "" if unknown.
     """
 
     release: str
@@ -121,7 +123,7 @@ class WaveStarted(Event, frozen=True, tag=True):
 
 
 class Soaking(Event, frozen=True, tag=True):
-    """The rollout waits before it looks at the devices of a wave again."""
+    """The rollout waits before it checks the devices of a wave again."""
 
     wave: str
     text: str
@@ -129,14 +131,14 @@ class Soaking(Event, frozen=True, tag=True):
 
 
 class Looked(Event, frozen=True, tag=True):
-    """A device was looked at after the soak; `outcome` is ok, failed or unreachable."""
+    """A device was checked after the soak. `outcome` is ok, failed or unreachable."""
 
     outcome: str
     text: str
 
 
 class WaveJudged(Event, frozen=True, tag=True):
-    """A wave ended; `verdict` is go, stop or rollback, `text` the reason where it went badly."""
+    """A wave ended. `verdict` is go, stop or rollback, `text` the reason for the latter two."""
 
     wave: str
     verdict: str
@@ -144,7 +146,7 @@ class WaveJudged(Event, frozen=True, tag=True):
 
 
 class RolledBack(Event, frozen=True, tag=True):
-    """A rollout that failed has switched a device back, or has not; `text` says which."""
+    """A failed rollout has tried to switch a device back. `outcome` and `text` have the result."""
 
     outcome: str
     text: str
@@ -153,8 +155,8 @@ class RolledBack(Event, frozen=True, tag=True):
 class RolloutDone(Event, frozen=True, tag=True):
     """The end of a deploy. `ending`: finished, failed, stopped, rolled back, not rolled back.
 
-    `devices` has host, wave, outcome and text of every device, also of those that an earlier
-    process of the same run brought to their end.
+    `devices` has host, wave, outcome and text of every device, including those that an earlier
+    process of the same run finished.
     """
 
     run_id: str
@@ -164,7 +166,7 @@ class RolloutDone(Event, frozen=True, tag=True):
 
 
 class RunDone(Event, frozen=True, tag=True):
-    """One run on a device ended; `record` is the record as plain data."""
+    """A run on a device ended; `record` is the record as plain data."""
 
     record: dict[str, Any]
 
@@ -173,18 +175,18 @@ Listener = Callable[[Event], None]
 
 
 class CallerListener:
-    """A listener from outside of fleet: its first error is logged, and none stops the work."""
+    """A listener from outside of fleet. Its first error is logged; no error stops the work."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        self._reported = threading.Lock()  # taken with the first error, and kept
+        self._reported = threading.Lock()  # acquired with the first error, and kept
 
     def __call__(self, event: Event) -> None:
-        """Hand the event on."""
+        """Pass the event on."""
         try:
             self._listener(event)
         except Exception:
-            import logging  # noqa: PLC0415 - for this alone
+            import logging  # noqa: PLC0415 - imported only for this
 
             if self._reported.acquire(blocking=False):
                 logging.getLogger("fleet").exception(

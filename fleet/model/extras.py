@@ -1,7 +1,7 @@
-"""How an extra is installed here: from where fleet itself came, by the Python that runs it.
+"""The command that installs an extra: from the origin of fleet itself, for the running Python.
 
-Fleet is on no public index, so `npu-fleet[report]` alone is nothing that pip could find. Where a
-distribution came from is in its direct_url.json (PEP 610).
+fleet is not on a public index, so pip cannot find `npu-fleet[report]`. The origin of a distribution
+is in its direct_url.json (PEP 610).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ NAME = "npu-fleet"
 
 
 def install_extra(extra: str) -> str:
-    """The command, ready to paste."""
+    """Return the command, ready to paste."""
     return shlex.join(by_uvx(extra) or [*_installer(), *source(extra)])
 
 
 def by_uvx(extra: str = "", distribution: Distribution | None = None) -> list[str]:
-    """Return the words that start this fleet, with the extra, if uvx runs it; else [].
+    """Return the words that start this fleet with the extra if uvx runs it, else [].
 
-    The environment of uvx is in uv's cache: its path is nothing to type, and what is installed
-    there is lost. Also [] if nothing says where the wheel is.
+    The environment of uvx is in uv's cache: nobody should type its path, and packages installed
+    there are lost. Also return [] if the location of the wheel is unknown.
     """
     if "archive-v" not in sys.prefix:
         return []
@@ -54,17 +54,19 @@ def loaded(module: str, extra: str, what: str) -> Any:  # noqa: ANN401 - a modul
 
 
 def source(extra: str, distribution: Distribution | None = None) -> list[str]:
-    """What `pip install` is to be given. Without an origin, or where the folder of a clone is
-    gone, what the extra needs: fleet itself is there.
+    """Return the arguments of `pip install` for an extra.
+
+    Without an origin, or if the folder of a clone is gone, return the requirements of the extra,
+    since fleet itself is installed.
     """
-    from importlib import metadata  # noqa: PLC0415 - mail and zip files, for a hint
-    from urllib.request import url2pathname  # noqa: PLC0415 - http and ssl
+    from importlib import metadata  # noqa: PLC0415 - loads mail and zip modules, for a hint
+    from urllib.request import url2pathname  # noqa: PLC0415 - loads http and ssl
 
     try:
-        found = distribution or metadata.distribution(NAME)
+        installed = distribution or metadata.distribution(NAME)
     except metadata.PackageNotFoundError:  # a clone on PYTHONPATH
         return [f"{Path(__file__).parents[2]}[{extra}]"]
-    about: dict[str, Any] = json.loads(found.read_text("direct_url.json") or "{}")
+    about: dict[str, Any] = json.loads(installed.read_text("direct_url.json") or "{}")
     url = urlsplit(about.get("url", ""))
     path = Path(url2pathname(url.path)) if url.scheme == "file" else None
     folder = about.get("subdirectory", "")
@@ -72,14 +74,14 @@ def source(extra: str, distribution: Distribution | None = None) -> list[str]:
         editable = about.get("dir_info", {}).get("editable", False)
         return [*(["-e"] if editable else []), f"{path / folder}[{extra}]"]
     if not about or (path is not None and not path.is_file()):
-        return _needed(found, extra)
+        return _needed(installed, extra)
     vcs = about.get("vcs_info")
     where = f"{vcs['vcs']}+{about['url']}@{vcs['commit_id']}" if vcs else about["url"]
     return [f"{NAME}[{extra}] @ {where}" + (f"#subdirectory={folder}" if folder else "")]
 
 
 def _installer() -> list[str]:
-    """Environments that uv made have no pip."""
+    """Return the words that start an installer. Environments made by uv have no pip."""
     if importlib.util.find_spec("pip") is None:
         return ["uv", "pip", "install", "--python", sys.executable]
     return [sys.executable, "-m", "pip", "install"]
@@ -96,5 +98,5 @@ def _needed(distribution: Distribution, extra: str) -> list[str]:
     ]
 
 
-def _always(item: Any) -> bool:  # noqa: ANN401 - a Requirement, which is loaded late
+def _always(item: Any) -> bool:  # noqa: ANN401 - a Requirement, which is imported late
     return bool(item.marker.evaluate({"extra": ""}))

@@ -1,4 +1,4 @@
-"""What was seen on a device. None means unknown, and nothing may be derived from it."""
+"""The facts of a device. None means unknown, and nothing may be derived from it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-# Where libcdsprpc looks for a shell of the DSP, as far as the probe knows.
+# Folders in which libcdsprpc searches for a DSP shell, as far as the probe knows.
 SHELL_FOLDERS = ("/usr/share/hexagon-dsp", "/usr/share/qcom", "/usr/lib/dsp", "/usr/lib/rfsa/adsp")
 
 
 class Soc(Struct, frozen=True):
     """Identity of the chip.
 
-    `kernel_soc_id` is the number in /sys/devices/soc0/soc_id (676); `soc_model` the one of
-    QNN configs (77): two different number spaces. `hexagon_arch` is like `v73`.
-    `source` says where it comes from: soc_id, device-tree, android (`Android.soc_model`),
-    npu-driver or processor (`Windows`), inventory or unknown.
-    `machine`, `family` and `revision` are the kernel's words in /sys/devices/soc0. `htp` False:
-    the chip has none; None: unknown. `covered`: a file is mounted over soc_id, so that it says
-    another chip to the libraries.
+    `kernel_soc_id` is the number in /sys/devices/soc0/soc_id (676), `soc_model` the one of QNN
+    configs (77): two different number spaces. `hexagon_arch` is like `v73`. `source` is soc_id,
+    device-tree, android (`Android.soc_model`), npu-driver or processor (`Windows`), inventory or
+    unknown. `machine`, `family` and `revision` are the kernel's words in /sys/devices/soc0. `htp`
+    is False if the chip has none, None if unknown. `covered` is True if a file is mounted over
+    soc_id, so that the libraries see another chip.
     """
 
     kernel_soc_id: int | None = None
@@ -40,7 +39,10 @@ class Soc(Struct, frozen=True):
 
 
 class User(Struct, frozen=True):
-    """The deploy user. `groups_db` is what the database says, `groups_live` this login."""
+    """The deploy user.
+
+    `groups_db` are its groups in the database, `groups_live` those of this login.
+    """
 
     name: str | None = None
     uid: int | None = None
@@ -50,10 +52,10 @@ class User(Struct, frozen=True):
 
 
 class DeviceNode(Struct, frozen=True):
-    """A device node and a true open() of it by the deploy user.
+    """A device node and the result of a real open() by the deploy user.
 
-    `open_error` is "" when it opened, else EACCES, ENOENT, ... ; None when not tried.
-    `mode` is octal text such as `660`.
+    `open_error` is "" on success, else EACCES, ENOENT, ...; None if not tried. `mode` is octal text
+    such as `660`.
     """
 
     path: str
@@ -65,8 +67,9 @@ class DeviceNode(Struct, frozen=True):
 
 
 class Disk(Struct, frozen=True):
-    """Room where releases go. `available_bytes` and `inodes` are those of the deploy user.
-    `recyclable_bytes` are in recyclable blobs, which give way to what is sent.
+    """The disk of the releases. `available_bytes` and `inodes` are those for the deploy user.
+
+    `recyclable_bytes` are in recyclable blobs, which are overwritten by new content.
     """
 
     path: str
@@ -78,14 +81,14 @@ class Disk(Struct, frozen=True):
 
     @property
     def room_bytes(self) -> int | None:
-        """What can be sent there; None where that is unknown."""
+        """The bytes that can be sent there, None if unknown."""
         return (
             None if self.available_bytes is None else self.available_bytes + self.recyclable_bytes
         )
 
 
 class ThermalZone(Struct, frozen=True):
-    """One sensor; `celsius` is None when it cannot be read."""
+    """A temperature sensor. `celsius` is None if it cannot be read."""
 
     name: str
     type: str
@@ -93,9 +96,10 @@ class ThermalZone(Struct, frozen=True):
 
 
 class Tools(Struct, frozen=True):
-    """Programs found on the device. `sha256` is the argv of a hash tool, () when none.
-    `python3_whole` is False where Python lacks hashlib or threading, as in Yocto's core of it.
-    `find_printf` is True for GNU's find, `cpio` where a phone unpacks what it has packed.
+    """The programs on the device. `sha256` is the argv of a hash tool, () if there is none.
+
+    `python3_whole` is False if Python lacks hashlib or threading, as Yocto's core package does.
+    `find_printf` is True for GNU find, `cpio` if a phone can unpack what it has packed.
     """
 
     python3: str | None = None
@@ -113,7 +117,9 @@ class Tools(Struct, frozen=True):
 
 
 class Battery(Struct, frozen=True):
-    """Charge of a phone: percent, charging / discharging / full, a charger, degrees Celsius."""
+    """The battery of a phone: percent, charging / discharging / full, a charger, degrees
+    Celsius.
+    """
 
     percent: int | None = None
     status: str | None = None
@@ -122,11 +128,11 @@ class Battery(Struct, frozen=True):
 
 
 class Android(Struct, frozen=True):
-    """What only Android says, from its properties (the names are those of getprop).
+    """The facts that only Android has, from its properties (named as in getprop).
 
-    `soc_model` is ro.soc.model (Android 12) or ro.vendor.qti.soc_model, `platform`
-    ro.board.platform (pineapple). `selinux` is Enforcing or Permissive. `su`: a program of
-    that name answers. `vendor_skels` are QNN skels of the firmware, which may be older.
+    `soc_model` is ro.soc.model (Android 12) or ro.vendor.qti.soc_model, `platform` is
+    ro.board.platform (pineapple). `selinux` is Enforcing or Permissive. `su` is True if a program
+    of that name answers. `vendor_skels` are QNN skels of the firmware, which may be older.
     """
 
     release: str | None = None
@@ -149,13 +155,13 @@ class Android(Struct, frozen=True):
 
 
 class Windows(Struct, frozen=True):
-    """What only Windows says.
+    """The facts that only Windows has.
 
-    `processor` is the registry's ProcessorNameString. `services` are the NPU driver's (name,
-    path of its image), `driver_folder` where its own QNN lies, `driver_files` what is in HTP/
-    there with the file versions, `inf_code` the four digits of its INF (8380). `driver_qnn` is
-    the version of HtpUsrDrv.dll, which is that of the driver's QNN. `python_machine` is arm64
-    or amd64 (emulated). `default_shell` "" is cmd.exe.
+    `processor` is ProcessorNameString of the registry. `services` are (name, image path) of the NPU
+    driver. `driver_folder` contains the driver's own QNN, `driver_files` are the files in its HTP/
+    with their versions. `inf_code` is the four digits of its INF (8380). `driver_qnn` is the
+    version of HtpUsrDrv.dll, which is that of the driver's QNN. `python_machine` is arm64 or amd64
+    (emulated). `default_shell` "" is cmd.exe.
     """
 
     processor: str | None = None
@@ -174,9 +180,10 @@ class Windows(Struct, frozen=True):
 
 
 class Facts(Struct, frozen=True):
-    """All facts of one device, from one round trip. `dsp_shells` are files
-    fastrpc_shell_*3 of the compute DSP in the folders that libcdsprpc searches. `local`: its
-    programs and libraries are those of this computer.
+    """The facts of one device, from one round trip.
+
+    `dsp_shells` are files fastrpc_shell_*3 of the compute DSP in the folders that libcdsprpc
+    searches. `local` is True if programs and libraries are those of this computer.
     """
 
     hostname: str | None = None
@@ -217,16 +224,16 @@ class Facts(Struct, frozen=True):
 
     @property
     def os_family(self) -> str:
-        """Which builds of QAIRT can load there: `android` needs bionic, `linux` glibc."""
+        """The family of QAIRT builds that load there: `android` needs bionic, `linux` glibc."""
         if self.windows is not None:
             return "windows"
         return "android" if self.libc == "bionic" else "linux"
 
     @property
     def emulated(self) -> bool:
-        """True where no Hexagon can be: a lab board, or an x86_64 target.
+        """True if no Hexagon is possible: a lab board, or an x86_64 target.
 
-        The x86_64 build of libQnnHtp is Qualcomm's HTP emulator
-        (docs/sources/qairt.md 2), so its speed is never the NPU's.
+        The x86_64 build of libQnnHtp is Qualcomm's HTP emulator (docs/sources/qairt.md 2), so its
+        speed is never that of an NPU.
         """
         return self.lab or self.machine in {"x86_64", "amd64", "i686"}

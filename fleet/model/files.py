@@ -1,4 +1,4 @@
-"""One file that goes to a device."""
+"""A file that goes to a device."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from typing import ClassVar
 from fleet.model.errors import FleetError, InputError, reason
 
 _ODD = re.compile("[\n\t\0\ud800-\udfff]")
-# Microsoft, Naming Files, Paths, and Namespaces: what a name must not have, end with or be
+# Microsoft, Naming Files, Paths, and Namespaces: forbidden characters, endings and names
 _ODD_ON_WINDOWS = re.compile(
     r'(?P<has>[\0-\x1f<>:"\\|?*])|(?P<end>[. ]\Z)|'
     r"(?P<is>\A(?:CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(?:COM|LPT)[0-9¹²³])\s*(?:\.|\Z))",
     re.IGNORECASE,
 )
-BLOCK_BYTES = 1 << 16  # what two versions of a large file are compared by
+BLOCK_BYTES = 1 << 16  # unit in which two versions of a large file are compared
 
 
 @dataclass(frozen=True)
 class FileRef:
     """A host file and its name inside a release (relative POSIX path).
 
-    `size` in bytes, `sha256` in lower-case hex of the whole content. `held`: that content, of
-    some small files that were just hashed; it need not be read again.
+    `size` is in bytes, `sha256` in lower-case hex of the whole content. `held` is the content of
+    some small files that were just hashed, so that they are not read again.
     """
 
     source: Path
@@ -47,9 +47,9 @@ class FileRef:
 
 @dataclass(frozen=True)
 class Span:
-    """Bytes `start` to `end` of a file, on their way: whoever can has the kernel move them.
+    """The bytes `start` to `end` of a file. A carrier lets the kernel move them if it can.
 
-    `load` reads them, for all others. Raises InputError when the file has become shorter.
+    Other carriers call `load` to read them. Raises InputError if the file has become shorter.
     """
 
     path: Path
@@ -61,7 +61,7 @@ class Span:
         return self.end - self.start
 
     def changed(self) -> InputError:
-        """The error for a file that has become shorter meanwhile."""
+        """Return the error for a file that has become shorter in the meantime."""
         return changed(self.path)
 
 
@@ -69,7 +69,7 @@ Chunk = bytes | Span
 
 
 def changed(path: Path) -> InputError:
-    """The error for a source that is another file now."""
+    """Return the error for a source file that has changed."""
     return InputError(
         f"the file {path} was modified while fleet sent it", hint="run the command again"
     )
@@ -87,16 +87,16 @@ def check_name(name: str) -> None:
 
 
 def check_windows_names(names: Iterable[str]) -> None:
-    """Refuse names that Windows would change, take for a device or mix up; it ignores case.
+    """Refuse names that Windows would change, treat as a device or confuse; it ignores case.
 
-    Raises InputError for the first, with the reason.
+    Raises InputError for the first such name, with the reason.
     """
-    seen: dict[str, str] = {}
+    names_by_case: dict[str, str] = {}
     for name in names:
         why, inside = "", ""
         for part in name.split("/"):
             inside = posixpath.join(inside, part)
-            first = seen.setdefault(inside.upper(), inside)
+            first = names_by_case.setdefault(inside.upper(), inside)
             if first != inside:
                 why = f"Windows reads the name as {first!r}"
             elif part != "." and (odd := _ODD_ON_WINDOWS.search(part)):
@@ -113,10 +113,12 @@ def check_windows_names(names: Iterable[str]) -> None:
 
 
 @contextmanager
-def told(
+def file_errors(
     path: Path, doing: str = "read", kind: type[FleetError] = InputError, hint: str = ""
 ) -> Iterator[None]:
-    """Around the reading or writing of a file: what goes wrong is a `kind` that says so."""
+    """Turn an error of reading or writing a file into a `kind` that names the file and the
+    reason.
+    """
     try:
         yield
     except (OSError, UnicodeDecodeError) as error:
@@ -125,13 +127,13 @@ def told(
 
 
 def sha256_file(path: Path) -> str:
-    """SHA-256 of a file as lower-case hex; about 1 GB/s on a CPU with SHA extensions."""
+    """Return the SHA-256 of a file as lower-case hex; about 1 GB/s on a CPU with SHA extensions."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def listed(folder: Path) -> list[dict[str, str | int]]:
-    """Name, size in bytes and sha256 of every file below a folder, by name; plain data."""
+    """Return name, size in bytes and sha256 of every file below a folder, sorted by name."""
     return [
         {"name": str(path.relative_to(folder)), "size": path.stat().st_size,
          "sha256": sha256_file(path)}
@@ -141,12 +143,12 @@ def listed(folder: Path) -> list[dict[str, str | int]]:
 
 
 def file_ref(source: Path, name: str, *, executable: bool = False) -> FileRef:
-    """Hash `source` and describe it under `name`."""
+    """Hash `source` and return its FileRef with this `name`."""
     return FileRef(source, name, source.stat().st_size, sha256_file(source), executable)
 
 
 def human_bytes(count: int | None) -> str:
-    """Bytes for people: `1.4 MB` (powers of 1000); None is `unknown`."""
+    """Return bytes for people: `1.4 MB` (powers of 1000); None is `unknown`."""
     if count is None:
         return "unknown"
     value = float(count)
@@ -158,7 +160,7 @@ def human_bytes(count: int | None) -> str:
 
 
 def contents(path: str | Path) -> bytes:
-    """All of a small file, a third of the time of `read_bytes`. Raises OSError."""
+    """Return the content of a small file, three times as fast as `read_bytes`. Raises OSError."""
     stream = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     parts = []
     try:

@@ -12,7 +12,7 @@ _OF_DEVICES = re.compile(r"\bfleet (?:doctor|facts)(?=$| \(|[;,])")
 
 @dataclass(frozen=True)
 class Finding:
-    """One rule that does not hold. `have` and `need` are the two values, `cure` the way out.
+    """A violated rule. `have` and `need` are the two values, `cure` says what to do.
 
     `severity` is `refuse` (the deploy cannot work) or `warn`.
     """
@@ -27,21 +27,21 @@ class Finding:
 
     @property
     def refuses(self) -> bool:
-        """True when the deploy must not start."""
+        """True if the deploy must not start."""
         return self.severity == "refuse"
 
     @property
-    def told(self) -> str:
-        """The message, with the two values where they are known."""
-        found = "" if self.have in {"", "unknown"} else f"found: {self.have}; "
-        return f"{self.message} ({found}needed: {self.need})"
+    def summary(self) -> str:
+        """The message, with the two values if they are known."""
+        have = "" if self.have in {"", "unknown"} else f"found: {self.have}; "
+        return f"{self.message} ({have}needed: {self.need})"
 
     def cure_on(self, *hosts: str) -> str:
-        """The cure; a command that examines devices names these."""
+        """Return the cure. A command in it that examines devices gets these hosts."""
         return with_hosts(self.cure, hosts)
 
 
 def with_hosts(text: str, hosts: Sequence[str]) -> str:
-    """The text; a command in it that examines devices names these."""
+    """Return the text. A command in it that examines devices gets these hosts."""
     limits = "".join(f" --limit {shlex.quote(host)}" for host in hosts)
-    return _OF_DEVICES.sub(lambda found: found[0] + limits, text)
+    return _OF_DEVICES.sub(lambda match: match[0] + limits, text)

@@ -1,4 +1,4 @@
-"""When a run begins and how often it is repeated."""
+"""The conditions for the start of a run and for its repetition."""
 
 from __future__ import annotations
 
@@ -16,26 +16,29 @@ DEFAULT_METRIC = PRIMARY.name
 DEFAULT_AT_MOST = 30
 DEFAULT_LEVEL = 0.95
 DEFAULT_SAMPLE_SECONDS = 1.0
-# An interval may miss its level by so much: five values reach 93.75 %, docs/compare.md.
+# Tolerance for the level of an interval: five values reach 93.75 %, docs/compare.md.
 SHORT = 0.0125
 _CELSIUS = re.compile(r"\s*(\d{1,3}(?:\.\d{1,2})?)\s*°?\s*[Cc]?\s*")
 _PERCENT = re.compile(r"\s*(\d{1,2}(?:\.\d{1,3})?)\s*%\s*")
 
 
 def fewest(level: float = DEFAULT_LEVEL) -> int:
-    """How many values an interval needs: their whole range holds the median 1 - 2^(1-n) often."""
+    """Return the least number of values for an interval of this level.
+
+    The whole range of n values contains the median with probability 1 - 2^(1-n).
+    """
     return math.ceil(1 - math.log2(1 - level + SHORT))
 
 
-LEAST_REPEATS = fewest()  # of fewer there is no interval, and no comparison
+LEAST_REPEATS = fewest()  # fewer values give no interval and no comparison
 
 
 @dataclass(frozen=True)
 class CoolSpec:
-    """Wait until a zone is below `below` °C before each run that counts.
+    """A wait until a zone is below `below` °C, before each run that counts.
 
-    `zone` is `auto`, or a name or glob of thermal zones of which the hottest counts. After
-    `timeout` seconds, or where there is no such temperature, `otherwise` decides.
+    `zone` is `auto`, or a name or glob of thermal zones, of which the hottest counts. After
+    `timeout` seconds, or without such a zone, `otherwise` decides.
     """
 
     below: float
@@ -46,9 +49,10 @@ class CoolSpec:
 
 @dataclass(frozen=True)
 class UntilSpec:
-    """Repeat until the interval of `metric` is narrower than `narrower` (0.03: 3 %) of its middle.
+    """A repetition until the interval of `metric` is narrower than `narrower` (0.03: 3 %) of its
+    middle.
 
-    `at_most` counts runs, also those that do not count. `level` is that of the interval.
+    `at_most` counts all runs, including those that do not count. `level` is that of the interval.
     """
 
     narrower: float
@@ -58,7 +62,7 @@ class UntilSpec:
 
 
 def parse_celsius(text: str | float) -> float:
-    """°C from `45C`, `45 °C`, `45`; InputError for what is none, or not from 1 to 150."""
+    """Return the °C of `45C`, `45 °C` or `45`. Raises InputError unless it is from 1 to 150."""
     match = _CELSIUS.fullmatch(str(text))
     if match is None or not 1 <= float(match[1]) <= 150:
         raise InputError(
@@ -68,7 +72,7 @@ def parse_celsius(text: str | float) -> float:
 
 
 def parse_percent(text: str) -> float:
-    """Share of `3%`: 0.03; InputError for what is none, or not above 0 and below 100."""
+    """Return the share of `3%`, 0.03. Raises InputError unless it is above 0 and below 100 %."""
     match = _PERCENT.fullmatch(text)
     if match is None or float(match[1]) == 0:
         raise InputError(

@@ -1,7 +1,7 @@
-"""Where fleet keeps its own things on the workstation: for its user alone.
+"""The folders of fleet's own files on the workstation, readable by their user only.
 
-Journals, records, logs and caches hold what devices said. Folders below `fleet_home()` are 0700
-and files 0600, whatever the umask; elsewhere, where a user wants them, the umask decides.
+Journals, records, logs and caches contain the output of devices. Folders below `fleet_home()` have
+mode 0700 and files 0600, whatever the umask. In other folders of the user the umask decides.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from typing import Literal
 
 from fleet.model.errors import WorkstationError, reason
 
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})  # of a disk; no link says these
+# errors of a disk; a link never reports these
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 
 def fleet_home() -> Path:
-    """`$FLEET_HOME`, else `$XDG_DATA_HOME/fleet`, else `~/.local/share/fleet`."""
+    """Return `$FLEET_HOME`, else `$XDG_DATA_HOME/fleet`, else `~/.local/share/fleet`."""
     own = os.environ.get("FLEET_HOME")
     if own:
         return Path(own).expanduser()
@@ -34,20 +35,20 @@ _projects: list[Callable[[], Path | None]] = []
 
 
 def ask_for_runs(project: Callable[[], Path | None]) -> None:
-    """Who knows where the project keeps its runs; asked when that is needed."""
+    """Register the function that returns the project's folder of runs. It is called on demand."""
     _projects[:] = [project]
 
 
 def runs_home() -> Path:
-    """The folder of runs: the project's, else `runs` in fleet's home."""
+    """Return the folder of runs: the project's, else `runs` in fleet's home."""
     return next(filter(None, (ask() for ask in _projects)), fleet_home() / "runs")
 
 
 def private_folder(path: Path) -> None:
-    """Make a folder with those above it; below the home those that are wide are tightened.
+    """Create a folder and its parents. Below fleet's home, tighten the mode of existing folders.
 
-    Raises OSError as `mkdir` does. One that another user owns, or that is sticky as /tmp is, stays
-    as it is.
+    Raises OSError like `mkdir`. A folder of another user, or a sticky one like /tmp, is not
+    changed.
     """
     home = fleet_home()
     inside = path.is_relative_to(home)
@@ -74,7 +75,7 @@ def _tighten(folder: Path) -> None:
 
 
 def open_private(path: str | Path, mode: Literal["wb", "xb", "ab"] = "wb") -> BufferedWriter:
-    """`open` for a file of fleet's own."""
+    """Open one of fleet's own files."""
     return open(path, mode, opener=_opener)
 
 
@@ -84,14 +85,16 @@ def _opener(path: str, flags: int) -> int:
 
 
 def write_private(path: Path, data: str | bytes) -> None:
-    """`write_bytes`, or `write_text` in UTF-8, for a file of fleet's own."""
+    """Write bytes, or text in UTF-8, to one of fleet's own files."""
     with open_private(path) as stream:
         stream.write(data.encode() if isinstance(data, str) else data)
 
 
 @contextlib.contextmanager
 def kept(path: Path) -> Iterator[None]:
-    """Around the writing of a file of ours: every OSError is a WorkstationError with its path."""
+    """Turn every OSError of writing one of fleet's own files into a WorkstationError with
+    its path.
+    """
     try:
         yield
     except OSError as error:
@@ -99,7 +102,7 @@ def kept(path: Path) -> Iterator[None]:
 
 
 def unwritable(path: Path, error: OSError) -> WorkstationError:
-    """Path, cause and cure; `path` need not be there."""
+    """Return an error with path, cause and cure. `path` may not exist."""
     above = (path.parent, *path.parents)
     there = next(folder for folder in above if os.path.exists(folder))  # noqa: PTH110 - EACCES
     look = "free disk space: df -h" if error.errno in _FULL else "check the permissions: ls -ld"
@@ -112,7 +115,7 @@ def unwritable(path: Path, error: OSError) -> WorkstationError:
 
 
 def disk_full(error: Exception) -> WorkstationError | None:
-    """That error, where the words of the system are those of a disk of ours that is full."""
+    """Return the WorkstationError for a full disk of this workstation, None for other errors."""
     if not isinstance(error, OSError) or error.errno not in _FULL:
         return None
     return unwritable(Path(os.fsdecode(error.filename)) if error.filename else fleet_home(), error)

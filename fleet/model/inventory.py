@@ -1,4 +1,4 @@
-"""Hosts of an inventory, after groups, children and vars were merged."""
+"""The hosts of an inventory, after groups, children and vars were merged."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 
 from fleet.model.secret import SecretRef
 
-DEFAULT_CONNECT_SECONDS = 15.0  # a board behind two jump hosts needs 3 s; 15 s means absent
+DEFAULT_CONNECT_SECONDS = 15.0  # a board behind two jump hosts needs 3 s; after 15 s it is absent
 
 
 @dataclass(frozen=True)
 class TransportKind:
-    """A way to reach devices, by the word of `transport:` in an inventory.
+    """A kind of connection, named by `transport:` in an inventory.
 
-    `opener` is its class as `module:name`, made with `(host, *, accept_new, again)`. `phone`: an
-    Android device behind an adb server, which has a serial number in place of an address.
-    `ansible`: the connection plugins of Ansible that mean it. `scripting`: the function of
-    fleet's API that gives a script its connection.
+    `opener` is its class as `module:name`, called with `(host, *, accept_new, again)`. `phone` is
+    True for an Android device behind an adb server, which has a serial number instead of an
+    address. `ansible` are the equivalent connection plugins of Ansible. `scripting` is the function
+    of fleet's API that returns its connection.
     """
 
     name: str
@@ -45,18 +45,17 @@ TRANSPORTS = {kind.name: kind for kind in (SSH, LOCAL, ADB)}
 
 @dataclass(frozen=True)
 class Host:
-    """One device of the inventory.
+    """A device of the inventory.
 
-    `address` is what ssh is asked for (an alias of an ssh config works). Unset values
-    (None, "") are left to the ssh configuration. `identity_files` are private keys,
-    `key_passphrase` opens the encrypted ones.
-    `known_hosts` is fleet's own file (written by `fleet trust` only). `host_key` pins one
-    fingerprint (`SHA256:...`). `base_dir` "" means ~/fleet on the device. `soc` names the
-    chip (`QCS9075`) where the device cannot be asked: the explicit override. `serial` is
-    that of adb, or a USB path
-    (`usb:1-4.2`), or HOST:PORT; `adb_server` is HOST:PORT of its server where it is not the
-    one that adb itself would use. `os` is linux or windows where the ssh
-    server does not tell. `identity` is what the device must answer as its identity.
+    `address` is passed to ssh (an alias of an ssh config works). Unset values (None, "") are left
+    to the ssh configuration. `identity_files` are private keys, `key_passphrase` opens the
+    encrypted ones. `known_hosts` is fleet's own file (only `fleet trust` writes it). `host_key`
+    pins one fingerprint (`SHA256:...`). `base_dir` "" means ~/fleet on the device.
+
+    `soc` names the chip (`QCS9075`) if the device does not report it. `serial` is the adb serial
+    number, a USB path (`usb:1-4.2`), or HOST:PORT. `adb_server` is HOST:PORT of a server other than
+    adb's default. `os` is linux or windows, if the ssh server does not show it. `identity` is the
+    required identity of the device.
     """
 
     name: str
@@ -92,9 +91,9 @@ class Host:
 
 @dataclass(frozen=True)
 class Inventory:
-    """All hosts of one file, in the order of the file. `groups` maps group → host names.
+    """The hosts of one file, in its order. `groups` maps group → host names.
 
-    `left_out` maps a host that fleet cannot connect to → the reason; it is in no group.
+    `left_out` maps a host that fleet cannot connect to → the reason; such a host is in no group.
     """
 
     path: Path

@@ -1,4 +1,4 @@
-"""Leases: who may write to a board, and until when. Plain data."""
+"""Leases as plain data: the right to write to a board for a time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ WRITE, RESERVE = "write", "reserve"
 
 
 class Ticket(Struct, frozen=True):
-    """A write lease that was taken. `folder` is absolute on the board, `ttl` in seconds.
+    """A write lease that was acquired. `folder` is absolute on the board, `ttl` in seconds.
 
-    `generation` is the fencing token; `token` tells it from another of the same number.
+    `generation` is the fencing token; `token` distinguishes leases with the same number.
     """
 
     folder: str
@@ -23,9 +23,10 @@ class Ticket(Struct, frozen=True):
 
 
 class LeaseHolder(Struct, frozen=True):
-    """Who holds a board. `kind` is write or reserve; `left` and `age` are seconds.
+    """The holder of a board. `kind` is write or reserve; `left` and `age` are seconds.
 
-    `age` is None when the board was booted since; `busy`: a step of his runs there now.
+    `age` is None if the board was rebooted since. `busy` is True if a step of the holder runs
+    there.
     """
 
     kind: str
@@ -40,7 +41,9 @@ class LeaseHolder(Struct, frozen=True):
     PLAIN: ClassVar[str] = "* -token"
 
     def describe(self) -> str:
-        """`reserved by ann@desk, taken 5 s ago, for 1 h 5 min more: camera tests`."""
+        """Return a text like `reserved by ann@desk, taken 5 s ago, for 1 h 5 min more: camera
+        tests`.
+        """
         word = "reserved by" if self.kind == RESERVE else "in use by"
         since = f", taken {human_seconds(self.age)} ago" if self.age is not None else ""
         run = f", run {self.run_id}" if self.run_id else ""
@@ -49,9 +52,9 @@ class LeaseHolder(Struct, frozen=True):
 
 
 class Spent(Struct, frozen=True):
-    """A generation after which there is none: no lease of its kind can be taken or broken.
+    """A last generation: after it, no lease of its kind can be acquired or broken.
 
-    Fleet does not get there; `maker` is the user of the board who made the folder, `-` unknown.
+    fleet never reaches it. `maker` is the board user who created the folder, `-` if unknown.
     """
 
     kind: str
@@ -59,7 +62,7 @@ class Spent(Struct, frozen=True):
     maker: str
 
     def describe(self) -> str:
-        """Who is in the way, and with what."""
+        """Return a text that names the blocking user and file."""
         who = "an unknown user" if self.maker == "-" else self.maker
         return (
             f"blocked by {who}: a file in the lease folder {self.path} on the board uses the "
@@ -67,13 +70,16 @@ class Spent(Struct, frozen=True):
         )
 
     def cure(self) -> str:
-        """What ends it. Nobody else may: the folder of leases is sticky."""
+        """Return the command that removes it.
+
+        Only the maker or root may: the lease folder is sticky.
+        """
         who = "root" if self.maker in {"-", "root"} else f"{self.maker} or root"
         return f"on the board, as {who}: rm -r {shlex.quote(self.path)}"
 
 
 def human_seconds(seconds: int) -> str:
-    """`45 s`, `12 min`, `1 h 5 min`, `2 d 3 h`."""
+    """Return a duration as `45 s`, `12 min`, `1 h 5 min` or `2 d 3 h`."""
     if seconds < 120:
         return f"{seconds} s"
     minutes = seconds // 60

@@ -1,4 +1,4 @@
-"""fleet.lock: what is to be deployed, exactly. One release for each kind of device."""
+"""fleet.lock: the exact content of a deploy, with one release for each kind of device."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class LockedFile(Struct, frozen=True):
 
 
 class LockedRelease(Struct, frozen=True):
-    """What devices of one target and Hexagon arch get. `id` is that of the manifest.
+    """The release for devices of one target and Hexagon arch. `id` is that of the manifest.
 
-    Raises LockFileError when a name is there twice: which of the two counts, nobody knows.
+    Raises LockFileError if a name occurs twice, because it is undefined which of the two counts.
     """
 
     target: str
@@ -67,26 +67,26 @@ class LockedRelease(Struct, frozen=True):
 
     @property
     def sorted_env(self) -> dict[str, str]:
-        """The environment by name: the same bytes for the same lock."""
+        """The environment sorted by name, so that the same lock gives the same bytes."""
         return dict(sorted(self.env.items()))
 
     @property
     def count(self) -> int:
-        """How many files there are: a list that was cut is noticed."""
+        """The number of files, with which a truncated list is noticed."""
         return len(self.files)
 
     @property
     def kind(self) -> str:
-        """`aarch64-oe-linux-gcc11.2 v73`, for messages."""
+        """The kind for messages, `aarch64-oe-linux-gcc11.2 v73`."""
         return f"{self.target} {self.arch}".strip()
 
     def only(self, files: Iterable[FileRef]) -> tuple[FileRef, ...]:
-        """Those that are locked by name; what came to the bundle later is left out."""
+        """Return the files whose names are locked. Files added to the bundle later are left out."""
         names = {file.name for file in self.files}
         return tuple(file for file in files if file.name in names)
 
     def manifest(self, name: str) -> Manifest:
-        """As a manifest for looking at a device; its files have no host path."""
+        """Return a manifest for checking a device. Its files have no host path."""
         files = tuple(
             FileRef(Path("/"), file.name, file.size, file.sha256, file.executable)
             for file in self.files
@@ -95,7 +95,7 @@ class LockedRelease(Struct, frozen=True):
 
 
 class Lock(Struct, frozen=True):
-    """The file as a value. `playbook` is the sha256 of the playbook file."""
+    """The content of the lock file. `playbook` is the sha256 of the playbook file."""
 
     name: str
     playbook: str
@@ -105,22 +105,22 @@ class Lock(Struct, frozen=True):
         _once([release.kind for release in self.releases])
 
     def release(self, target: str, arch: str | None) -> LockedRelease | None:
-        """The release of a kind of device; None when the lock has none."""
+        """Return the release for a kind of device, None if the lock has none."""
         for release in self.releases:
             if (release.target, release.arch) == (target, arch or ""):
                 return release
         return None
 
     def required(self, target: str, arch: str | None) -> LockedRelease:
-        """The same; LockFileError when there is none."""
-        found = self.release(target, arch)
-        if found is None:
+        """Return the release for a kind of device. Raises LockFileError if the lock has none."""
+        release = self.release(target, arch)
+        if release is None:
             kind = f"{target} with {f'Hexagon {arch}' if arch else 'an unknown Hexagon arch'}"
             raise LockFileError(f"the lock file has no release for devices of {kind}", hint=CURE)
-        return found
+        return release
 
     def of(self, name: str) -> Lock:
-        """This lock; LockFileError when it is that of another release name."""
+        """Return this lock. Raises LockFileError if it belongs to another release name."""
         if self.name != name:
             raise LockFileError(
                 f"the lock file belongs to {self.name}, but the playbook is {name}",
@@ -129,7 +129,10 @@ class Lock(Struct, frozen=True):
         return self
 
     def text(self) -> str:
-        """The file: the same lock gives the same bytes, one line a file. JSON is YAML, too."""
+        """Return the text of the file: the same lock gives the same bytes, one line for each file.
+
+        JSON values are valid YAML.
+        """
         head = {"schema": SCHEMA, "name": self.name, "playbook": self.playbook}
         lines = [
             HEADER,
@@ -149,17 +152,17 @@ class Lock(Struct, frozen=True):
 
 
 def _once(names: list[str]) -> None:
-    seen: set[str] = set()
+    known: set[str] = set()
     for name in names:
-        if name in seen:
+        if name in known:
             raise LockFileError(f"the lock file has two entries for {name}", hint=CURE)
-        seen.add(name)
+        known.add(name)
 
 
 def locked(
     manifest: Manifest, target: str, arch: str | None, kinds: Mapping[Path, str]
 ) -> LockedRelease:
-    """A manifest as it is locked; `kinds` maps host paths to the arch of a file."""
+    """Return a manifest as a locked release. `kinds` maps host paths to the arch of a file."""
     files = tuple(
         LockedFile(file.name, file.sha256, file.size, file.executable, kinds.get(file.source, ""))
         for file in sorted(manifest.files, key=lambda each: each.name)
@@ -169,14 +172,14 @@ def locked(
 
 
 def differences(wanted: LockedRelease, have: LockedRelease) -> list[str]:
-    """What is not as locked, the most telling first; [] when the releases are equal."""
-    said = []
+    """Return the differences from the lock, the most informative first; [] if there are none."""
+    lines = []
     if wanted.build_id != have.build_id:
-        said.append(f"QAIRT is {have.build_id}, but the lock file has {wanted.build_id}")
+        lines.append(f"QAIRT is {have.build_id}, but the lock file has {wanted.build_id}")
     old = {file.name: file for file in wanted.files}
     new = {file.name: file for file in have.files}
-    said += [f"{name} is not in the lock file" for name in new if name not in old]
-    said += [
+    lines += [f"{name} is not in the lock file" for name in new if name not in old]
+    lines += [
         f"{name} is in the lock file, but the release no longer contains it"
         for name in old
         if name not in new
@@ -184,44 +187,46 @@ def differences(wanted: LockedRelease, have: LockedRelease) -> list[str]:
     for name, file in new.items():
         was = old.get(name)
         if was is not None and _content(was) != _content(file):
-            said.append(f"{name} is {_shown(file, was)}, but the lock file has {_shown(was, file)}")
-    if not said and wanted.id != have.id:
-        said.append(
+            lines.append(
+                f"{name} is {_shown(file, was)}, but the lock file has {_shown(was, file)}"
+            )
+    if not lines and wanted.id != have.id:
+        lines.append(
             "the environment, the health probe or the origin changed: the release is "
             f"{have.id}, but the lock file has {wanted.id}"
         )
-    return said
+    return lines
 
 
 def _content(file: LockedFile) -> tuple[str, int, bool]:
-    """What a device gets; the arch follows from it."""
+    """Return the content that a device gets. The arch follows from it."""
     return file.sha256, file.size, file.executable
 
 
 def _shown(file: LockedFile, other: LockedFile) -> str:
-    """`3f8bd88c8433 (10 bytes)`, and the mode where that is what differs."""
+    """Return `3f8bd88c8433 (10 bytes)`, with the mode if it differs."""
     mode = " executable" if file.executable and not other.executable else ""
     return f"{file.sha256[:12]} ({file.size} bytes{mode})"
 
 
 def stale(old: Lock, new: Lock, *, limited: bool) -> list[str]:
-    """What a lock says differently from what would be locked now; [] when it is up to date.
+    """Return the differences between a lock and a newly computed one; [] if it is up to date.
 
-    `limited`: only some devices were asked, so kinds that none of them is prove nothing.
+    `limited` means that only some devices were asked, so that missing kinds prove nothing.
     """
-    said = [] if old.playbook == new.playbook else ["the playbook changed"]
+    changes = [] if old.playbook == new.playbook else ["the playbook changed"]
     for now in new.releases:
         was = old.release(now.target, now.arch)
         lines = ["is not in the lock file"] if was is None else differences(was, now)
-        said += [f"{now.kind}: {line}" for line in lines]
+        changes += [f"{now.kind}: {line}" for line in lines]
     if not limited:
         asked = {release.kind for release in new.releases}
         gone = [release.kind for release in old.releases if release.kind not in asked]
-        said += [f"{kind}: is in the lock file, but no device is of this kind" for kind in gone]
-    return said
+        changes += [f"{kind}: is in the lock file, but no device is of this kind" for kind in gone]
+    return changes
 
 
-def shortened(said: list[str]) -> str:
-    """The first few, and how many more."""
-    more = len(said) - _SHOWN
-    return "; ".join(said[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
+def shortened(lines: list[str]) -> str:
+    """Return the first few lines and the number of the others."""
+    more = len(lines) - _SHOWN
+    return "; ".join(lines[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")

@@ -1,6 +1,4 @@
-"""What a release is: its files by content, its environment, where they come from; and what reads
-its manifest.json.
-"""
+"""A release: its files by content, its environment and origin; and the reader of manifest.json."""
 
 from __future__ import annotations
 
@@ -19,19 +17,19 @@ from fleet.model.files import FileRef
 from fleet.model.plain import read_plain, to_plain
 
 SCHEMA = 1
-KEEP = 2  # releases of a push, on a device
-RELEASE = "{release}"  # stands for the release's absolute folder in environment values
-BASE = "{base}"  # and this for the base folder, three levels above
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # as of playbooks
+KEEP = 2  # releases of a push that a device keeps
+RELEASE = "{release}"  # placeholder for the release's absolute folder in environment values
+BASE = "{base}"  # placeholder for the base folder, three levels above
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # as for playbooks
 
 
 def is_name(text: str) -> bool:
-    """Return whether a release can have this name."""
+    """Return True if a release can have this name."""
     return _NAME.fullmatch(text) is not None
 
 
 def check_name(name: str) -> None:
-    """Raise InputError for what no release can be called."""
+    """Raise InputError for a name that no release can have."""
     if not is_name(name):
         raise InputError(
             f"'{name}' is not a valid release name",
@@ -40,11 +38,11 @@ def check_name(name: str) -> None:
 
 
 class Manifest(Struct, frozen=True, dict=True):
-    """One release of one name. The id is the hash of everything that makes it what it is.
+    """A release with a name. Its id is the hash of everything that defines it.
 
-    `env` values may hold `{release}` and `{base}`. `origin` says where the parts come from
-    (runtime id and build, bundle, runner); it is part of the id. `stored_id` is given for a
-    manifest that was read back from a device; its files have no host path any more.
+    `env` values may contain `{release}` and `{base}`. `origin` describes the source of the parts
+    (runtime id and build, bundle, runner) and is part of the id. `stored_id` is set for a manifest
+    that was read from a device; its files have no host path.
     """
 
     name: str
@@ -54,17 +52,17 @@ class Manifest(Struct, frozen=True, dict=True):
     origin: Mapping[str, Any] = field(default_factory=dict)
     stored_id: str = ""
     SCHEMA: ClassVar[int] = SCHEMA
-    # As it stands on the device: no host paths.
+    # The form on the device, without host paths.
     PLAIN: ClassVar[str] = "schema=SCHEMA name env unset origin files=in_order"
 
     @property
     def in_order(self) -> list[FileRef]:
-        """The files by name."""
+        """The files sorted by name."""
         return sorted(self.files, key=lambda item: item.name)
 
     @cached_property
     def id(self) -> str:
-        """16 hex digits: the same content gives the same id on every host."""
+        """The id in 16 hex digits. The same content gives the same id on every host."""
         if self.stored_id:
             return self.stored_id
         text = json.dumps(to_plain(self), sort_keys=True, separators=(",", ":"))
@@ -72,15 +70,15 @@ class Manifest(Struct, frozen=True, dict=True):
 
     @cached_property
     def blobs(self) -> dict[str, FileRef]:
-        """sha256 → one file with that content; executable when any of them is."""
-        found: dict[str, FileRef] = {}
+        """sha256 → a file with that content, executable if any such file is."""
+        blobs: dict[str, FileRef] = {}
         for item in self.files:
-            if item.sha256 not in found or item.executable:
-                found[item.sha256] = item
-        return found
+            if item.sha256 not in blobs or item.executable:
+                blobs[item.sha256] = item
+        return blobs
 
     def environment(self, release: str) -> dict[str, str]:
-        """The environment for a release that stands in the folder `release`."""
+        """Return the environment for a release in the folder `release`."""
         base = release.rsplit("/", 3)[0]
         return {
             name: value.replace(RELEASE, release).replace(BASE, base)
@@ -104,17 +102,17 @@ class _Stored(Struct, frozen=True):
 
 
 def read_manifest(text: str, name: str, release_id: str, *, whole: bool = False) -> Manifest:
-    """What the manifest.json of a release on a device says. ValueError where it is damaged, or
-    is another's.
+    """Return the manifest of a release on a device, from its manifest.json.
 
-    `whole`: with its files, and only where its hash is the id of the release.
+    `whole` includes the files and checks that the hash is the id of the release. Raises ValueError
+    for a damaged file or another release's file.
     """
     try:
         stored = read_plain(_Stored, json.loads(text), "manifest.json", "")
         files = tuple(FileRef(Path(), *structs.astuple(item)) for item in stored.files if whole)
     except (RecursionError, InputError) as error:
         raise ValueError(str(error)) from error
-    found = Manifest(stored.name, files, stored.env, stored.unset, stored.origin)
-    if found.name != name or (whole and found.id != release_id):
+    manifest = Manifest(stored.name, files, stored.env, stored.unset, stored.origin)
+    if manifest.name != name or (whole and manifest.id != release_id):
         raise ValueError("manifest.json belongs to another release")
-    return found if whole else structs.replace(found, stored_id=release_id)
+    return manifest if whole else structs.replace(manifest, stored_id=release_id)

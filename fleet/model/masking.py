@@ -1,9 +1,9 @@
-"""Secrets that were revealed, and text without them: what a device says may hold one.
+"""Revealed secrets, and their removal from text, because the output of a device may contain one.
 
-A debug module of PAM or a wrapper of sudo prints a password that it was given. So each value that
-`Secret.reveal` gave out in this process is replaced by `***` where text leaves it: in errors,
-events, on the terminal, in JSON, the journal and records. Sought as it is, in base64 wherever it
-stands in what was encoded, URL-quoted, and escaped as JSON, Python and the shell do it.
+A debug module of PAM or a wrapper of sudo prints a password that it was given. Each value that
+`Secret.reveal` returned in this process is therefore replaced by `***` in errors, events, the
+terminal, JSON, the journal and records. The search covers the plain value, base64 at any offset,
+URL quoting, and the escapes of JSON, Python and the shell.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from urllib.parse import quote, quote_plus
 from msgspec import Struct, structs
 
 MASK = "***"
-SHORT = 4  # characters; fewer are refused: masked in the middle of words they would spoil any text
+SHORT = 4  # characters; shorter secrets are refused, since masking them would damage ordinary words
 # RFC 3986 unreserved alone, paths, encodeURIComponent, encodeURI (ECMA-262, 19.2.6)
 _UNQUOTED = ("", "/", "!'()*", "!'()*#$&+,/:;=?@")
-# Said by fleet itself, never by a device, and read again by programs: names, hashes, commands.
+# Values from fleet itself, never from a device, which programs read again: names, hashes, commands.
 OURS = frozenset({
     "run", "run_id", "host", "hosts", "device", "devices", "name", "id", "release", "current",
     "was", "sha256", "prompt_sha256", "runner", "target", "argv", "commands", "undo", "playbook",
     "inventory",
 })  # fmt: skip
-TABLES = frozenset({"files", "artifacts", "env"})  # name -> hash, path or what a playbook says
-# Below `facts`: what our probe read in os-release, uname, the user database and soc0. Runs are
-# compared by it, and a password that is a word of it would make two systems of one.
+TABLES = frozenset({"files", "artifacts", "env"})  # name -> hash, path or a value of the playbook
+# Keys below `facts` that the probe reads from os-release, uname, the user database and soc0. Runs
+# are compared by them, and a masked word would make one system look like two.
 FACTS = frozenset({"os_id", "os_version", "kernel", "soc", "user", "base_dir"})
 
 _Data = TypeVar("_Data")
 
 
 class _Revealed:
-    """What was given out in this process, and what everybody may see."""
+    """The values revealed in this process, and the words that everybody may see."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,7 +47,7 @@ class _Revealed:
 
     def clear(self) -> None:
         self.values: frozenset[str] = frozenset()
-        self.forms: tuple[str, ...] = ()  # longest first: one may be a part of another
+        self.forms: tuple[str, ...] = ()  # longest first: a form may be part of another one
         self.coded: tuple[bytes, ...] = ()
         self.public: frozenset[str] = frozenset()
 
@@ -59,89 +59,92 @@ class _Revealed:
 
 
 def _forms(value: str) -> set[str]:
-    """As it is, and as programs write it down."""
+    """Return the value in all the forms in which programs write it."""
     raw = value.encode("utf-8", "surrogateescape")
     hexed = "".join(f"%{byte:02X}" for byte in raw)
     quoted = {hexed, quote_plus(raw), *(quote(raw, safe=safe) for safe in _UNQUOTED)}
-    small = {re.sub("%..", lambda found: found[0].lower(), form) for form in quoted}
+    small = {re.sub("%..", lambda match: match[0].lower(), form) for form in quoted}
     escaped = {json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
     escaped |= {repr(value)[1:-1], shlex.quote(value).strip("'"), raw.decode("utf-8", "replace")}
     return {value, *quoted, *small, *escaped, *_base64(raw), *_hex(raw)} - {""}
 
 
 def _hex(raw: bytes) -> Iterator[str]:
-    """Yield it as hexadecimal digits: in one, byte by byte (od, hexdump -C), by two (xxd), escaped.
+    """Yield the value as hexadecimal: plain, by byte (od, hexdump -C), by two (xxd), and escaped.
 
-    A dump that breaks the line inside of it is not found.
+    A dump that breaks the line inside the value is not recognised.
     """
     for mark in ("", " ", ":"):
-        found = raw.hex(mark) if mark else raw.hex()
-        yield from (found, found.upper())
+        digits = raw.hex(mark) if mark else raw.hex()
+        yield from (digits, digits.upper())
     yield from (raw.hex("-"), "".join(f"\\x{byte:02x}" for byte in raw))
     yield from (raw.hex(" ", -2), f"{raw[:1].hex()} {raw[1:].hex(' ', -2)}")
 
 
 def _base64(raw: bytes) -> Iterator[str]:
-    """What of it is the same whatever stands before and behind, at each of the three places where
-    it can begin; and it alone.
+    """Yield the base64 text of the value alone, and its stable part at each of the three
+    offsets.
     """
-    found = [b64encode(raw).decode()]
+    codes = [b64encode(raw).decode()]
     for before in range(3):
         first, end = -(-8 * before // 6), 8 * (before + len(raw)) // 6
-        found.append(b64encode(bytes(before) + raw).decode()[first:end])
-    for text in found:
+        codes.append(b64encode(bytes(before) + raw).decode()[first:end])
+    for text in codes:
         yield from (text, text.replace("+", "-").replace("/", "_"))
 
 
-_seen = _Revealed()
+_revealed = _Revealed()
 
 
 def reveal(value: str) -> None:
-    """From now on `value` is masked."""
-    for text in {value, value.strip()} - {""} - _seen.values:
-        _seen.add(text)
+    """Mask `value` from now on."""
+    for text in {value, value.strip()} - {""} - _revealed.values:
+        _revealed.add(text)
 
 
 def publish(words: Iterable[str]) -> None:
-    """These stay as they are where they stand alone: hosts that the user named `ubuntu-01`, though
-    `ubuntu` is the password. One that is a whole secret is masked all the same.
+    """Exempt words from masking where they stand alone.
+
+    A user may have a host `ubuntu-01` and the password `ubuntu`. A word that is a whole secret is
+    masked nevertheless.
     """
-    _seen.public |= frozenset(words)
+    _revealed.public |= frozenset(words)
 
 
 def published(text: str) -> bool:
-    """Whether everybody may see this: no good secret."""
-    return text in _seen.public
+    """Return True if everybody may see this text, so that it cannot be a secret."""
+    return text in _revealed.public
 
 
 def revealed() -> bool:
-    """Whether there is anything to mask."""
-    return bool(_seen.forms)
+    """Return True if there is anything to mask."""
+    return bool(_revealed.forms)
 
 
 def forget() -> None:
-    """Nothing was revealed: for tests, which share a process."""
-    _seen.clear()
+    """Forget all revealed values, for tests that share a process."""
+    _revealed.clear()
 
 
 def masked(text: str) -> str:
-    """The text without what was revealed."""
-    found = [form for form in _seen.forms if form in text]
-    if not found:
+    """Return the text without the revealed values."""
+    forms = [form for form in _revealed.forms if form in text]
+    if not forms:
         return text
-    words = [word for word in _seen.public if any(form in word for form in found)]
-    words = sorted({*words} - {*found}, key=len, reverse=True)
+    words = [word for word in _revealed.public if any(form in word for form in forms)]
+    words = sorted({*words} - {*forms}, key=len, reverse=True)
     kept = [rf"(?<![\w.-])(?:{'|'.join(map(re.escape, words))})(?![\w-])"] if words else []
     return re.sub(
-        "|".join([*kept, *map(re.escape, found)]),
+        "|".join([*kept, *map(re.escape, forms)]),
         lambda match: match[0] if match[0] in words else MASK,
         text,
     )
 
 
 def masked_data(value: _Data) -> _Data:
-    """Return plain data, a dataclass or a Struct with every text masked, except the names, hashes
-    and commands of `OURS`, and of facts those that say which system it is.
+    """Return plain data, a dataclass or a Struct with every text masked.
+
+    Names, hashes and commands in `OURS` are not masked, nor are the facts that identify the system.
     """
     return cast("_Data", _masked(value)) if revealed() else value
 
@@ -152,10 +155,10 @@ def _masked(value: object, spared: frozenset[str] = frozenset()) -> object:
     if isinstance(value, Mapping):
         return _members(value, spared)
     if isinstance(value, list | tuple):
-        found = map(_masked, value)
-        return tuple(found) if isinstance(value, tuple) else list(found)
+        items = map(_masked, value)
+        return tuple(items) if isinstance(value, tuple) else list(items)
     if isinstance(value, Struct):
-        from fleet.model.facts import Facts  # noqa: PLC0415 - many commands mask none
+        from fleet.model.facts import Facts  # noqa: PLC0415 - many commands mask no data
 
         spared = FACTS if isinstance(value, Facts) else spared
         return structs.replace(value, **_members(structs.asdict(value), spared))
@@ -179,48 +182,48 @@ def _ours(key: object, value: object) -> bool:
 
 
 def _only_text(value: object) -> bool:
-    """A text, or lists of them, however deep."""
+    """Return True for a text, or for nested lists of texts."""
     return isinstance(value, str) or (
         isinstance(value, list | tuple) and all(map(_only_text, value))
     )
 
 
 class StreamMasker:
-    """The same for bytes that come in pieces: a secret may lie across two of them."""
+    """A masker for bytes in pieces; a secret may span two of them."""
 
     def __init__(self) -> None:
         self._kept = b""
 
     def take(self, piece: bytes) -> bytes:
-        """What can be passed on; what may be the beginning of a secret waits."""
+        """Return the bytes that can be passed on. A possible start of a secret is held back."""
         data = self._kept + piece
-        values = _seen.coded
+        values = _revealed.coded
         passed = len(data) - max((_begun(data, value) for value in values), default=0)
-        found, at = b"", 0
+        safe, at = b"", 0
         for match in _matches(data, values):
-            if match.start() >= passed:  # it may be the beginning of a longer one
+            if match.start() >= passed:  # may be the start of a longer secret
                 break
-            found, at = found + data[at : match.start()] + MASK.encode(), match.end()
+            safe, at = safe + data[at : match.start()] + MASK.encode(), match.end()
         passed = max(passed, at)
         self._kept = data[passed:]
-        return found + data[at:passed]
+        return safe + data[at:passed]
 
     def end(self) -> bytes:
-        """The rest."""
+        """Return the remaining bytes."""
         rest, self._kept = self._kept, b""
-        for value in _seen.coded:
+        for value in _revealed.coded:
             rest = rest.replace(value, MASK.encode())
         return rest
 
 
 def _matches(data: bytes, values: Sequence[bytes]) -> Iterator[re.Match[bytes]]:
-    """Of several that begin at the same place the first of `values`."""
+    """Find the values. If several begin at the same place, the first of `values` wins."""
     there = [re.escape(value) for value in values if value in data]
     return re.finditer(b"|".join(there), data) if there else iter(())
 
 
 def _begun(data: bytes, value: bytes) -> int:
-    """How many bytes at the end of `data` are the beginning of `value`."""
+    """Return the number of bytes at the end of `data` that are the start of `value`."""
     at = max(0, len(data) - len(value) + 1)
     while (at := data.find(value[:1], at)) >= 0:
         if value.startswith(data[at:]):

@@ -1,6 +1,6 @@
-"""The metrics that fleet knows: the one list that tables, gates, the database and docs take.
+"""The metrics that fleet knows: the one list for tables, gates, the database and docs.
 
-A runner may measure numbers of any other name too; those are shown with their unit.
+A runner may also report numbers with any other name; those are shown with their unit.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import re
 from dataclasses import dataclass
 
 MORE, LESS, UNKNOWN = 1, -1, 0
-LATENCY, P90, RATE = "latency", "p90", "rate"  # what a number says of one inference of a network
+# the meaning of a number for one inference of a network
+LATENCY, P90, RATE = "latency", "p90", "rate"
 _TIMES = {
     *("ns", "us", "µs", "ms", "s", "sec", "seconds", "min"),
     *("microsec", "milliseconds", "cycles"),
@@ -21,12 +22,12 @@ _RATE = re.compile(r"^.+(/s|/sec|ps)$|^hz$", re.IGNORECASE)
 class Metric:
     """A number that a run measures.
 
-    `better` is MORE, LESS or UNKNOWN. `title` is the head of its column, `head` a shorter one for
-    the table of a run, which shows it with `digits` after the point. `about` describes a field of
-    `metrics` in a record; a metric without it stands under `others` there. `compared`: each
-    comparison asks for it. `tabled`: the table of a run has a column for it; `listed`: the list
-    of records too. `network`: what it says of one inference (LATENCY, P90, RATE), `mean` if it is
-    a mean. `formats`: the formats of profiles that give it.
+    `better` is MORE, LESS or UNKNOWN. `title` is the title of its column; `head` is a shorter one
+    for the table of a run, which shows the number with `digits` decimals. `about` describes a field
+    of `metrics` in a record; a metric without it is stored under `others`. `compared` metrics are
+    in each comparison, `tabled` ones in the table of a run, `listed` ones in the list of records.
+    `network` is its meaning for one inference (LATENCY, P90, RATE), `mean` marks a mean. `formats`
+    are the profile formats that contain it.
     """
 
     name: str
@@ -50,11 +51,11 @@ class Metric:
 
     @property
     def column(self) -> str:
-        """The head of its column in the table of a run."""
+        """The title of its column in the table of a run."""
         return self.head or self.shown
 
 
-# In the order of columns.
+# in the order of columns
 METRICS = (
     Metric("init_ms", "ms", LESS, "init ms", "Load of the model in milliseconds.",
            compared=True, tabled=True, formats=("genie", "llama_cpp", "executorch", "scripted")),
@@ -67,7 +68,7 @@ METRICS = (
     Metric("decode_tps", "tok/s", MORE, "gen tok/s", "Rate of generation in tokens per second.",
            digits=2, compared=True, tabled=True, listed=True,
            formats=("genie", "geniex", "llama_cpp", "executorch", "mllm", "scripted")),
-    # says the same as the rate, so no comparison asks for both
+    # same information as the rate, so that no comparison needs both
     Metric("decode_ms", "ms", LESS, "gen ms", "Time of generation in milliseconds.",
            formats=("genie", "geniex", "llama_cpp", "executorch", "scripted")),
     Metric("prompt_tokens", title="prompt tokens", about="Tokens of the prompt.", digits=0,
@@ -88,8 +89,8 @@ METRICS = (
 KNOWN = {metric.name: metric for metric in METRICS}
 FIELDS = tuple(metric.name for metric in METRICS if metric.about)  # of `metrics` in a record
 COMPARED = tuple(metric.name for metric in METRICS if metric.compared)
-PRIMARY = KNOWN["decode_tps"]  # what a comparison is about where nobody names a metric
-# Of one inference, which no field has: in the units of tables.
+PRIMARY = KNOWN["decode_tps"]  # the metric of a comparison if none is named
+# Metrics of one inference that no field has, in the units of tables.
 NETWORK = {
     LATENCY: Metric("latency_ms", "ms", LESS, "latency ms", digits=2),
     P90: Metric("p90_ms", "ms", LESS, "p90 ms", digits=2),
@@ -98,7 +99,7 @@ NETWORK = {
 
 
 def names_of(network: str) -> tuple[str, ...]:
-    """Return the metrics that say this of one inference, the best first."""
+    """Return the metrics with this meaning for one inference, the best first."""
     return tuple(metric.name for metric in METRICS if metric.network == network)
 
 
@@ -107,7 +108,7 @@ HEADLINES = (PRIMARY.name, *names_of(LATENCY))  # the number of a run, if only o
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of a generation, by the metrics that its tokens, rate and time are."""
+    """A part of a generation; tokens, rate and time are names of metrics."""
 
     tokens: str
     rate: str
@@ -119,14 +120,14 @@ ANSWER = Phase("generated_tokens", PRIMARY.name, "decode_ms")
 
 
 def direction(unit: str) -> int:
-    """Return which way is better, by the unit alone: rates up, times and cycles down."""
+    """Return which direction is better, from the unit: rates up, times and cycles down."""
     if unit.lower() in _TIMES:
         return LESS
     return MORE if _RATE.match(unit) else UNKNOWN
 
 
 def limit_text(name: str, share: float) -> str:
-    """Return a gate as it is typed: `ttft_ms>+5%`."""
+    """Return a gate as the user types it: `ttft_ms>+5%`."""
     return f"{name}{'<' if share < 0 else '>'}{share * 100:+g}%"
 
 

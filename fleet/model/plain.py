@@ -1,4 +1,4 @@
-"""Data that machines write: JSON → Structs, where an error names its key, and values → JSON."""
+"""Data that machines write: JSON → Structs, with errors that name the key, and values → JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from msgspec import Struct
 from fleet.model.errors import InputError
 
 _S = TypeVar("_S", bound=msgspec.Struct)
-# A whole number stays one, and neither is NaN or infinite.
+# An integer stays an integer; NaN and infinity are not allowed.
 Number = (
     Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
     | Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
@@ -28,20 +28,20 @@ _WORDS = {str: "text", bool: "true or false", int: "a whole number"}
 
 
 def read_plain(kind: type[_S], data: object, what: str, cure: str) -> _S:
-    """Return plain data as a Struct. null is the same as a key that is not there.
+    """Return plain data as a Struct. null is the same as a missing key.
 
-    Unknown keys are ignored at every level: a later version may add some. Raises InputError that
-    names the first wrong key; `what` is the name of the whole (`record`), `cure` the hint.
+    Unknown keys are ignored at every level, because a later version may add some. Raises InputError
+    that names the first wrong key. `what` is the name of the whole (`record`), `cure` the hint.
     """
     try:
         return msgspec.convert(data, kind, dec_hook=_from_text)
-    except (msgspec.ValidationError, UnicodeEncodeError):  # the latter of a lone surrogate
+    except (msgspec.ValidationError, UnicodeEncodeError):  # UnicodeEncodeError: a lone surrogate
         made: _S = _SlowReader(what, cure).value(kind, data, "")
         return made
 
 
 def _from_text(kind: type, value: object) -> Any:  # noqa: ANN401
-    """Return a value that JSON has as its text. Raises ValueError."""
+    """Return a value that JSON stores as text. Raises ValueError."""
     if not isinstance(value, str):
         raise ValueError("no text")  # noqa: TRY004 - msgspec maps it
     return kind.parse(value) if hasattr(kind, "parse") else kind(value)
@@ -54,7 +54,7 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[msgspec.structs.FieldInfo
 
 
 class _SlowReader:
-    """Reads key by key: skips null, accepts 3.0 as a whole number, and names what is wrong."""
+    """A reader key by key that skips null, accepts 3.0 as an integer, and names the wrong key."""
 
     def __init__(self, what: str, cure: str) -> None:
         self._what, self._cure = what, cure
@@ -129,19 +129,19 @@ def _wanted(kind: Any) -> str:  # noqa: ANN401
     return _WORDS.get(plain, "a number")
 
 
-# What machines read: values → JSON.
+# Data for machines: values → JSON.
 
 _ATOMS = frozenset({str, int, float, bool, type(None)})
 
 
 def to_plain(value: object) -> Any:  # noqa: ANN401 - JSON
-    """Return a value as plain data for JSON: a Struct or dataclass is a mapping of its fields.
+    """Return a value as plain data for JSON. A Struct or dataclass is a mapping of its fields.
 
-    A class that shows something else names it in `PLAIN`, in this order: fields and properties;
-    `*` is every field, `-name` leaves one out, `name?` leaves it out if it is empty, `name:3`
-    rounds a number to 3 places, `key=name.member` is a member under another key, and `**name` are
-    the members of the value of that name. With an empty `PLAIN` the value is its text. Bytes are
-    base64. Raises TypeError for an object that is none of these.
+    A class that shows something else lists fields and properties in `PLAIN`, in this order. `*` is
+    every field, `-name` leaves one out, `name?` leaves it out if it is empty, and `name:3` rounds a
+    number to 3 places. `key=name.member` is a member under another key. `**name` are the members of
+    the value with that name. With an empty `PLAIN` the value is its text. Bytes are base64. Raises
+    TypeError for other objects.
     """
     kind: Any = type(value)
     if kind in _ATOMS:
@@ -149,8 +149,8 @@ def to_plain(value: object) -> Any:  # noqa: ANN401 - JSON
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        found = [to_plain(item) for item in value]
-        return found if isinstance(value, list | tuple) else sorted(found)
+        items = [to_plain(item) for item in value]
+        return items if isinstance(value, list | tuple) else sorted(items)
     if isinstance(value, bytes | Enum):
         return b64encode(value).decode() if isinstance(value, bytes) else value.value
     members = members_of(kind)
@@ -162,7 +162,7 @@ def to_plain(value: object) -> Any:  # noqa: ANN401 - JSON
 
 
 class Member(Struct, frozen=True):
-    """A member of a value as JSON shows it. With the key `**` its own members are shown."""
+    """A member of a value in JSON. The key `**` means the members of the member itself."""
 
     key: str
     path: str
@@ -170,12 +170,12 @@ class Member(Struct, frozen=True):
     omit_empty: bool = False
 
     def of(self, value: object) -> Any:  # noqa: ANN401 - of any type
-        """Return its value."""
+        """Return the member's value."""
         return attrgetter(self.path)(value)
 
 
 def field_names(kind: Any) -> tuple[str, ...]:  # noqa: ANN401 - a class
-    """Return the names of the fields of a Struct or a dataclass; none of another class."""
+    """Return the field names of a Struct or a dataclass, () for other classes."""
     if is_dataclass(kind):
         return tuple(field.name for field in fields(kind))
     return tuple(getattr(kind, "__struct_fields__", ()))
@@ -183,26 +183,26 @@ def field_names(kind: Any) -> tuple[str, ...]:  # noqa: ANN401 - a class
 
 @cache
 def members_of(kind: type) -> tuple[Member, ...] | None:
-    """Return what JSON shows of a class, as its `PLAIN` says; None of a class without fields."""
+    """Return the members of a class in JSON, from its `PLAIN`; None for a class without fields."""
     names = field_names(kind)
     keys = dict(zip(getattr(kind, "__struct_encode_fields__", names), names, strict=True))
     words: str | None = getattr(kind, "PLAIN", "*" if keys else None)
     if words is None:
         return None
-    found: dict[str, Member] = {}
+    members: dict[str, Member] = {}
     for word in words.split():
         if word == "*":
-            found |= {key: Member(key, name) for key, name in keys.items()}
+            members |= {key: Member(key, name) for key, name in keys.items()}
         elif word.startswith("-"):
-            del found[word[1:]]
+            del members[word[1:]]
         elif word.startswith("**"):
-            found[word] = Member("**", word[2:])
+            members[word] = Member("**", word[2:])
         else:
             name, _, places = word.rstrip("?").partition(":")
             key, _, path = name.partition("=")
             rounded = int(places) if places else None
-            found[key] = Member(key, path or key, rounded, word.endswith("?"))
-    return tuple(found.values())
+            members[key] = Member(key, path or key, rounded, word.endswith("?"))
+    return tuple(members.values())
 
 
 def _shown(value: object, members: tuple[Member, ...]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A playbook: what shall be true on the devices, and what to run there."""
+"""A playbook: the desired state of the devices, and the runs on them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from fleet.model.system import SystemSpec
 
 DEFAULT_MAX_TOKENS = 128  # a query without a limit writes no profile when the context is full
 DEFAULT_RUN_SECONDS = 300.0
-DEFAULT_HEALTH_SECONDS = 120.0  # an 8B bundle opens in 4 s on an IQ-9075; slow flash takes more
+DEFAULT_HEALTH_SECONDS = 120.0  # an 8B bundle opens in 4 s on an IQ-9075; slow flash needs longer
 DEFAULT_PARALLEL = 16
 
 
 @dataclass(frozen=True)
 class RuntimeSpec:
-    """Which QAIRT runtime. `version` None: the one that the bundle was compiled with.
+    """The choice of a QAIRT runtime. `version` None: the one that the bundle was compiled with.
 
-    `target` None: chosen by the device. `wheel` allows fetching `onnxruntime-qnn` when no
-    runtime of that version is in the store. `none`: no QAIRT goes along.
+    `target` None: chosen by the device. `wheel` allows fetching `onnxruntime-qnn` if the store has
+    no runtime of that version. `none`: the release contains no QAIRT.
     """
 
     version: str | None = None
@@ -37,30 +37,32 @@ class RuntimeSpec:
 
 @dataclass(frozen=True)
 class ProgramArchive:
-    """An archive that has the program of a run: `source` is its URL, or its path here."""
+    """An archive with the program of a run. `source` is its URL, or its path on this
+    workstation.
+    """
 
     source: str
     sha256: str
 
     @property
     def folder(self) -> Path:
-        """Return the folder of this workstation where the archive is unpacked."""
+        """The folder of this workstation into which the archive is unpacked."""
         return fleet_home() / "programs" / self.sha256
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What to run. `prompt` is text with real newlines.
+    """A run. `prompt` is text with real newlines.
 
-    `repeats` counted runs after `warmups`, of which `settle` more come while the values still go
-    one way; `unsaid`: what of that the playbook leaves to the command. `timeout` seconds for each.
-    `max_tokens` is always set. `token_limit_counts`: a run that reached the limit counts, with the
-    mark `cut`; False: it does not count.
-    `program` and `libraries` are host files for runners that no SDK has, `options` the runner's
-    own. `archive`: what `program` is unpacked from, if it is not a file of the user's.
-    `cool` waits before runs, `until` repeats beyond `repeats`, `sustained` repeats without pause
-    for so many seconds. `sample`: seconds between two looks at the device during a run; None for
-    no looks at all.
+    `repeats` counted runs follow `warmups`; up to `settle` more warm-ups run while the values still
+    drift. `unsaid` lists which of these the playbook leaves to the command. `timeout` is in seconds
+    for each run. `max_tokens` is always set. With `token_limit_counts`, a run that reached the
+    limit counts and gets the mark `cut`; otherwise it does not count.
+
+    `program` and `libraries` are host files for runners that no SDK has, `options` are the runner's
+    own. `archive` contains `program` if it is not a file of the user. `cool` waits before runs,
+    `until` repeats beyond `repeats`, `sustained` repeats without pause for this number of seconds.
+    `sample` is the interval between two samples of the device in seconds, None for no samples.
     """
 
     runner: str = "genie"
@@ -84,12 +86,11 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class Playbook:
-    """One deployment by name. `bundle` is an absolute host path, `bundle_kind` what it is,
-    `bundle_config` the configuration of it that is chosen.
+    """A deployment with a name. `bundle` is an absolute host path, `bundle_kind` its kind.
 
-    `warnings` are remarks on the file, each with its place, for a person to read. `rollout`
-    None: all devices at once. `serve` None: the model is no service. `suite` and `verify`
-    None: nothing checks its answers and outputs.
+    `bundle_config` is the chosen configuration of the bundle. `warnings` are remarks on the file
+    with their places, for people. `rollout` None: all devices at once. `serve` None: the model is
+    not a service. `suite` and `verify` None: answers and outputs are not checked.
     """
 
     path: Path

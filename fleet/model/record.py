@@ -1,4 +1,4 @@
-"""One measured run: numbers with units, conditions, provenance, and whether it counts."""
+"""A measured run: numbers with units, conditions, provenance, and whether it counts."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _CURE = "fleet config schema record (prints the format)"
 
 
 class Measure(Struct, frozen=True):
-    """A number with the unit that its source gave it; "" for a count."""
+    """A number with the unit from its source, "" for a count."""
 
     value: Number
     unit: str = ""
 
 
 class Op(Struct, frozen=True):
-    """What one operation of a graph took. `unit`: cycles, us, or what the source says.
+    """The measurement of one operation of a graph. `unit` is cycles, us, or the word of the source.
 
-    `kind` is its type (Conv2d), `shape` that of its output (1x16x64), `ran_on` where it ran:
-    npu, cpu, gpu; each "" where the source does not tell.
+    `kind` is its type (Conv2d), `shape` is that of its output (1x16x64), `ran_on` is npu, cpu or
+    gpu; each is "" if the source does not contain it.
     """
 
     name: str
@@ -40,10 +40,10 @@ class Op(Struct, frozen=True):
 
 
 class Metrics(Struct, frozen=True):
-    """Times in milliseconds, rates in tokens per second; None where the source has none.
+    """The metrics of a run: times in milliseconds, rates in tokens per second, None if missing.
 
     `others` are numbers that only some runners have, by name. `source` are the numbers as the
-    source wrote them, under its own names and in its own units.
+    source wrote them, with its own names and units.
     """
 
     init_ms: Number | None = None
@@ -63,29 +63,30 @@ class Metrics(Struct, frozen=True):
     ] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, found: Mapping[str, Measure]) -> Self:
-        """Metrics by name; a name that is a field goes there, all others into `others`."""
+    def of(cls, measures: Mapping[str, Measure]) -> Self:
+        """Return metrics from numbers by name. A name that is not a field goes into `others`."""
         own = set(cls.__struct_fields__) - {"others", "source"}
         known: dict[str, Any] = {
             name: int(measure.value) if name.endswith("_tokens") else measure.value
-            for name, measure in found.items()
+            for name, measure in measures.items()
             if name in own
         }
         return cls(
-            **known, others={name: measure for name, measure in found.items() if name not in own}
+            **known, others={name: measure for name, measure in measures.items() if name not in own}
         )
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """One run on one device.
+    """A run on one device.
 
     `problems` says why a run does not count: cut (timeout, no-query-event, context-full; the token
-    limit where the playbook asks for it), cpu-fallback, failed, rebooted. `marks` are remarks on a
-    run that counts: cut (by the token limit), throttled, profiled. `finish` is eos, token-limit,
-    or None when unknown. `emulated` runs are never an NPU's numbers; None, `seconds` and `status`
-    too, where an imported profile does not tell.
-    `files` maps release names to sha256. `tags` are words of the user. `suite`: this was no timed
-    run but the questions of a suite, with their answers.
+    limit if the playbook says so), cpu-fallback, failed, rebooted. `marks` are remarks on a run
+    that counts: cut (by the token limit), throttled, profiled. `finish` is eos, token-limit, or
+    None if unknown. Numbers of `emulated` runs are never those of an NPU. `emulated`, `seconds` and
+    `status` are None if an imported profile does not contain them.
+
+    `files` maps release names to sha256. `tags` are words of the user. `suite` means that this was
+    not a timed run but the questions of a suite, with their answers.
     """
 
     run_id: Annotated[str, Meta(description="Id of the run; records of one run have the same.")]
@@ -169,19 +170,19 @@ class Record(Struct, frozen=True, kw_only=True):
         SuiteResult | None,
         Meta(description="Answers to a suite of prompts, instead of times; null for a timed run."),
     ] = None
-    PLAIN: ClassVar[str] = "* counts"  # for those who do not compute it
+    PLAIN: ClassVar[str] = "* counts"  # for readers that do not compute it
 
     @property
     def counts(self) -> bool:
-        """True for a whole run on the NPU that is no warm-up."""
+        """True for a complete run on the NPU that is not a warm-up."""
         return not self.problems and not self.warmup
 
     @classmethod
     def from_dict(cls, data: object) -> Self:
-        """Return a record from plain data of schema 1 or 2; it comes out as one of ours.
+        """Return a record from plain data of schema 1 or 2, converted to the current schema.
 
-        Raises InputError that names the key, and for a newer schema, where a known key may mean
-        something else.
+        Raises InputError that names the key. Raises it for a newer schema too, because a known key
+        may have another meaning there.
         """
         schema = read_plain(_Head, data, "record", _CURE).schema
         if schema > SCHEMA:
@@ -196,6 +197,6 @@ class Record(Struct, frozen=True, kw_only=True):
 
 
 class _Head(Struct, frozen=True):
-    """The first records named no schema: those are of schema 1."""
+    """The schema of a record. The first records had no schema key: they have schema 1."""
 
     schema: Annotated[int, Meta(ge=1)] = 1

@@ -1,4 +1,4 @@
-"""How a deploy goes over many devices: canary, waves, what may go wrong, what then."""
+"""The order of a deploy over many devices: canary, waves, allowed failures, and the reaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AMOUNT = re.compile(r"([0-9]{1,9})(?:(\.[0-9]{1,3})?\s*(%))?")
 
 
 class Amount(str):
-    """`3` devices, or `12.5%` of them; exact, so that rounding is the same everywhere."""
+    """A number of devices, `3` or `12.5%`. It is exact, so that rounding is the same everywhere."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ class Amount(str):
 
     @classmethod
     def parse(cls, text: str | int) -> Amount:
-        """From `3`, `"3"` or `"12.5%"`. Raises InputError for anything else, and above 100%."""
+        """Parse `3`, `"3"` or `"12.5%"`. Raises InputError for anything else, and above 100%."""
         match = None if isinstance(text, bool) else _AMOUNT.fullmatch(str(text).strip())
         if match is None:
             raise InputError(
@@ -42,13 +42,15 @@ class Amount(str):
             )
         number = Fraction(match[1] + (match[2] or ""))
         plain = f"{float(number):g}" if number.denominator > 1 else f"{number}"
-        found = cls(plain + (match[3] or ""))
-        if found.percent and found.number > 100:
+        amount = cls(plain + (match[3] or ""))
+        if amount.percent and amount.number > 100:
             raise InputError(f"{text} is more than 100% of the devices", hint="write 100% or less")
-        return found
+        return amount
 
     def of(self, total: int, *, up: bool = False) -> int:
-        """How many of `total` devices; fractions are cut off, or rounded up with `up`."""
+        """Return the number out of `total` devices. Fractions are dropped, or rounded up
+        with `up`.
+        """
         exact = self.number * total / 100 if self.percent else self.number
         whole = -(-exact.numerator // exact.denominator) if up else int(exact)
         return min(whole, total)
@@ -58,16 +60,18 @@ NONE = Amount("0")
 
 
 def is_amount(text: str) -> bool:
-    """True for `2`, `10%`, and `200%`, which is a wrong amount and no host pattern."""
+    """Return True for `2`, `10%`, and also `200%`, which is an invalid amount but no host
+    pattern.
+    """
     return bool(_AMOUNT.fullmatch(text.strip()))
 
 
 class RolloutSpec(Struct, frozen=True):
     """The `rollout:` section.
 
-    `canary` is how many of the first devices, `canary_hosts` are patterns of the inventory
-    instead. `waves` are cumulative: how much of all devices has it when the wave has ended.
-    `max_failed` and `max_unreachable` count within a wave. `soak` seconds, 0 for none.
+    `canary` is the number of first devices; `canary_hosts` are patterns of the inventory instead.
+    `waves` are cumulative: the share of all devices that has the release after the wave.
+    `max_failed` and `max_unreachable` count within a wave. `soak` is in seconds, 0 for none.
     """
 
     canary: Amount = NONE
@@ -79,12 +83,12 @@ class RolloutSpec(Struct, frozen=True):
     on_fail: OnFail = "stop"
 
 
-# A playbook without `rollout:`: everything is attempted, whatever fails.
+# For a playbook without `rollout:`: every device is attempted, whatever fails.
 ALL_AT_ONCE = RolloutSpec(on_fail="continue")
 
 
 def parse_on_fail(text: str) -> OnFail:
-    """One of the three words; InputError otherwise."""
+    """Return one of the three words. Raises InputError for another one."""
     for word in get_args(OnFail):
         if text == word:
             return word  # type: ignore[no-any-return]
@@ -95,9 +99,9 @@ def parse_on_fail(text: str) -> OnFail:
 
 
 def check_rising(waves: tuple[Amount, ...]) -> None:
-    """Waves are cumulative: each must bring more than the one before. Raises InputError.
+    """Raise InputError unless each wave adds devices. Waves are cumulative.
 
-    Counts and percentages can only be compared when the devices are known.
+    Counts and percentages can only be compared after the devices are known.
     """
     if any(wave.number == 0 for wave in waves):
         raise InputError("a wave cannot have 0 devices", hint="remove the 0 from the list of waves")

@@ -10,12 +10,12 @@ from msgspec import Struct
 
 
 class Library(Struct, frozen=True):
-    """One file of a runtime. `path` is relative to the runtime's root, in SDK layout.
+    """A file of a runtime. `path` is relative to the runtime's root, in SDK layout.
 
-    `build_id` is like `2.51.0.260929181845` (no leading v, no _nnnnn suffix);
-    `aisw_version` like `2.51.0`: libGenie and NetRunExtensions carry only that,
-    libQnnSystem carries neither (docs/sources/qairt.md 1).
-    `machine` is aarch64, x86_64, hexagon, win-arm64, win-x86_64 or other.
+    `build_id` is like `2.51.0.260929181845` (no leading v, no _nnnnn suffix). `aisw_version` is
+    like `2.51.0`: libGenie and NetRunExtensions contain only that, libQnnSystem contains neither
+    (docs/sources/qairt.md 1). `machine` is aarch64, x86_64, hexagon, win-arm64, win-x86_64 or
+    other.
     """
 
     path: str
@@ -28,19 +28,19 @@ class Library(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """File name without folders."""
+        """The file name without folders."""
         return self.path.rsplit("/", 1)[-1]
 
 
-BROUGHT = "program"  # kind of the source of a QAIRT that a program has in its own folder
+BROUGHT = "program"  # the kind of a QAIRT that a program has in its own folder
 
 
 class RuntimeSource(Struct, frozen=True):
-    """Where a runtime came from. `kind` is sdk-folder, sdk-zip, sdk-parts, wheel or BROUGHT.
+    """The source of a runtime. `kind` is sdk-folder, sdk-zip, sdk-parts, wheel or BROUGHT.
 
-    `name` is the file name or the folder, `sha256` that of the file (None for a folder; for
-    sdk-parts, of which only some members were downloaded, that of the zip's table of contents),
-    `provides` the targets and Hexagon folders (`hexagon-v73`) that came from it.
+    `name` is the name of the file or folder. `sha256` is that of the file, None for a folder. For
+    sdk-parts, of which only some members were downloaded, it is that of the zip's table of
+    contents. `provides` are the targets and Hexagon folders (`hexagon-v73`) that came from it.
     """
 
     kind: str
@@ -51,12 +51,12 @@ class RuntimeSource(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Runtime:
-    """A runtime whose stub, skel, backend and tools were all built together.
+    """A runtime whose stub, skel, backend and tools come from one build.
 
-    `version` is `2.51.0`, `build_id` the full id; `targets` are QAIRT target names such as
-    `aarch64-oe-linux-gcc11.2` or `x86_64-linux-clang` that have a libQnnHtp. Wheels of one
-    build merge into one runtime: `sources` are all of them, `source` the first. `changed`
-    is True when the very call that returned this value changed the store.
+    `version` is `2.51.0`, `build_id` the full id. `targets` are QAIRT target names with a
+    libQnnHtp, such as `aarch64-oe-linux-gcc11.2` or `x86_64-linux-clang`. Wheels of one build merge
+    into one runtime: `sources` are all of them, `source` is the first. `changed` is True if the
+    call that returned this value changed the store.
     """
 
     id: str
@@ -73,16 +73,16 @@ class Runtime:
 
     @property
     def size(self) -> int:
-        """Bytes of all libraries."""
+        """The size of all libraries in bytes."""
         return sum(item.size for item in self.libraries)
 
     def source_of(self, group: str) -> RuntimeSource:
-        """Return the source of a target or Hexagon folder; `source` if none says that it is."""
+        """Return the source of a target or Hexagon folder, or `source` if none provides it."""
         return next((item for item in self.sources if group in item.provides), self.source)
 
 
 def no_runtime(target: str) -> Runtime:
-    """What stands for a runtime where a runner brings its own libraries: no file at all."""
+    """Return an empty runtime, for a runner that brings its own libraries."""
     return Runtime("none", "none", "none", Path("/nonexistent"), (target,), (), _NOTHING, ())
 
 
@@ -90,20 +90,23 @@ _NOTHING = RuntimeSource("none", "none", None)
 
 
 def version_key(text: str) -> tuple[int, ...]:
-    """Order of QAIRT versions and build ids: `2.51.0.260929181845` → (2, 51, 0, 260929181845).
+    """Return the sort key of a version or build id:
 
-    A leading `v` and a `_nnnnn` suffix do not count (they are absent from wheels).
-    Raises ValueError for text that is no version.
+    `2.51.0.260929181845` → (2, 51, 0, 260929181845).
+
+    A leading `v` and a `_nnnnn` suffix do not count (wheels do not have them). Raises ValueError
+    for text that is not a version.
     """
     core = text.strip().removeprefix("v").split("_", 1)[0]
     return tuple(int(part) for part in core.split("."))
 
 
 def same_build(build: str, other: str) -> bool:
-    """Qualcomm's own rule: equal major.minor.patch, idents equal when one is a prefix.
+    """Return True for the same build: equal major.minor.patch, and one ident is a prefix of the
+    other.
 
-    Source: ai-hub-models QAIRTVersion (docs/sources/deployment.md 2): 2.45.0.260326 equals
-    2.45.0.260326154327, and 2.45.0 equals both.
+    This is Qualcomm's own rule in ai-hub-models, QAIRTVersion (docs/sources/deployment.md 2):
+    2.45.0.260326 equals 2.45.0.260326154327, and 2.45.0 equals both.
     """
     a, b = (text.strip().removeprefix("v").split("_", 1)[0].split(".") for text in (build, other))
     if a[:3] != b[:3]:

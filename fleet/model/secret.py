@@ -1,4 +1,4 @@
-"""Values that must not be seen: passwords by reference."""
+"""Secret values: passwords by reference."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from typing import NoReturn
 from fleet.model import masking
 from fleet.model.errors import InputError, Position, reason
 
-_CMD_SECONDS = 30.0  # a password manager may ask for a touch; longer means it hangs
+_CMD_SECONDS = 30.0  # a password manager may ask for a touch; longer means that it hangs
 
 
 class Secret:
-    """A value that can be used but not printed: every way to text gives `***`.
+    """A value that can be used but not printed: every conversion to text gives `***`.
 
-    `reveal()` is the only way in; `transport` calls it, and `fleet serve token`, which shows one.
+    `reveal()` is the only access. `transport` calls it, and so does `fleet serve token`, which
+    prints a token.
     """
 
     __slots__ = ("_value",)
@@ -28,7 +29,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """The value itself. What a device says of it is masked from now on."""
+        """Return the value. From now on it is masked in all output."""
         masking.reveal(self._value)
         return self._value
 
@@ -47,10 +48,10 @@ class Secret:
 
 @dataclass(frozen=True)
 class SecretRef:
-    """Where a secret is, until it is needed. Printing it shows the reference only.
+    """The location of a secret, read on demand. Its text form is the reference only.
 
-    `base` is the folder that a relative `file:` starts from. `literal` holds a value that
-    stood in an Ansible inventory in clear text. `position` is that of the reference.
+    `base` is the folder for a relative `file:`. `literal` is a value from an Ansible inventory in
+    clear text. `position` is that of the reference.
     """
 
     reference: str
@@ -59,8 +60,10 @@ class SecretRef:
     position: Position | None = field(default=None, compare=False)
 
     def get(self) -> Secret:
-        """The secret. Raises InputError when the reference leads nowhere, and for a value that
-        cannot be kept out of what is shown.
+        """Return the secret.
+
+        Raises InputError if the reference leads nowhere, or if the value cannot be masked in
+        output.
         """
         try:
             secret = self.literal or resolve(self.reference, self.base)
@@ -72,7 +75,7 @@ class SecretRef:
 
 
 def refuse_unmaskable(secret: Secret, what: str) -> None:
-    """Raise InputError for a value that would spoil every text, or that everybody is shown."""
+    """Raise InputError for a value too short to mask, or one that everybody may see."""
     value = secret._value.strip()
     if len(value) < masking.SHORT:
         raise InputError(
@@ -90,9 +93,9 @@ def refuse_unmaskable(secret: Secret, what: str) -> None:
 
 
 def resolve(reference: str, base: Path) -> Secret:
-    """The secret behind `env:NAME`, `file:PATH` (relative to `base`) or `cmd:PROGRAM ARGS`.
+    """Return the secret of `env:NAME`, `file:PATH` (relative to `base`) or `cmd:PROGRAM ARGS`.
 
-    A file or a program gives its first line. Raises InputError naming the reference, never
+    For a file or a program it is the first line. Raises InputError that names the reference, never
     the value.
     """
     kind, _, rest = reference.partition(":")

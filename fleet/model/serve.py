@@ -1,4 +1,4 @@
-"""A model as a service, as a playbook wants it."""
+"""The `serve:` section of a playbook: a model as a service."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 @dataclass(frozen=True)
 class ServeSpec:
-    """`backend` None: the one for the bundle. Limits in tokens, bytes and seconds.
+    """A service. `backend` None: the one for the bundle. Limits are in tokens, bytes and seconds.
 
-    `queue`: requests that may wait beside the one that runs. `template`: a chat template
-    (`source`) with its special tokens (`bos`, `eos`); None: no chat.
+    `queue` is the number of requests that may wait next to the running one. `template` is a chat
+    template (`source`) with its special tokens (`bos`, `eos`); None: no chat.
     """
 
     backend: str | None = None
@@ -29,5 +29,5 @@ class ServeSpec:
 
     @property
     def private(self) -> bool:
-        """Only the device itself reaches it; others need a tunnel."""
+        """True if only the device itself reaches the service; others need a tunnel."""
         return self.bind in LOOPBACK

@@ -1,7 +1,7 @@
-"""Slots of log lines (library, symbol, path ...), and texts that are filled with what they held.
+"""Slots of log lines (library, symbol, path ...), and texts that are filled with their values.
 
-`{library}` in a title or a command becomes the library of the log; `{library:a library}` has the
-words for a log that names none.
+`{library}` in a title or a command becomes the library of the log. `{library:a library}` has a
+default for a log that names none.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-# What a slot looks like in a line, in RE2 syntax. Each is used once in a pattern. None can hold
-# what a shell would obey: the words of a log go into commands that people paste.
+# The RE2 pattern of each slot in a line. A pattern uses each slot once. No slot can contain shell
+# syntax, because its text goes into commands that people paste.
 SLOTS = {
     "library": r"\w[\w.+-]*\.(?:so(?:\.\d+)*|dll|dylib)\b",
     "symbol": r"[A-Za-z_]\w{2,}(?:@+[\w.]+)?",
@@ -28,17 +28,17 @@ SLOTS = {
     "total": r"\d{1,9}",
     "length": r"\d{1,12}",
 }
-# A sentence of a log may stand in a title; it can hold anything, so it is never in a command.
+# A sentence of a log may be in a title. It can contain anything, so it is never in a command.
 QUOTED = ("statement",)
 _IN_TEXT = re.compile(r"\{(" + "|".join((*SLOTS, *QUOTED)) + r")(?::([^{}]*))?\}")
 
-# Folders that commands name as shell variables, and the words for a shell that has them not set.
+# Folders that commands name as shell variables, and the message of a shell where they are not set.
 FOLDERS = {
     "RELEASE": "set RELEASE to the folder that holds lib and dsp",
     "BUNDLE": "set BUNDLE to the folder of the model",
     "QAIRT": "set QAIRT to the folder of the SDK",
 }
-# What commands call the release and the device, and the key under which `slots` may have it.
+# Placeholders for the release and the device in commands, and their keys in `slots`.
 PLACEHOLDERS = {
     "fleet rollback NAME": "NAME",
     "--limit DEVICE": "HOST",
@@ -53,11 +53,11 @@ _FOLDER = re.compile(r"(\"?)\$(" + "|".join(FOLDERS) + r")\b(\"?)")
 
 
 def filled(text: str, slots: Mapping[str, str]) -> str:
-    """Return the text with what is known; else with the word behind the colon, or the slot's name.
+    """Return the text with known slots filled, others with their default, or with the slot's name.
 
-    Placeholders of commands become what `slots` has for this device. A folder (`$RELEASE`) becomes
-    its path where `slots` has it under `RELEASE`. Otherwise the command ends with a message in a
-    shell where the variable is not set: it never reads `/lib`.
+    Placeholders of commands become the values of `slots` for this device. A folder (`$RELEASE`)
+    becomes its path if `slots` has it under `RELEASE`. Otherwise the command fails with a message
+    in a shell without this variable, so that it never reads `/lib`.
     """
     for placeholder, name in PLACEHOLDERS.items():
         if word := slots.get(name):

@@ -1,4 +1,4 @@
-"""A suite of prompts with checks, and what a device answered to them."""
+"""A suite of prompts with checks, and the answers of a device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ EMPTY, NOT_UTF8, REPETITION, NO_STOP = "empty", "not-utf8", "repetition", "no-st
 DETECTORS = (EMPTY, NOT_UTF8, REPETITION, NO_STOP)
 DEFAULT_ANSWER_TOKENS = 256
 SAMPLES = "(samples)"  # the name of a result of tensors, which no suite can have
-SCHEMA_WORDS: Mapping[str, Any] = {  # of JSON Schema that the check of answers knows → its type
+# JSON Schema keywords that the check of answers supports → type
+SCHEMA_WORDS: Mapping[str, Any] = {
     "type": str | list,
     "properties": dict,
     "required": list,
@@ -40,7 +41,7 @@ SCHEMA_WORDS: Mapping[str, Any] = {  # of JSON Schema that the check of answers 
 
 @dataclass(frozen=True)
 class AnswerCheck:
-    """One expectation. `kind` is a key of `expect:`, `value` its checked value."""
+    """An expectation. `kind` is a key of `expect:`, `value` its checked value."""
 
     kind: str
     value: Any
@@ -49,7 +50,7 @@ class AnswerCheck:
 
 @dataclass(frozen=True)
 class SuiteQuestion:
-    """One prompt of a suite, ready for the model: text, or token ids.
+    """A prompt of a suite, ready for the model: text, or token ids.
 
     `detect` names the detectors that apply to its answer.
     """
@@ -64,10 +65,10 @@ class SuiteQuestion:
 
 @dataclass(frozen=True)
 class Suite:
-    """Questions for a language model. `sha256` identifies them and their checks.
+    """The questions for a language model. `sha256` identifies them and their checks.
 
-    `at_least` is how many answers have to pass. `differ`: different prompts should give
-    different answers. `greedy`: the runner takes the most likely token, where it can be told.
+    `at_least` is the number of answers that have to pass. `differ`: different prompts should give
+    different answers. `greedy`: the runner takes the most likely token, if it supports that.
     """
 
     name: str
@@ -80,8 +81,9 @@ class Suite:
 
 
 class SuiteAnswer(Struct, frozen=True):
-    """The answer to one question. `faults` says why it does not pass; `thought` is the text
-    between <think> and </think>, without which `text` was checked.
+    """The answer to one question. `faults` says why it does not pass.
+
+    `thought` is the text between <think> and </think>, which is not part of the checked `text`.
     """
 
     name: Annotated[str, Meta(description="Name of the prompt.")]
@@ -98,7 +100,7 @@ class SuiteAnswer(Struct, frozen=True):
 
     @property
     def passed(self) -> bool:
-        """True if every check and detector is content."""
+        """True if every check and detector passes."""
         return not self.faults
 
 
@@ -106,9 +108,11 @@ EQUAL_DB = 200.0  # the SQNR of equal tensors; float32 itself has 150
 
 
 class NodeDifference(Struct, frozen=True):
-    """One node of a network on a device, and in the reference. SQNR in dB, EQUAL_DB for equal
-    tensors; unknown where a node before has another shape. `own_`: computed from the inputs that
-    the node had on the device, so without the errors of the nodes before.
+    """A node of a network on a device, compared with the reference.
+
+    SQNR is in dB, EQUAL_DB for equal tensors, and unknown if a previous node has another shape.
+    Values with `own_` are computed from the inputs that the node had on the device, and so exclude
+    the errors of previous nodes.
     """
 
     node: Annotated[str, Meta(description="Name of the node.")]
@@ -134,7 +138,7 @@ class NodeDifference(Struct, frozen=True):
 
 
 class SuiteResult(Struct, frozen=True):
-    """What one device answered to a suite. `asked` counts the questions of the suite."""
+    """The answers of one device to a suite. `asked` is the number of questions."""
 
     name: Annotated[str, Meta(description="Name of the suite.")]
     sha256: Annotated[str, Meta(description="Identity of its prompts and checks.")]
@@ -151,7 +155,7 @@ class SuiteResult(Struct, frozen=True):
 
     @property
     def passed(self) -> int:
-        """How many answers pass."""
+        """The number of answers that pass."""
         return sum(answer.passed for answer in self.answers)
 
     @property
@@ -166,23 +170,24 @@ class SuiteResult(Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """`18 of 20 prompts`."""
+        """The result for people: `18 of 20 prompts`."""
         what = "samples" if self.name == SAMPLES else "prompts"
         return f"{self.passed} of {self.asked} {what}"
 
     @property
     def title(self) -> str:
-        """`the suite tiny`, or `verify` for tensors."""
+        """`the suite tiny`, or `verify:` for tensors."""
         return "`verify:`" if self.name == SAMPLES else f"the suite {self.name}"
 
     @property
     def first_wrong(self) -> int | None:
-        """The place of the first wrong node, from 0; None without one."""
+        """The index of the first wrong node from 0, None if there is none."""
         return next((number for number, row in enumerate(self.nodes) if row.fault), None)
 
     def telling(self, most: int) -> list[int]:
-        """Return the places of the nodes around the first wrong one; without a wrong one, of those
-        that differ most by themselves.
+        """Return the indexes of the nodes around the first wrong one.
+
+        Without a wrong node, return those with the largest difference of their own.
         """
         wrong = self.first_wrong
         order = sorted(range(len(self.nodes)), key=lambda place: (
@@ -192,7 +197,7 @@ class SuiteResult(Struct, frozen=True):
 
     @property
     def begins(self) -> str:
-        """Where the network begins to differ, in a sentence; "" if its nodes were not compared."""
+        """The first difference in the network, as a sentence; "" if its nodes were not compared."""
         if not self.nodes:
             return ""
         if self.first_wrong is None:
@@ -213,24 +218,26 @@ class SuiteResult(Struct, frozen=True):
 
     @property
     def pass_rate(self) -> float | None:
-        """The share of the prompts that pass; None if none was asked."""
+        """The share of the prompts that pass, None if none was asked."""
         return self.passed / self.asked if self.asked else None
 
     @property
     def pass_rate_low(self) -> float:
-        """The lower bound of the pass rate, on the level of 95 %."""
+        """The lower bound of the pass rate at the level of 95 %."""
         return self.interval()[0]
 
     @property
     def pass_rate_high(self) -> float:
-        """The upper bound of the pass rate, on the level of 95 %."""
+        """The upper bound of the pass rate at the level of 95 %."""
         return self.interval()[1]
 
 
 @dataclass(frozen=True)
 class SuiteUse:
-    """A playbook's `suite:`. `gate`: `health` (before the switch of a release), `run` (after it,
-    with the first run), or `off` (only in `fleet verify`).
+    """The `suite:` section of a playbook.
+
+    `gate` is `health` (before the switch of a release), `run` (after it, with the first run), or
+    `off` (only in `fleet verify`).
     """
 
     suite: Suite
@@ -240,7 +247,7 @@ class SuiteUse:
 
 @dataclass(frozen=True)
 class TensorFile:
-    """A tensor on this workstation: .npy, one of an .npz (`member`), or raw with type and shape."""
+    """A tensor on this workstation: .npy, `member` of an .npz, or raw with type and shape."""
 
     path: Path
     member: str = ""
@@ -250,7 +257,7 @@ class TensorFile:
 
 @dataclass(frozen=True)
 class TensorSample:
-    """Inputs of a network and the outputs that they should give, by tensor name."""
+    """Inputs of a network and the expected outputs, by tensor name."""
 
     name: str
     inputs: Mapping[str, TensorFile]
@@ -260,9 +267,10 @@ class TensorSample:
 
 @dataclass(frozen=True)
 class TensorUse:
-    """A playbook's `verify:`. `limits` by output, "" for all others; `reference`: a model that
-    ONNX Runtime runs on this workstation where a sample has no expected outputs. `gate` as in
-    SuiteUse.
+    """The `verify:` section of a playbook.
+
+    `limits` are by output, "" for all others. `reference` is a model that ONNX Runtime runs on this
+    workstation for samples without expected outputs. `gate` is as in SuiteUse.
     """
 
     samples: tuple[TensorSample, ...]
@@ -273,8 +281,10 @@ class TensorUse:
 
 @dataclass(frozen=True)
 class TensorLimits:
-    """What a tensor may differ by. `max_abs` and `mean_abs` in the unit of the output, `range` as
-    a share of the range of the reference, `top_k` with the least share `top_share` that agrees.
+    """The allowed difference of a tensor.
+
+    `max_abs` and `mean_abs` are in the unit of the output, `range` is a share of the reference's
+    range. `top_share` is the least share of `top_k` that has to agree.
     """
 
     max_abs: float | None = None
@@ -287,15 +297,15 @@ class TensorLimits:
 
     @property
     def empty(self) -> bool:
-        """True if the user gave none: then the defaults hold."""
+        """True if the user gave no limits; the defaults then apply."""
         return self == TensorLimits()
 
 
 def rate_interval(passed: int, asked: int, level: float = 0.95) -> tuple[float, float]:
     """Return Wilson's score interval of a share (Journal of the ASA 22, 1927).
 
-    It keeps its level for few prompts and for none or all that pass, where passed / asked plus
-    and minus a standard error has no width. (0, 1) for nothing asked.
+    It keeps its level for few prompts. It also does so if none or all pass, where passed / asked
+    plus and minus a standard error has no width. Returns (0, 1) if nothing was asked.
     """
     if not asked:
         return 0.0, 1.0

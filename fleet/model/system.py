@@ -1,7 +1,7 @@
-"""The system of a device below the releases: what is wanted there, and what was seen.
+"""The system of a device below the releases: its desired and its observed state.
 
-Packages, groups, device rules, units, files. What was not asked or not answered is absent
-from a mapping, and nothing is derived from it.
+It covers packages, groups, device rules, units and files. Values that were not requested or not
+answered are absent from a mapping, and nothing is derived from them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class WantedFile:
 
 @dataclass(frozen=True)
 class WantedUnit:
-    """A systemd unit. None leaves the matter as it is."""
+    """A systemd unit. None leaves the setting unchanged."""
 
     name: str
     enabled: bool | None = None
@@ -50,14 +50,14 @@ class WantedUnit:
 
 @dataclass(frozen=True)
 class SystemSpec:
-    """What a playbook wants of the system.
+    """The desired state of the system in a playbook.
 
-    `fastrpc` is off, auto, or the name of a packaging in data/fastrpc.yaml. `packages` are
-    names, or `name=version`. `debs` are local .deb files (name_version_arch.deb).
-    `members` maps a group to users; "" stands for the deploy user. `rules` maps the name of
-    a udev rule file to its text, `library_paths` the name of an ld.so.conf.d file to folders.
-    `distribution_qnn`: QNN packages of the distribution are shadowed by the release's own
-    search paths, or removed. `reboot`: the board is started anew after changes.
+    `fastrpc` is off, auto, or the name of a packaging in data/fastrpc.yaml. `packages` are names,
+    or `name=version`. `debs` are local .deb files (name_version_arch.deb). `members` maps a group
+    to users; "" is the deploy user. `rules` maps the name of a udev rule file to its text,
+    `library_paths` the name of an ld.so.conf.d file to folders. `distribution_qnn`: QNN packages of
+    the distribution are shadowed by the release's own search paths, or removed. `reboot`: the board
+    is rebooted after changes.
     """
 
     fastrpc: str = "off"
@@ -75,15 +75,15 @@ class SystemSpec:
 
     @property
     def empty(self) -> bool:
-        """True when nothing is wanted, and nothing has to be asked."""
+        """True if nothing is requested, so that nothing has to be probed."""
         return self == SystemSpec()
 
 
 @dataclass(frozen=True)
 class PackageSeen:
-    """A package by name: version installed and version on offer; None where there is none.
+    """A package: its installed version and the available version, None if there is none.
 
-    `whole` is False for one that dpkg began and did not end.
+    `whole` is False if dpkg began to install it and did not finish.
     """
 
     installed: str | None = None
@@ -93,7 +93,7 @@ class PackageSeen:
 
 @dataclass(frozen=True)
 class FileSeen:
-    """A path: `kind` is absent, file, link, folder or other. `content` None: not readable."""
+    """A path: `kind` is absent, file, link, folder or other. `content` is None if not readable."""
 
     kind: str = "absent"
     mode: str = ""
@@ -105,7 +105,7 @@ class FileSeen:
 
 @dataclass(frozen=True)
 class UnitSeen:
-    """A unit as systemd says: loaded / not-found, active / inactive, enabled / disabled."""
+    """A unit in systemd's words: loaded / not-found, active / inactive, enabled / disabled."""
 
     load: str
     active: str
@@ -114,7 +114,7 @@ class UnitSeen:
 
 @dataclass(frozen=True)
 class RuleSeen:
-    """A udev rule file that names a FastRPC node or a dma_heap, with those lines."""
+    """A udev rule file with the lines that mention a FastRPC node or a dma_heap."""
 
     path: str
     lines: tuple[str, ...]
@@ -122,14 +122,14 @@ class RuleSeen:
 
 @dataclass(frozen=True)
 class SystemState:
-    """What was seen. `groups` maps a name to its members, None when there is no such group.
+    """The observed state. `groups` maps a name to its members, None if there is no such group.
 
-    `manager` is apt, opkg or None. `lists`: apt knows what its sources offer. `sources` are
-    the active lines. `skels` are libQnn skels in the DSP's default folders, `on_path` QNN
-    files on the login's own search paths, `trees` QAIRT trees under /opt. `reboot_required`
-    is what the system itself says. `tried`: events (add, change) by which fleet applied the
-    device rules since this boot and since rules and nodes last changed. `acls` are heaps that
-    have an access list. A package of a foreign architecture has the name `name:architecture`.
+    `manager` is apt, opkg or None. `lists` is True if apt knows the content of its sources.
+    `sources` are the active lines. `skels` are libQnn skels in the DSP's default folders, `on_path`
+    QNN files on the login's own search paths, `trees` QAIRT trees under /opt. `reboot_required` is
+    the system's own flag. `tried` are the events (add, change) by which fleet applied the device
+    rules since this boot and since the last change of rules or nodes. `acls` are heaps with an
+    access list. A package of a foreign architecture has the name `name:architecture`.
     """
 
     manager: str | None = None
@@ -149,9 +149,9 @@ class SystemState:
     acls: frozenset[str] = frozenset()
 
     def installed(self, name: str) -> str | None:
-        """Version of an installed package; None when it is not, or was not asked."""
+        """Return the version of an installed package, None if it is not installed or not probed."""
         return self.packages.get(name, PackageSeen()).installed
 
     def candidate(self, name: str) -> str | None:
-        """Version that the package manager offers; None when it offers none."""
+        """Return the version that the package manager offers, None if it offers none."""
         return self.packages.get(name, PackageSeen()).candidate

@@ -1,4 +1,4 @@
-"""The version of fleet, for records, journals, reports and workers to say who wrote them."""
+"""The version of fleet, for records, journals, reports and workers."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fleet.model.errors import FleetError, InputError, ProfileStoreError, reason
-from fleet.model.files import told
+from fleet.model.files import file_errors
 from fleet.model.record import Record
 
 _IMPORT = (
@@ -34,7 +34,7 @@ def read_records(path: Path) -> list[Record]:
 
 
 def _of_file(path: Path) -> Iterator[Record]:
-    with told(path):
+    with file_errors(path):
         text = path.read_text("utf-8")
     try:
         whole = json.loads(text)
@@ -65,7 +65,7 @@ def written_whole(target: Path, kind: type[FleetError] = ProfileStoreError) -> I
     """The file to write instead, which becomes `target` at the end. Raises `kind`."""
     part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
     try:
-        with told(target, "write", kind, f"ls -ld {target.parent}"):
+        with file_errors(target, "write", kind, f"ls -ld {target.parent}"):
             yield part
             part.replace(target)
     finally:

@@ -21,7 +21,7 @@ import paramiko
 from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
 
 from fleet.model.errors import HostKeyError
-from fleet.model.files import told
+from fleet.model.files import file_errors
 from fleet.model.inventory import Host
 from fleet.transport import trustlog
 
@@ -47,7 +47,7 @@ def _load(path: Path) -> paramiko.HostKeys:
     """
     if not path.is_file():
         return paramiko.HostKeys()
-    with told(path):
+    with file_errors(path):
         now = path.stat()
     return _loaded(path, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
 
@@ -128,7 +128,7 @@ def locked(path: Path) -> Iterator[None]:
     """
     path = path.resolve()
     with contextlib.ExitStack() as stack:
-        with told(path, "write", hint=f"ls -ld {path.parent}"):
+        with file_errors(path, "write", hint=f"ls -ld {path.parent}"):
             path.parent.mkdir(parents=True, exist_ok=True)
             lock = stack.enter_context((path.parent / f".{path.name}.lock").open("w"))
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -137,7 +137,7 @@ def locked(path: Path) -> Iterator[None]:
 
 def _write(path: Path, name: str, key: paramiko.PKey, *, replace: bool) -> None:
     line = f"{name} {key.get_name()} {key.get_base64()}"
-    with told(path, "write", hint=f"ls -ld {path.parent}"):
+    with file_errors(path, "write", hint=f"ls -ld {path.parent}"):
         lines = _lines(path) if path.exists() else []
         if replace:
             lines = [left for line in lines if (left := _without(line, name))]
@@ -151,7 +151,7 @@ def _write(path: Path, name: str, key: paramiko.PKey, *, replace: bool) -> None:
 
 
 def _lines(path: Path) -> list[str]:
-    with told(path):
+    with file_errors(path):
         return path.read_text("utf-8", "surrogateescape").splitlines()
 
 

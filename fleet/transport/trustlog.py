@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from fleet.model.errors import InputError, reason
-from fleet.model.files import told
+from fleet.model.files import file_errors
 from fleet.model.inventory import Host
 from fleet.model.plain import read_plain, to_plain
 
@@ -55,7 +55,7 @@ def note(host: Host, *, address: str, kind: str, old: str, new: str, why: str) -
     )
     path = log_path(host)
     data = json.dumps(to_plain(line), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-    with told(path, "write", hint=f"ls -ld {path.parent}"):
+    with file_errors(path, "write", hint=f"ls -ld {path.parent}"):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab+", buffering=0) as stream:
             stream.write((b"\n" if _torn(stream) else b"") + data)
@@ -81,7 +81,7 @@ def read(path: Path) -> list[Trusted]:
     """Return all lines, oldest first. Raises InputError that names a damaged line."""
     if not path.is_file():
         return []
-    with told(path):
+    with file_errors(path):
         lines = path.read_bytes().split(b"\n")
     entries = []
     for number, line in enumerate(lines, 1):

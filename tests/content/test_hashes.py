@@ -149,5 +149,5 @@ def test_sums_of_a_bundle(make_folder: MakeFolder) -> None:
     (folder / "SHA256SUMS").write_text("\n".join(lines))
     bundle = inspect_bundle(folder)
     (wrong,) = bundle.wrong_hashes
-    assert (wrong.name, wrong.expected, wrong.found) == ("tokenizer.json", "0" * 64, digest(b"{}"))
+    assert (wrong.name, wrong.expected, wrong.actual) == ("tokenizer.json", "0" * 64, digest(b"{}"))
     assert not bundle.usable

@@ -48,7 +48,6 @@ OPEN = frozenset(
     fleet/engine/system
     fleet/engine/transfer
     fleet/facts
-    fleet/model
     fleet/ops
     fleet/ops/system
     fleet/profiles
@@ -117,7 +116,8 @@ def opening_error(node: Documented, text: str) -> str:
 
 
 def long_sentences(text: str) -> Iterator[str]:
-    prose = "\n".join(line for line in text.splitlines() if not line.startswith((" ", "|")))
+    lines = (line for line in text.splitlines() if not line.startswith((" ", "|")))
+    prose = "\n".join(line for line in lines if "  " not in line)  # no tables, no trees
     for sentence in END.split(prose):
         count = len(sentence.split())
         if count > LONGEST:

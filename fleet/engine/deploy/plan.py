@@ -146,7 +146,7 @@ def refuse(plan: DevicePlan) -> None:
         first = refusals[0]
         more = f" ({len(refusals) - 1} more checks failed: fleet plan)" if len(refusals) > 1 else ""
         raise PreflightError(
-            f"the pre-flight check {first.rule} failed: {first.told}{more}",
+            f"the pre-flight check {first.rule} failed: {first.summary}{more}",
             step="pre-flight",
             hint=first.cure_on(plan.host.name),
         )

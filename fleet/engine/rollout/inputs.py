@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError
-from fleet.model.files import sha256_file, told
+from fleet.model.files import file_errors, sha256_file
 from fleet.model.playbook import Playbook
 
 
@@ -73,5 +73,5 @@ def require_same(then: Mapping[str, str], now: dict[str, str], run_id: str) -> N
 
 
 def _file(path: Path) -> str:
-    with told(path):
+    with file_errors(path):
         return sha256_file(path)

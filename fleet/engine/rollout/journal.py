@@ -21,7 +21,7 @@ from fleet.engine.lease.claims import owner
 from fleet.engine.rollout.claim import NAME, adopt, claim, forget, lock
 from fleet.engine.rollout.state import Line, RunState
 from fleet.model.errors import InputError, WorkstationError, reason
-from fleet.model.files import told
+from fleet.model.files import file_errors
 from fleet.model.masking import masked
 from fleet.model.plain import to_plain
 from fleet.model.version import VERSION
@@ -83,7 +83,7 @@ class Journal:
         """
         journal = cls(path)
         try:
-            with told(path):
+            with file_errors(path):
                 journal._file = os.open(path, os.O_RDWR)
                 lock(journal._file, path)
                 journal._size = journal._replay(path.read_bytes())
@@ -97,7 +97,7 @@ class Journal:
     def read(cls, path: Path) -> RunState:
         """The state of a run, without taking it. Raises InputError as `reopen` does."""
         journal = cls(path)
-        with told(path):
+        with file_errors(path):
             journal._replay(path.read_bytes())
         return journal.state
 

@@ -484,4 +484,4 @@ _BY_TEXT: tuple[tuple[Callable[[str], bool], Callable[[str], Profile | list[Prof
 
 def _no_json(text: str, error: Exception) -> ProfileError:
     fault = json_fault(text, error)
-    return ProfileError(f"the file {fault.said}", line=fault.line, hint=fault.hint)
+    return ProfileError(f"the file {fault.bare}", line=fault.line, hint=fault.hint)

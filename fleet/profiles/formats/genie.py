@@ -111,7 +111,7 @@ def loaded(text: str) -> dict[str, Any]:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         fault = json_fault(text, error)
-        raise ProfileError(f"the profile {fault.said}", line=fault.line, hint=fault.hint) from error
+        raise ProfileError(f"the profile {fault.bare}", line=fault.line, hint=fault.hint) from error
     if not isinstance(data, dict) or "components" not in data:
         raise ProfileError(
             "the file is not a Genie profile: the list `components` is missing",

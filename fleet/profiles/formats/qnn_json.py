@@ -27,7 +27,7 @@ def loaded(text: str) -> Profile:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         fault = json_fault(text, error)
-        raise ProfileError(f"the profile {fault.said}", line=fault.line, hint=fault.hint) from error
+        raise ProfileError(f"the profile {fault.bare}", line=fault.line, hint=fault.hint) from error
     if not isinstance(data, dict):
         raise ProfileError(
             "the file is not JSON of qnn-profile-viewer: it contains no JSON object",
