@@ -23,8 +23,8 @@ from fleet.config.scaffold.devices import (
     safe_name,
     tried,
     unique,
+    write_all,
 )
-from fleet.config.scaffold.files import write_all
 from fleet.config.scaffold.texts import FoundDevice, inventory_text, playbook_text, project_text
 from fleet.config.schema import Kind, schema
 from fleet.engine.facts import gather_facts

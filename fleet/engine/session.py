@@ -303,18 +303,15 @@ class Session:
 
 
 class Beginning:
-    """A stream on its way: passed on whole, its first `limit` bytes kept, its first byte timed."""
+    """A stream on its way: passed on whole, its first `limit` bytes kept."""
 
     def __init__(self, forward: Output | None, limit: int) -> None:
         self._forward, self._limit = forward, limit
         self.kept = bytearray()
         self.began = time.monotonic()
-        self.first: float | None = None  # seconds after the beginning
 
     def take(self, chunk: bytes) -> None:
         """One chunk."""
-        if self.first is None:
-            self.first = time.monotonic() - self.began
         self.kept.extend(chunk[: max(0, self._limit - len(self.kept))])
         if self._forward is not None:
             self._forward(chunk)

@@ -75,7 +75,7 @@ FASTRPC_EXPORTS = (
 )
 
 
-def fastrpc_library(soname: str, machine: str = "x86_64", *, old: bool = False) -> bytes:
+def fastrpc_library(soname: str, *, old: bool = False) -> bytes:
     """Return a stand-in for libcdsprpc or a similar library; an old one has no dspqueue."""
     names = tuple(name for name in FASTRPC_EXPORTS if not (old and name.startswith("dspqueue")))
-    return shared_object(soname, machine, names)
+    return shared_object(soname, "x86_64", names)

@@ -20,7 +20,6 @@ from fleet.ops.backend import StoreRequest
 TAG = "fleet-fsck 1"
 BLOCK_BYTES = 1 << 16
 _ID = re.compile(r"[0-9a-f]{16}")
-_SHA = re.compile(r"[0-9a-f]{64}")
 
 Told = Callable[[int, int], object]  # bytes hashed, bytes of all blobs
 

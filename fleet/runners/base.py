@@ -98,9 +98,8 @@ class Start:
 class Ended:
     """How a start ended on the device: exit status, the streams, the collected files.
 
-    `stdout` and `stderr` hold at most their first MiB. `first_output` is the time in seconds
-    from the start to the first byte of standard output as this workstation saw it, `seconds`
-    that to the end.
+    `stdout` and `stderr` hold at most their first MiB. `seconds` is the time from the start to the
+    end as this workstation saw it.
     """
 
     status: int
@@ -108,7 +107,6 @@ class Ended:
     files: Mapping[str, bytes] = field(default_factory=dict)
     stderr: bytes = b""
     seconds: float = 0.0
-    first_output: float | None = None
 
 
 @dataclass(frozen=True)

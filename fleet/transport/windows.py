@@ -19,7 +19,6 @@ from fleet.model.errors import DeviceError, InputError
 from fleet.model.files import Chunk
 
 BANNER = "OpenSSH_for_Windows"  # the name that Windows' own server announces
-LONGEST_LINE = 8191  # of cmd.exe (Microsoft, "Command prompt line string limitation")
 # InputFormat None: otherwise PowerShell reads standard input as text, and the bytes are lost.
 # OutputFormat Text: otherwise errors arrive as CLIXML.
 _START = (

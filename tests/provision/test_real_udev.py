@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from fleet.lab import packages
+from fleet.lab import kinds
 from fleet.model.system import RuleSeen
 from fleet.ops.system.access import ruled
 from fleet.ops.system.fastrpc import own_rule
@@ -100,7 +100,7 @@ def applied(rules: str, trigger: Sequence[str] = STEP) -> Applied:
 
 def rules_of(repository: str) -> str:
     """The device rules that the lab's packages of a repository bring."""
-    files = [deb.files for deb in packages.REPOSITORIES[repository]()]
+    files = [deb.files for deb in kinds.REPOSITORIES[repository]()]
     texts = [text for one in files for path, text in one.items() if path.endswith(".rules")]
     return b"".join(text for text in texts if isinstance(text, bytes)).decode()
 

@@ -13,11 +13,11 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from fleet.lab import packages as lab
-from fleet.lab.baretree import REPOSITORY, bare_tree
+from fleet.lab import kinds as lab
 from fleet.lab.debian import LIB, UNITS, debian
 from fleet.lab.debs import Deb
 from fleet.lab.elf import fastrpc_library
+from fleet.lab.kinds import REPOSITORY, bare_tree
 from fleet.lab.rootfs import rootfs
 from tests.contract.package import TEXTS, of_archive
 from tests.contract.pinned import SUITES, SUPPORT, pinned, support_deb

@@ -12,8 +12,6 @@ class Compatibility:
     """`v2:6:2.51.0:5.51.0:73:77:0:0`, as the script in the wheel of onnxruntime-qnn has it.
 
     `archs`, `soc_models`, `vtcm_mb` are empty where the record says 0 or nothing.
-    `user_driver`: made with the user driver of Windows, refused on the other path
-    (qnn_cache_compatibility_manager.cc).
     """
 
     backend_id: int
@@ -22,7 +20,6 @@ class Compatibility:
     archs: tuple[int, ...]
     soc_models: tuple[int, ...]
     vtcm_mb: tuple[int, ...]
-    user_driver: bool
 
 
 def parse(text: str) -> Compatibility | None:
@@ -35,7 +32,7 @@ def parse(text: str) -> Compatibility | None:
         backend = int(parts[1])
     except ValueError:
         return None
-    return Compatibility(backend, parts[2], parts[3], archs, models, vtcm, parts[7] == "1")
+    return Compatibility(backend, parts[2], parts[3], archs, models, vtcm)
 
 
 def _numbers(part: str) -> tuple[int, ...]:

@@ -1,13 +1,24 @@
-"""Plain files as a release: everything a deploy has, but no runtime, runner or NPU session."""
+"""Plain files as a release: everything a deploy has, but no runtime, runner or NPU session.
+
+The base folder and the tools of a device are kept for one identity (host key or serial number), so
+that a push that finds nothing to do asks nothing else. What is on the device is asked each time; a
+Windows PC is asked for all of its facts.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from threading import Thread
+
+from msgspec import Struct
 
 from fleet.content.sources import SourceFiles
 from fleet.engine.deploy.switch import apply_plan
@@ -17,13 +28,14 @@ from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Session
 from fleet.engine.states import Look, Survey, facts_of
 from fleet.engine.transfer.context import TransferContext, TransferOptions
-from fleet.engine.transfer.known import remember, remembered
 from fleet.engine.transfer.speculative import check_room, send_speculatively
 from fleet.model.errors import InputError
 from fleet.model.events import Listener
-from fleet.model.facts import Facts
+from fleet.model.facts import Facts, Tools
+from fleet.model.home import fleet_home, private_folder, write_private
 from fleet.model.inventory import Host
 from fleet.model.manifest import KEEP, Manifest, check_name
+from fleet.model.plain import read_plain, to_plain
 from fleet.model.plan import DevicePlan, SendBlobs
 from fleet.ops.backend import backend_for
 from fleet.ops.upload import Step
@@ -166,3 +178,63 @@ class Push:
             actions=seen.actions,
             current=seen.state.current,
         )
+
+
+class Remembered(Struct, frozen=True):
+    """What is kept of a device; `wanted` are the words of the inventory that it was found by."""
+
+    windows: bool
+    identity: str
+    wanted: tuple[str, ...]
+    machine: str | None
+    lab: bool
+    base_dir: str
+    tools: Tools
+
+
+def remembered(session: Session) -> Facts | None:
+    """Just enough of the facts to ask for the state of a release; None for a stranger."""
+    try:
+        found = read_plain(Remembered, json.loads(_path(session).read_text("utf-8")), "facts", "")
+    except (OSError, ValueError, InputError):
+        return None
+    same = (found.identity, found.wanted) == (session.identity, _wanted(session))
+    if not same or found.windows:
+        return None
+    return Facts(
+        base_dir=found.base_dir,
+        tools=found.tools,
+        store=True,
+        machine=found.machine,
+        lab=found.lab,
+    )
+
+
+def remember(session: Session, facts: Facts) -> None:
+    """Keep them; a home that cannot be written costs a round trip, nothing else."""
+    if facts.windows is not None:
+        return
+    record = Remembered(
+        windows=False,
+        identity=session.identity,
+        wanted=_wanted(session),
+        machine=facts.machine,
+        lab=facts.lab,
+        base_dir=facts.base_dir,
+        tools=facts.tools,
+    )
+    path = _path(session)
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    with contextlib.suppress(OSError):
+        private_folder(path.parent)
+        write_private(part, json.dumps(to_plain(record)))
+        part.replace(path)
+
+
+def _path(session: Session) -> Path:
+    name = hashlib.sha256(f"{session.transport.describe}\n{session.host.name}".encode())
+    return fleet_home() / "devices" / f"{name.hexdigest()[:24]}.json"
+
+
+def _wanted(session: Session) -> tuple[str, ...]:
+    return session.host.base_dir, session.host.identity or ""

@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from fleet.config.select import select
+from fleet.engine.deploy.release_builder import ReleaseBuilder
 from fleet.engine.deploy.releases import stored_manifest, switch_back
 from fleet.engine.deploy.switch import check_health
 from fleet.engine.lease.lease import Lease
-from fleet.engine.pool import NOT_ATTEMPTED, DeviceResult
+from fleet.engine.options import DeployOptions
+from fleet.engine.pool import NOT_ATTEMPTED, DeviceResult, Value, Work
 from fleet.engine.rollout.claim import NAME
-from fleet.engine.rollout.deployment import Deployment
 from fleet.engine.rollout.driver import Done, Ending, Rollout
 from fleet.engine.rollout.inputs import Inputs, content_hashes, file_hashes
 from fleet.engine.rollout.journal import Journal
@@ -32,7 +33,44 @@ from fleet.model.events import (
     Warned,
 )
 from fleet.model.inventory import Host, Inventory
+from fleet.model.playbook import Playbook
 from fleet.model.rollout import ALL_AT_ONCE, RolloutSpec
+from fleet.profiles.runs import RunStore
+
+
+class Deployment(Protocol):
+    """A playbook on hosts; `engine.deploy.operation.Operation` is one."""
+
+    playbook: Playbook
+    hosts: tuple[Host, ...]
+    options: DeployOptions
+    run_id: str
+    inputs: Inputs | None
+    owed: frozenset[str]
+    runs: RunStore
+    builder: ReleaseBuilder
+
+    @property
+    def afar(self) -> bool:
+        """True if the workers of a cluster do the work."""
+
+    def waves(self) -> tuple[Wave, ...]:
+        """Which device is reached in which wave."""
+
+    def bring(self, session: Session, result: DeviceResult[None]) -> None:
+        """Deploy to one device; one of `owed` also gets what may be missing after its switch."""
+
+    def everywhere(
+        self,
+        work: Work[Value],
+        hosts: Sequence[Host],
+        listener: Listener,
+        *,
+        admit: Callable[[Host], bool] | None = None,
+        done: Callable[[DeviceResult[Value]], None] | None = None,
+    ) -> list[DeviceResult[Value]]:
+        """`work` on these hosts, as the options say."""
+
 
 # The executor of a real rollout: the engine's workers, and what they say written down; and the
 # check after a soak: is the board still what the deploy left?

@@ -113,7 +113,7 @@ def execute(
     looks = collected.files.pop(LOOKS, b"")
     if sampling is not None:
         sampling.said = looks.decode("utf-8", "replace")
-    return Ended(status, bytes(out.kept), collected.files, bytes(err.kept), seconds, out.first)
+    return Ended(status, bytes(out.kept), collected.files, bytes(err.kept), seconds)
 
 
 def probe(session: Session, placed: Placed, *, npu: bool = True) -> None:

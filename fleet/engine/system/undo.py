@@ -25,14 +25,12 @@ def undo_root(runs: RunStore) -> Path:
     return runs.root.with_name("undo")
 
 
-def changed_by(
-    run_id: str, hosts: Sequence[Host], runs: RunStore | None = None
-) -> tuple[str, dict[str, list[str]]]:
+def changed_by(run_id: str, hosts: Sequence[Host]) -> tuple[str, dict[str, list[str]]]:
     """Return the id of the run and, by device, the steps that `undo` would take back, in order.
 
     Raises InputError when there is no such run.
     """
-    store = runs or RunStore()
+    store = RunStore()
     root = undo_root(store)
     run_id = _known_run(run_id, store)
     steps = {}

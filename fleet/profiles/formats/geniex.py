@@ -25,7 +25,6 @@ from fleet.model.record import Measure, Metrics
 from fleet.profiles.formats.base import UNPROVEN, Profile, finite
 
 CHUNK = 128  # tokens; QAIRT_PREFILL_CHUNK of sdk/benchmark/run.c
-PADDED = "padded_prompt_tokens"
 _NPU = re.compile(r"npu|HTP\d+(,HTP\d+)*", re.IGNORECASE)
 # Key of a run → name, unit, factor.
 _RUN = {

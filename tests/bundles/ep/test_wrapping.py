@@ -59,9 +59,7 @@ def test_a_wrapper_says_what_onnxruntime_itself_writes(folder: Path, qnn_system:
     theirs = read_model(DATA / "ort_made_wrapper.onnx", "theirs.onnx")
     assert (ours.inputs, ours.outputs) == (theirs.inputs, theirs.outputs)
     assert ours.compatibility == theirs.compatibility == "v2:6:2.51.0:5.51.0:73:77:0:0"
-    assert parse(ours.compatibility) == Compatibility(
-        6, "2.51.0", "5.51.0", (73,), (77,), (), False
-    )
+    assert parse(ours.compatibility) == Compatibility(6, "2.51.0", "5.51.0", (73,), (77,), ())
     (node,) = ours.nodes
     (reference,) = theirs.nodes
     assert (node.name, node.partition) == (reference.name, reference.partition)
