@@ -25,7 +25,7 @@ NAME = "npu-fleet"
 
 def install_extra(extra: str) -> str:
     """Return the command, ready to paste."""
-    return shlex.join(by_uvx(extra) or [*_installer(), *source(extra)])
+    return shlex.join(by_uvx(extra) or [*installer(), *source(extra)])
 
 
 def by_uvx(extra: str = "", distribution: Distribution | None = None) -> list[str]:
@@ -80,7 +80,7 @@ def source(extra: str, distribution: Distribution | None = None) -> list[str]:
     return [f"{NAME}[{extra}] @ {where}" + (f"#subdirectory={folder}" if folder else "")]
 
 
-def _installer() -> list[str]:
+def installer() -> list[str]:
     """Return the words that start an installer. Environments made by uv have no pip."""
     if importlib.util.find_spec("pip") is None:
         return ["uv", "pip", "install", "--python", sys.executable]

@@ -165,7 +165,8 @@ class Importer:
             more = f"-{len(self._folders) + 1}" if self._folders else ""
             run_id = self._stamp + more
         self._folders[path.parent] = run_id, count + 1
-        origin = {"imported": path.name, "format": profile.format, "sha256": sha256}
+        origin = {**profile.origin, "imported": path.name, "format": profile.format}
+        origin["sha256"] = sha256
         if row:
             origin["row"] = str(row)
         if profile.runtime:

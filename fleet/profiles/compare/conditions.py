@@ -62,6 +62,8 @@ _QUESTIONS = (
     _Question("prompt tokens", seen.prompt_tokens, Weight.BLOCKS, of="repeat"),
     _Question("chip", lambda r: chip(r) or None, Weight.BLOCKS, cause=True, needed=True),
     _Question("model", seen.model_files, Weight.BLOCKS, True, True, seen.short, of="release"),
+    _Question("precision", lambda r: r.origin.get("precision"), Weight.BLOCKS),
+    _Question("context", lambda r: r.origin.get("context"), Weight.BLOCKS),
     _Question("runtime", lambda r: build(r) or None, Weight.WARNS, True, True, shown=short_build),
     _Question("options", seen.options, Weight.WARNS, cause=True),
     _Question("libraries", seen.library_files, Weight.WARNS, shown=seen.short, of="release"),

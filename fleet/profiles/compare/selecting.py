@@ -8,6 +8,7 @@ from pathlib import Path
 from fleet.model.errors import InputError
 from fleet.model.metrics import KNOWN
 from fleet.model.record import Record
+from fleet.profiles import references
 from fleet.profiles.compare import gates
 from fleet.profiles.compare.comparing import MARGIN, Comparison, compare
 from fleet.profiles.compare.gates import Gate
@@ -51,14 +52,22 @@ def compare_groups(
 
     Raises InputError for a metric that no record has, and for an unknown condition in `vary`.
     """
-    records = [*sides[0].records, *sides[1].records]
+    a, b = (_one(mine, other) for mine, other in (sides, sides[::-1]))
+    records = [*a.records, *b.records]
     refuse_unknown(metrics, records)
     for gate in asked:
         gates.refuse_wrong_way(gate, records)
-    names = list(metrics) or present(sides[0].records)
+    names = list(metrics) or present(a.records)
     names = list(dict.fromkeys([*names, *(gate.metric for gate in asked if gate.metric)]))
     gated = gates.named(asked, names)
-    return compare(*sides, names, margin=margin, vary=vary, gated=gated)
+    return compare(a, b, names, margin=margin, vary=vary, gated=gated)
+
+
+def _one(mine: RecordGroup, other: RecordGroup) -> RecordGroup:
+    """Return the side; of several published figures the one that fits the other side."""
+    if len(mine.records) < 2 or any("published" not in record.tags for record in mine.records):
+        return mine
+    return group(mine.label, references.one_of(mine.label, mine.records, other.records))
 
 
 def refuse_unknown(metrics: Sequence[str], records: Sequence[Record]) -> None:

@@ -6,8 +6,9 @@ import codecs
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fleet.model.errors import ProfileError, reason
 from fleet.model.metrics import KNOWN, Phase
@@ -31,7 +32,7 @@ _BOMS = (
 class Profile:
     """What one file says of one run. `format` names the reader, `runtime` is the build id.
 
-    `problems` and `marks` are as of Record. What the file does not tell is "" or None.
+    `problems`, `marks` and `origin` are as of Record. What the file does not tell is "" or None.
     """
 
     format: str
@@ -42,6 +43,7 @@ class Profile:
     text: str = ""
     problems: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
+    origin: Mapping[str, Any] = field(default_factory=dict)
 
 
 def measured(

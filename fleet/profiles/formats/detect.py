@@ -217,38 +217,68 @@ def read_events(rows: list[dict[str, Any]]) -> Profile | None:
 
 
 def read_perf_yaml(data: Mapping[str, Any]) -> list[Profile]:
-    """Return a profile for each row of AI Hub's perf.yaml: a model on a device by a runtime."""
-    return list(_perf_rows(data, []))
+    """Return a profile for each figure of AI Hub's perf.yaml: a model on a device by a runtime.
+
+    Raises ProfileError for an entry without a figure.
+    """
+    return [_perf_row(place, row) for place, row in _perf_rows(data, ())]
 
 
-def _perf_rows(value: object, path: list[str]) -> Iterator[Profile]:
-    if isinstance(value, list):
-        for item in value:
-            yield from _perf_rows(item, path)
-    if not isinstance(value, Mapping):
+_PERF_LEVELS = ("precisions", "components", "performance_metrics", "")
+
+
+def _perf_rows(
+    data: Mapping[str, Any], place: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
+    """Precision, component, device and runtime of each figure; LLMs have several of one place."""
+    if len(place) == len(_PERF_LEVELS):
+        yield from ((place, {**data, **row}) for row in data.get("llm_metrics", [data]))
         return
-    found: dict[str, Measure | None] = {
-        "run_min_ms": _measure(value.get("inference_time_milliseconds"), "ms"),
-        ANSWER.rate: _measure(value.get("tokens_per_second"), "tok/s"),
-        "context_size": _measure(value.get("context_length")),
+    level = _PERF_LEVELS[len(place)]
+    for key, inner in (data[level] if level else data).items():
+        yield from _perf_rows(inner, (*place, key))
+
+
+def _perf_row(place: tuple[str, ...], row: Mapping[str, Any]) -> Profile:
+    """The time to the first token is a range, of the shortest prompt (one pass of the prompt
+    processor) to the longest, so it is not named as that of one prompt. A rate of GenieX on QAIRT
+    is that of the padded prompt (formats.geniex) where the row says that GenieX measured.
+    """
+    precision, component, device, runtime = place
+    tools, layers = row.get("tool_versions", {}), row.get("layer_counts", {})
+    first = row.get("time_to_first_token_range_milliseconds", {})
+    memory = row.get("estimated_peak_memory_range_mb", {})
+    name = PROMPT.rate
+    if runtime == "geniex_qairt":
+        name = f"padded_{PROMPT.rate}" if "geniex" in tools else "prefill_tps"
+    found = {
+        "run_min_ms": _measure(row.get("inference_time_milliseconds"), "ms"),
+        ANSWER.rate: _measure(row.get("tokens_per_second"), "tok/s"),
+        name: _measure(row.get("prefill_tokens_per_second"), "tok/s"),
+        "ttft_min_ms": _measure(first.get("min"), "ms"),
+        "ttft_max_ms": _measure(first.get("max"), "ms"),
+        "peak_memory_min": _measure(memory.get("min"), "MB"),
+        "peak_memory_max": _measure(memory.get("max"), "MB"),
+        "ops_off_npu": _measure(layers["total"] - layers.get("npu", 0)) if layers else None,
     }
-    first = value.get("time_to_first_token_range_milliseconds")
-    if isinstance(first, Mapping):
-        found["ttft_ms"] = _measure(first.get("min"), "ms")
-        found["ttft_max_ms"] = _measure(first.get("max"), "ms")
-    if found["run_min_ms"] or found[ANSWER.rate]:
-        unit = str(value.get("primary_compute_unit", ""))
-        llm = found[ANSWER.rate] is not None
-        problem = "" if llm or unit == "NPU" else UNPROVEN.format(tool="AI Hub")
-        if unit and unit != "NPU":
-            problem = f"cpu-fallback: most layers ran on {unit}"
-        yield _profile("ai-hub-perf", found, problem, runner="ai-hub", marks=(" / ".join(path),))
-        return
-    for key, item in value.items():
-        yield from _perf_rows(item, [*path, str(key)] if key not in _PERF_WORDS else path)
+    unit = str(row.get("primary_compute_unit", row.get("desired_compute_unit", ""))).lower()
+    problem = UNPROVEN.format(tool="AI Hub") if unit != "npu" else ""
+    if unit in {"cpu", "gpu"}:
+        problem = f"cpu-fallback: the figure is of the {unit.upper()}"
+    build = tools.get("qairt", "")
+    origin = {
+        "device": device, "published": runtime, "precision": precision, "component": component,
+        "unit": unit, "context": row.get("context_length"), "job": row.get("job_id"),
+        "runtime": f"qairt-{build}" if build else None, "tools": dict(tools),
+    }  # fmt: skip
+    return _profile(
+        "ai-hub-perf", found, problem, runner=_PUBLISHED.get(runtime, "ai-hub"),
+        runtime=build if build.count(".") == 3 else "", marks=(" / ".join(place),),
+        origin={key: value for key, value in origin.items() if value},
+    )  # fmt: skip
 
 
-_PERF_WORDS = {"precisions", "components", "performance_metrics", "llm_metrics"}
+_PUBLISHED = {"genie": "genie", "geniex_qairt": "geniex", "geniex_llamacpp": "geniex"}
 
 
 def read_text(text: str) -> Profile | None:
@@ -452,7 +482,13 @@ def _perf_yaml(text: str) -> list[Profile] | None:
         raise ProfileError(
             f"the file looks like AI Hub's: {error}", hint="copy the file again"
         ) from error
-    return read_perf_yaml(data) if isinstance(data, dict) else None
+    try:
+        return read_perf_yaml(data)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ProfileError(
+            f"the file looks like AI Hub's perf.yaml, but its shape is another: {reason(error)}",
+            hint="copy the file again",
+        ) from error
 
 
 def _text(text: str) -> Profile | list[Profile]:

@@ -10,7 +10,6 @@ import sqlite3
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +17,7 @@ from fleet.model.errors import InputError, ProfileStoreError, reason
 from fleet.model.home import fleet_home, open_private, private_folder, runs_home
 from fleet.model.metrics import PRIMARY
 from fleet.model.record import Record
+from fleet.profiles import references
 from fleet.profiles.latency import MIDDLES
 from fleet.profiles.runs import is_run, record_files
 from fleet.profiles.store import database, rows
@@ -463,35 +463,16 @@ class ProfileStore:
 
     def _reference(self, name: str) -> sqlite3.Connection:
         if name not in self._references:
-            data = reference(name)
+            found = references.plain(name)
             link = self._references[name] = sqlite3.connect(":memory:", isolation_level=None)
             database.prepare(link, self.path)
-            rows.insert(link, Record.from_dict(data), data, "")
+            for data in found:
+                rows.insert(link, Record.from_dict(data), data, "")
         return self._references[name]
 
 
 def _limit(limit: int | None) -> int:
     return -1 if limit is None else limit
-
-
-def references() -> tuple[str, ...]:
-    """Return the names of the records that fleet brings along: figures of others, with sources."""
-    found = (files("fleet.data") / "references").iterdir()
-    return tuple(sorted(file.name.removesuffix(".json") for file in found if file.is_file()))
-
-
-def reference(name: str) -> dict[str, Any]:
-    """Return the plain data of a reference record; what its source does not give is unknown.
-
-    Raises InputError for a name that is not there.
-    """
-    if name not in references():
-        raise InputError(
-            f"'{name}' is not one of the reference results that come with fleet",
-            hint=f"use one of: {', '.join(f'reference:{known}' for known in references())}",
-        )
-    text = (files("fleet.data") / "references" / f"{name}.json").read_text("utf-8")
-    return dict(json.loads(text))
 
 
 def _plain(cells: tuple[Any, ...]) -> dict[str, Any]:

@@ -12,13 +12,13 @@ from fleet.cli.run import changes_text
 from fleet.model.metrics import direction
 from fleet.model.plain import to_plain
 from fleet.model.record import Measure, Metrics, Record
+from fleet.profiles import references
 from fleet.profiles.compare.comparing import Comparison, _remarks, compare
 from fleet.profiles.compare.conditions import Weight
 from fleet.profiles.compare.groups import by_run, group
 from fleet.profiles.compare.metrics import metric
 from fleet.profiles.compare.verdict import Verdict
 from fleet.profiles.compare.writing import together
-from fleet.profiles.store import store
 
 from .made import conditions, metrics, newer, noisy, op, record, repeats, separate
 
@@ -196,7 +196,7 @@ def test_a_single_published_value_says_where_it_lies_and_no_more() -> None:
 
 def test_a_published_figure_is_held_against_the_interval_of_b() -> None:
     """It is a level, whose own noise nobody knows; a run of ours is not."""
-    figure = Record.from_dict(store.reference("nemotron-iq9075"))
+    figure = Record.from_dict(references.plain("nemotron-iq9075")[0])
     for middle, count, verdict in (
         (9.5, 10, Verdict.SLOWER), (10.03, 10, Verdict.NONE), (9.5, 3, Verdict.FEW),
         (9.5, 5, Verdict.FEW),

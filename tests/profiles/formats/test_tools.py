@@ -32,6 +32,7 @@ precisions:
             genie:
               llm_metrics:
               - context_length: 4096
+                desired_compute_unit: npu
                 time_to_first_token_range_milliseconds: {min: 80.5, max: 2600.0}
                 tokens_per_second: 12.5
 """
@@ -140,9 +141,10 @@ def test_perf_yaml_is_a_record_a_row() -> None:
     npu, cpu, llm = read(PERF)
     assert _value(npu, "run_min_ms") == 1.25
     assert (npu.problems, npu.marks) == ((), ("w8a8 / Net / Some Phone / qnn_dlc",))
-    assert cpu.problems == ("cpu-fallback: most layers ran on CPU",)
-    assert (llm.metrics.decode_tps, llm.metrics.ttft_ms) == (12.5, 80.5)
-    assert _value(llm, "context_size") == 4096
+    assert cpu.problems == ("cpu-fallback: the figure is of the CPU",)
+    assert (llm.metrics.decode_tps, llm.metrics.ttft_ms) == (12.5, None)
+    assert (_value(llm, "ttft_min_ms"), _value(llm, "ttft_max_ms")) == (80.5, 2600.0)
+    assert llm.origin["context"] == 4096
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,176 @@
+"""Records of others, each with its source: those that fleet brings along, and AI Hub's.
+
+What the source does not say is unknown in them: one run, no conditions, no hashes of files.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from fleet.config.yamlpos import parse
+from fleet.facts.soc import by_hub_chipset
+from fleet.model.errors import InputError
+from fleet.model.extras import installer
+from fleet.model.plain import to_plain
+from fleet.model.record import Record
+from fleet.profiles.formats import detect
+from fleet.profiles.formats.base import Profile
+
+AIHUB = "aihub:"
+_FOLDER = "references"
+_WHEEL = "qai-hub-models"
+_KEYS = ("device", "chip", "chipset", "published", "precision", "component", "unit", "context")
+
+
+def names() -> tuple[str, ...]:
+    """Names of all that come with fleet."""
+    found = (files("fleet.data") / _FOLDER).iterdir()
+    return tuple(sorted(file.name.removesuffix(".json") for file in found if file.is_file()))
+
+
+def plain(name: str) -> list[dict[str, Any]]:
+    """The plain data of the records. Raises InputError for a name that is not there."""
+    if name.startswith(AIHUB):
+        return [to_plain(record) for record in aihub(name.removeprefix(AIHUB))]
+    if name not in names():
+        known = ", ".join(f"reference:{each}" for each in (*names(), f"{AIHUB}MODEL/CHIP"))
+        raise InputError(
+            f"'{name}' is not one of the reference results that fleet knows",
+            hint=f"use one of: {known}",
+        )
+    text = (files("fleet.data") / _FOLDER / f"{name}.json").read_text("utf-8")
+    return [json.loads(text)]
+
+
+def aihub(text: str) -> list[Record]:
+    """Return the figures that Qualcomm AI Hub publishes, of `MODEL/WORD/...`; "" is all of them.
+
+    They are read from the installed wheel of ai-hub-models (BSD-3-Clause), of which nothing is
+    imported: a perf.yaml for each model. A word is a chip, a device, a runtime, a precision, a
+    component, a compute unit or a context size. Raises InputError where nothing is found.
+    """
+    model, *words = text.split("/")
+    folder, version = _wheel()
+    tables = {path.parent.name: path for path in sorted(folder.glob("models/*/perf.yaml"))}
+    if model and model not in tables:
+        near = [name for name in tables if model.lower() in name or name in model.lower()]
+        raise InputError(
+            f"AI Hub publishes no figures of '{model}' (qai-hub-models {version})",
+            hint=f"use one of: {', '.join(near or tables)}",
+        )
+    chips = _chips(folder)
+    wanted = [tables[model]] if model else tables.values()
+    found = [record for path in wanted for record in _records(path, chips, version)]
+    for word in words:
+        left = [record for record in found if _slug(word) in _said(record).values()]
+        if not left:
+            there = sorted({each for record in found for each in _said(record).values() if each})
+            raise InputError(
+                f"AI Hub publishes no figure of '{text}': nothing is named '{word}'",
+                hint=f"after {model or 'the model'}/ write one of: {', '.join(there)}",
+            )
+        found = left
+    return found
+
+
+def _wheel() -> tuple[Path, str]:
+    from importlib import metadata  # noqa: PLC0415 - mail and zip files
+
+    try:
+        found = metadata.distribution(_WHEEL)
+    except metadata.PackageNotFoundError:
+        raise InputError(
+            f"AI Hub's figures are in the Python package {_WHEEL}, which is not installed",
+            hint=shlex.join([*installer(), "--no-deps", _WHEEL])
+            + " (7 MB; the packages that it needs for other things are left out)",
+        ) from None
+    return Path(str(found.locate_file("qai_hub_models"))), found.version
+
+
+def _chips(folder: Path) -> dict[str, dict[str, Any]]:
+    """What is known of the chip of each device, as the facts of a record have it."""
+    path = folder / "devices_and_chipsets.yaml"
+    table = parse(path.read_text("utf-8"), path, InputError).data
+    found = {}
+    for device, told in table["devices"].items():
+        chip = table["chipsets"].get(told["chipset"], {})
+        row = by_hub_chipset(told["chipset"])
+        found[device] = {
+            "name": device,
+            "chip": str(row["chip"]) if row else None,
+            "hexagon_arch": f"v{chip['htp_version']}" if "htp_version" in chip else None,
+            "soc_model": chip.get("soc_model"),
+            "hub_chipset": told["chipset"].removeprefix("qualcomm-"),
+        }
+    return found
+
+
+def _records(path: Path, chips: Mapping[str, dict[str, Any]], version: str) -> Iterator[Record]:
+    model = path.parent.name
+    read = detect.read(path.read_bytes())
+    profiles = [each for each in (read if isinstance(read, list) else [read])
+                if isinstance(each, Profile)]  # fmt: skip
+    for number, profile in enumerate(profiles):
+        device = profile.origin["device"]
+        origin = {
+            "source": f"{_WHEEL} {version} (BSD-3-Clause), models/{model}/perf.yaml",
+            "note": "published figures; repeats, heat, clocks and hashes are not told",
+        }
+        if profile.runtime:
+            origin["build_id"] = profile.runtime
+        yield Record(
+            run_id=f"reference-aihub-{model}",
+            host=f"{_slug(device)}-published",
+            name=model,
+            runner=profile.runner,
+            repeat=number,
+            metrics=profile.metrics,
+            problems=profile.problems,
+            emulated=False,
+            origin={**origin, **profile.origin},
+            facts={"soc": chips.get(device, {"name": device})},
+            tags=("published",),
+        )
+
+
+def one_of(label: str, mine: Sequence[Record], other: Sequence[Record]) -> Sequence[Record]:
+    """Return the published figure to compare with the records of the other side.
+
+    It is one that counts, of their chip and their runner as far as there are such. Raises
+    InputError that names the words to choose by if there are several.
+    """
+    left = [record for record in mine if record.counts] or list(mine)
+    for read in (_chip, attrgetter("runner")):
+        same = [record for record in left if read(record) in set(map(read, other))]
+        left = same or left
+    if len(left) == 1:
+        return left
+    keys = [key for key in _KEYS if len({_said(record)[key] for record in left}) > 1]
+    choices = [f"{key} {', '.join(sorted({_said(r)[key] for r in left}))}" for key in keys]
+    words = "/".join(_said(left[0])[key] for key in keys)
+    raise InputError(
+        f"'{label}' is {len(left)} figures, and a comparison needs one: {'; '.join(choices)}",
+        hint=f"choose one of each: {label}/{words}",
+    )
+
+
+def _chip(record: Record) -> object:
+    return record.facts.get("soc", {}).get("chip")
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-")
+
+
+def _said(record: Record) -> dict[str, str]:
+    """The words by which a figure can be chosen."""
+    soc = record.facts["soc"]
+    found = {**record.origin, "chip": soc.get("chip"), "chipset": soc.get("hub_chipset")}
+    return {key: _slug(str(found.get(key) or "")) for key in _KEYS}
