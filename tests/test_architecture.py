@@ -43,7 +43,7 @@ OWNERS = {  # msgspec is for all: what is read or written is a Struct
     "httpx": {"runtimes", "serving"},
     "elftools": set(),  # the tests' second opinion
     "re2": {"triage"},
-    "jinja2": {"config"},
+    "jinja2": {"profiles"},
     "typer": {"cli"},
     "xxhash": {"content"},
     "rich": {"cli"},

@@ -1,15 +1,20 @@
-"""Vega-Lite specifications as pieces of SVG that take their colours from the page."""
+"""Pictures as SVG: Vega-Lite specifications in the colours of the page, and plain ones."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
 import re
-from collections.abc import Mapping
-from html import escape
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
-from fleet.profiles.report.plain import dots
+import jinja2
+from markupsafe import Markup
+
+from fleet.profiles.report.summary import clean
+from fleet.profiles.report.words import many, number
 
 Spec = dict[str, Any]
 
@@ -21,6 +26,7 @@ _NAMES = {INK: "ink", MUTED: "muted", GRID: "grid", PAPER: "card", HEAT: "heat"}
 _NAMES |= {colour: f"g{place}" for place, colour in enumerate(GROUPS)}
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 WIDTH = 390
+LABEL, STEP, EDGE = 140, 16, 10  # px, of a picture that is drawn without vl-convert
 
 CONFIG: Spec = {
     "background": None,
@@ -49,30 +55,71 @@ _LABEL = re.compile(
 )
 
 
-def picture(spec: Spec, title: str, text: str) -> str:
-    """The SVG element. `title` names it, `text` says for those who cannot see it what it shows.
+@cache
+def template(name: str) -> jinja2.Template:
+    """Return a template of this folder. It escapes each text that is not Markup."""
+    loader = jinja2.FunctionLoader(asset)
+    made = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined,
+                              trim_blocks=True, lstrip_blocks=True)  # fmt: skip
+    made.filters.update(clean=clean, number=number, many=many)
+    return made.get_template(name)
+
+
+def asset(name: str) -> str:
+    """Return the text of a file of this folder."""
+    return files("fleet.profiles.report").joinpath(name).read_text("utf-8").strip()
+
+
+def drawn(macro: str, *values: object) -> Markup:
+    """Return a picture of `picture.html`."""
+    return Markup(getattr(template("picture.html").module, macro)(*values))  # noqa: S704 - escaped
+
+
+def picture(spec: Spec, title: str, text: str) -> Markup:
+    """Return the SVG element with `title` as its name and `text` as its description.
 
     Without vl-convert-python only a `distribution` can be drawn, plainly.
     """
     tool = library()
     if tool is None:
         _, points, spans = (layer["data"]["values"] for layer in spec["layer"])
-        box, inner = dots(spans, points)
-        return _element(box, title, text, inner)
+        return drawn("svg", *_plain(spans, points, title, text))
     whole: Mapping[str, Any] = {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json", "width": WIDTH, **spec,
     }  # fmt: skip
-    drawn: str = tool.vegalite_to_svg(whole, vl_version="5.20", config=CONFIG, allowed_base_urls=[])
-    inner = drawn[drawn.index(">") + 1 : drawn.rindex("</svg>")]
-    own = hashlib.sha256(drawn.encode()).hexdigest()[:8]  # ids are of the whole page
+    made: str = tool.vegalite_to_svg(whole, vl_version="5.20", config=CONFIG, allowed_base_urls=[])
+    inner = made[made.index(">") + 1 : made.rindex("</svg>")]
+    own = hashlib.sha256(made.encode()).hexdigest()[:8]  # ids are of the whole page
     inner = re.sub(r'(url\(#|id=")(clip\d+)', rf"\g<1>{own}-\g<2>", inner)
-    found = re.search(r'viewBox="([^"]*)"', drawn)
-    return _element(found[1] if found else "", title, text, _themed(inner))
+    found = re.search(r'viewBox="([^"]*)"', made)
+    # vl-convert has escaped the texts.
+    return drawn("svg", found[1] if found else "", title, text, Markup(_themed(inner)))  # noqa: S704
 
 
-def _element(box: str, title: str, text: str, inner: str) -> str:
-    head = f'<svg role="img" viewBox="{box}" aria-label="{escape(title)}">'
-    return f"{head}<title>{escape(title)}</title><desc>{escape(text)}</desc>{inner}</svg>"
+def _plain(
+    spans: Sequence[Spec], points: Sequence[Spec], title: str, text: str
+) -> tuple[object, ...]:
+    """Return the view box, the texts and the marks: a band, circles and a line for each row.
+
+    A span has l label, g group, a to b interval, m middle; a point has v value.
+    """
+    rows = {(span["l"], span["g"]): number for number, span in enumerate(spans)}
+    said = [mark[key] for mark in (*spans, *points) for key in "abmv" if mark.get(key) is not None]
+    low, high = min(said), max(said)
+    room, bottom = WIDTH - LABEL - EDGE, STEP * len(rows)
+
+    def place(value: float) -> float:
+        return round(LABEL + room * ((value - low) / (high - low) if high > low else 0.5), 1)
+
+    def placed(mark: Spec) -> Spec:
+        label, at = mark["l"], {k: place(mark[k]) for k in "abmv" if mark.get(k) is not None}
+        brief = label if len(label) <= 20 else f"{label[:9]}…{label[-10:]}"
+        return {**mark, **at, "brief": brief, "y": STEP * rows[label, mark["g"]] + STEP // 2}
+
+    ends = ((low, "start"), (high, "end")) if high > low else ((low, "middle"),)
+    ticks = [(place(at), anchor, f"{at:.4g}") for at, anchor in ends]
+    marks = drawn("dots", [*map(placed, spans)], [*map(placed, points)], ticks, LABEL, bottom)
+    return f"0 0 {WIDTH} {bottom + EDGE * 2}", title, text, marks
 
 
 def _themed(text: str) -> str:

@@ -9,8 +9,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from html import escape
-from importlib.resources import files
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
 
 from fleet.model.metrics import PRIMARY, Metric
 from fleet.model.record import Record
@@ -19,7 +20,7 @@ from fleet.model.version import VERSION
 from fleet.profiles.compare.groups import build, short_build
 from fleet.profiles.compare.metrics import value
 from fleet.profiles.compare.ops import typical
-from fleet.profiles.report import parts, tables
+from fleet.profiles.report import tables, words
 from fleet.profiles.report.distributions import (
     LABEL,
     colour,
@@ -29,9 +30,18 @@ from fleet.profiles.report.distributions import (
     shape,
     thinned,
 )
-from fleet.profiles.report.drawing import GROUPS, HEAT, INK, MUTED, Spec, library, picture
+from fleet.profiles.report.drawing import (
+    GROUPS,
+    HEAT,
+    INK,
+    MUTED,
+    Spec,
+    asset,
+    library,
+    picture,
+    template,
+)
 from fleet.profiles.report.summary import Report, clean
-from fleet.profiles.report.words import WORDS, headline, many
 
 # What changes with time: the history of a metric, and speed against heat within one run.
 
@@ -321,34 +331,31 @@ _DARK_RULES = (
 )
 
 
-_LACKS = (
-    '<p class="quiet">Charts of heat, operations and history need the extra `report`; '
-    "<code>fleet profiles report</code> prints the command that installs it.</p>"
-)
-
-
 def page(report: Report, title: str = "") -> str:
-    """The whole file; without the extra `report` with points and intervals as its only pictures."""
-    style = _asset("page.css").replace("DARK", _DARK_RULES, 1)
-    script = _asset("page.js")
+    """Return the whole file; without the extra `report` with points and intervals only."""
+    style, script = asset("page.css").replace("DARK", _DARK_RULES, 1), asset("page.js")
+    charts = library() is not None
+    names = [clean(group.label) or "all runs" for group in report.groups]
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
         "base-uri 'none'; form-action 'none'"
     )
-    name = clean(title) or _title(report)
-    body = "\n".join((_head(report, name), "<main>", *_sections(report), "</main>", _foot()))
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
-        '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{escape(name)}</title>\n<style>{style}</style></head>\n<body>\n{body}\n"
-        f"<script>{script}</script>\n</body></html>\n"
-    )
+    return template("page.html").render(
+        policy=Markup(policy), style=Markup(style), script=Markup(script),  # noqa: S704 - ours
+        title=clean(title) or _title(report), chosen=_span(report) + " and ".join(names),
+        report=report, banner=words.banner(report), headline=words.headline(report),
+        tiles=words.figures(report), verdicts=tables.verdicts(report), nodes=_nodes(report),
+        measured_with=tables.measured_with(report), boards=tables.boards(report), drawn=charts,
+        distributions=_distributions(report), drift=_DRIFT if _drifts(report) else "",
+        **(_heat(report) if charts else {"heat": (), "heat_few": ""}),
+        operations=_operations(report) if charts else (),
+        history=_history(report) if charts else (),
+        outside=tables.outside(report), folded=(tables.around(report), tables.provenance(report)),
+        version=VERSION, now=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    )  # fmt: skip
 
 
-def _asset(name: str) -> str:
-    return files("fleet.profiles.report").joinpath(name).read_text("utf-8").strip()
+_DRIFT = " For runs that drift, the band shows the level over all runs."
 
 
 def _hash(text: str) -> str:
@@ -359,37 +366,21 @@ def _title(report: Report) -> str:
     models = [row.model for row in report.rows] or [clean(each.name) for each in report.traced]
     models = list(dict.fromkeys(model or "unknown model" for model in models))
     what = ", ".join(models[:3]) + (f" and {len(models) - 3} more" if len(models) > 3 else "")
-    return f"{what} on {many(report.boards or len(report.traced), 'board')}"
+    return f"{what} on {words.many(report.boards or len(report.traced), 'board')}"
 
 
-def _head(report: Report, name: str) -> str:
-    times = sorted(record.started[:10] for record in report.records if record.started)
-    span = f"{times[0]} to {times[-1]}, " if times and times[0] != times[-1] else ""
-    span = span or (f"{times[0]}, " if times else "")
-    chosen = " and ".join(clean(group.label) or "all runs" for group in report.groups)
-    return (
-        f'<header><div><h1>{escape(name)}</h1><p class="quiet">{escape(span)}'
-        f"{escape(chosen)}</p></div>"
-        '<button type="button" class="theme" hidden>Dark</button></header>'
-    )
+def _span(report: Report) -> str:
+    """Return the days of the runs, as the beginning of a line."""
+    days = sorted({record.started[:10] for record in report.records if record.started})
+    return f"{' to '.join(dict.fromkeys((days[0], days[-1])))}, " if days else ""
 
 
-def _sections(report: Report) -> list[str]:
-    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in headline(report))
-    return [
-        parts.emulated(report),
-        f'<ul class="lead">{items}</ul>',
-        parts.key(report),
-        parts.tiles(report),
-        tables.verdicts(report),
-        _nodes(report),
-        *([tables.measured_with(report), tables.boards(report)] if report.rows else []),
-        _distributions(report),
-        *([_heat(report), _operations(report), _history(report)] if library() else [_LACKS]),
-        tables.outside(report),
-        tables.around(report),
-        tables.provenance(report),
-    ]
+class Card(NamedTuple):
+    """A picture with its name and what it leaves out."""
+
+    title: str
+    drawn: str
+    notes: tuple[str, ...]
 
 
 def nodes(result: SuiteResult) -> Spec:
@@ -422,104 +413,55 @@ def nodes(result: SuiteResult) -> Spec:
             "data": {"values": values}, "layer": layer}  # fmt: skip
 
 
-def _nodes(report: Report) -> str:
-    drawn = []
+def _nodes(report: Report) -> dict[str, Any]:
+    boards = []
     for record in report.traced[:TRACED]:
         if record.suite is None:
             continue
-        host = clean(record.host)
-        text = clean(record.suite.begins, WORDS)
-        shown = picture(nodes(record.suite), f"Nodes of {host}", text) if library() else ""
-        drawn.append(parts.card(f"Nodes of {host}", shown, text) + tables.nodes(record.suite, host))
-    if not drawn:
-        return ""
-    few = f" Shown are {TRACED} of {many(len(report.traced), 'board')}."
-    return (
-        '<h2 id="nodes">Where the network begins to differ</h2><p class="quiet">Each node on the '
-        "device against the reference. A node is wrong if its output differs from what its own "
-        "inputs give; 200 dB is equal; a red line marks the first wrong node."
-        f"{few * (len(report.traced) > TRACED)}</p>{''.join(drawn)}"
-    )
+        host, text = clean(record.host), clean(record.suite.begins, words.WORDS)
+        name = f"Nodes of {host}"
+        shown = picture(nodes(record.suite), name, text) if library() else ""
+        boards.append((Card(name, shown, (text,)), tables.nodes(record.suite, host)))
+    few = f" Shown are {TRACED} of {words.many(len(report.traced), 'board')}."
+    return {"boards": boards, "few": few * (len(report.traced) > TRACED)}
 
 
-def _cards(cards: Sequence[str]) -> str:
-    return f'<div class="cards">{"".join(cards)}</div>'
-
-
-def _distributions(report: Report) -> str:
+def _distributions(report: Report) -> list[Card]:
     cards = []
     for metric in report.metrics:
         spec, left = distribution(report, metric)
         text = f"{metric.shown}: each run that counts is a point; each row has its median."
-        drawn = picture(spec, metric.shown, f"{text} The table has the numbers.")
-        cards.append(parts.card(metric.shown + _better(metric.better), drawn, left))
-    if not cards:
-        return ""
-    return (
-        '<h2 id="distributions">Every run</h2><p class="quiet">Each point is a run that '
-        "counts; hollow points are emulated runs. The line is the median, the band its 95 % "
-        "interval. A row with fewer than five runs has no "
-        f"band.{_drift(report)}</p>{_cards(cards)}"
-    )
+        shown = picture(spec, metric.shown, f"{text} The table has the numbers.")
+        better = {1: ", more is better", -1: ", less is better"}.get(metric.better, "")
+        cards.append(Card(metric.shown + better, shown, (left,)))
+    return cards
 
 
-def _drift(report: Report) -> str:
-    if not any(c.spread and c.spread.drift for row in report.rows for c in row.cells.values()):
-        return ""
-    return " For runs that drift, the band shows the level over all runs."
+def _drifts(report: Report) -> bool:
+    return any(c.spread and c.spread.drift for row in report.rows for c in row.cells.values())
 
 
-def _better(way: int) -> str:
-    return {1: ", more is better", -1: ", less is better"}.get(way, "")
-
-
-def _heat(report: Report) -> str:
+def _heat(report: Report) -> dict[str, Any]:
     named = {metric.name: metric for metric in report.metrics}
     metric = named.get(PRIMARY.name) or next(iter(report.metrics), None)
     found, whole = curves(report, metric) if metric else ([], 0)
-    if not found:
-        return ""
-    cards = [parts.card(c.title, picture(c.spec, c.title, c.text), c.text, c.left) for c in found]
-    few = (
-        f" Shown are the {len(found)} of {whole} boards with the largest change of temperature."
-    ) * (whole > len(found))
-    return (
-        '<h2 id="heat">Speed and temperature</h2><p class="quiet">Each run on one board in '
-        f"time order, with the temperature of the hottest thermal zone.{few}</p>{_cards(cards)}"
-    )
+    few = f" Shown are the {len(found)} of {whole} boards with the largest change of temperature."
+    cards = [Card(c.title, picture(c.spec, c.title, c.text), (c.text, c.left)) for c in found]
+    return {"heat": cards, "heat_few": few * (whole > len(found))}
 
 
-def _operations(report: Report) -> str:
-    cards = [
-        parts.card(
-            f"Largest operations, {unit or 'no unit'}", picture(spec, "Operations", text), text
-        )
+def _operations(report: Report) -> list[Card]:
+    return [
+        Card(f"Largest operations, {unit or 'no unit'}", picture(spec, "Operations", text), (text,))
         for unit, (spec, text) in operations(report).items()
     ]
-    return f'<h2 id="operations">Operations</h2>{_cards(cards)}' if cards else ""
 
 
-def _history(report: Report) -> str:
+def _history(report: Report) -> list[Card]:
     cards = []
     for metric in report.metrics:
-        found = history(report, metric)
-        if found:
+        if found := history(report, metric):
             spec, left = found
             text = f"{metric.shown} over time: the median of each run, one line per board."
-            cards.append(parts.card(metric.shown, picture(spec, metric.shown, text), left))
-    if not cards:
-        return ""
-    return (
-        '<h2 id="history">History</h2><p class="quiet">A point is the median of one run on '
-        "one board, a line is a board. A dotted line marks the first run with a new "
-        f"runtime.</p>{_cards(cards)}"
-    )
-
-
-def _foot() -> str:
-    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return (
-        f"<footer>Made by fleet {escape(VERSION)} on {now}. Warm-up runs are not shown. To test "
-        "whether a difference is significant: <code>fleet profiles compare A "
-        "B</code>.</footer>"
-    )
+            cards.append(Card(metric.shown, picture(spec, metric.shown, text), (left,)))
+    return cards

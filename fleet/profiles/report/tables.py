@@ -1,11 +1,10 @@
-"""The tables of the page."""
+"""The tables of the page, as texts; `page.html` draws them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
-from fleet.model.metrics import Metric
 from fleet.model.record import Record
 from fleet.model.suite import SuiteResult
 from fleet.profiles.compare.groups import build
@@ -13,46 +12,40 @@ from fleet.profiles.compare.seen import system
 from fleet.profiles.compare.verdict import MetricRow, Verdict
 from fleet.profiles.compare.writing import COLUMNS, HEADS, finding, narrow
 from fleet.profiles.report import words
-from fleet.profiles.report.parts import mark
-from fleet.profiles.report.summary import Report, ReportCell, ReportRow, clean
+from fleet.profiles.report.drawing import drawn
+from fleet.profiles.report.summary import Report, ReportRow, clean
 
 SHOWN = 8  # of a list of words
 NODES = 25
-WIDE, HALF = 148, 70  # px: of a drawn interval, and from its middle to an end
+MIDDLE, HALF = 74, 70  # px: the middle of a drawn interval, and from there to an end
 
 
-class Markup(str):
-    """A cell that is HTML of ours already."""
+class Table(NamedTuple):
+    """A table of texts and of Markup, whose first column names the row."""
 
-    __slots__ = ()
+    caption: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
 
 
-def boards(report: Report) -> str:
-    """One row a board, sortable. What all rows share stands once, above them."""
-    several = len(report.groups) > 1
-    alike = _alike(report)
-    heads = [("group", "")] * several
-    heads += [("board", ""), *((name, "") for name in _BEFORE if name not in alike)]
-    heads += [("counted", "n"), *((metric.shown, "n") for metric in report.metrics)]
-    heads += [(name, "") for name in _AFTER if name not in alike]
-    head = "".join(
-        f'<th scope="col" aria-sort="none"{_class(kind)}><button type="button">{escape(name)}'
-        "</button></th>"
-        for name, kind in heads
-    )
-    body = "".join(_row(row, report, alike) for row in report.rows)
-    left = "".join(f"{escape(clean(name))} ({escape(why)}); " for name, why in
-                   sorted(report.left_out.items())[:SHOWN])  # fmt: skip
-    note = f'<p class="note">Not in the report: {left.removesuffix("; ")}.</p>' if left else ""
-    shared = "; ".join(f"{name} {text}" for name, text in alike.items() if text)
-    same = f" All rows: {escape(shared)}." if shared else ""
-    return (
-        '<h2 id="boards">Boards</h2><p class="quiet">Each cell shows the median (for runs '
-        f"that drift: the level), and below it the 95 % interval.{same} Click a heading to "
-        'sort.</p><div class="wide" role="region" aria-label="Boards" tabindex="0"><table '
-        f'class="sortable"><caption>Boards</caption><thead><tr>{head}</tr></thead><tbody>{body}'
-        f"</tbody></table></div>{note}"
-    )
+def boards(report: Report) -> dict[str, Any]:
+    """Return one row for each board. What all rows share stands once, above them (`shared`)."""
+    several, alike = len(report.groups) > 1, _alike(report)
+    before, after = ([name for name in names if name not in alike] for names in (_BEFORE, _AFTER))
+    metrics = [metric.shown for metric in report.metrics]
+    rows = []
+    for row in report.rows:
+        said = _words(row)
+        rows.append((row, [said[name] for name in before], [(name, said[name]) for name in after]))
+    left = [f"{clean(name)} ({why})" for name, why in sorted(report.left_out.items())[:SHOWN]]
+    return {
+        "several": several,
+        "heads": [*["group"] * several, "board", *before, "counted", *metrics, *after],
+        "numeric": {"counted", *metrics},
+        "rows": rows,
+        "shared": "; ".join(f"{name} {text}" for name, text in alike.items() if text),
+        "left": f"Not in the report: {'; '.join(left)}." if left else "",
+    }
 
 
 _BEFORE, _AFTER = ("model", "QAIRT"), ("emulated", "problems and remarks", "chip", "release")
@@ -82,66 +75,8 @@ def _alike(report: Report) -> dict[str, str]:
     }
 
 
-def _class(kind: str) -> str:
-    return f' class="{kind}"' if kind else ""
-
-
-def _row(row: ReportRow, report: Report, alike: Mapping[str, str]) -> str:
-    whole, good = len(row.records), len(row.counted)
-    said, cells = _words(row), []
-    if len(report.groups) > 1:
-        label = clean(report.groups[row.group].label)
-        cells.append(f'<td data-v="{row.group}" class="g">{mark(row.group)}{escape(label)}</td>')
-    name = escape(row.board)
-    cells.append(f'<th scope="row" title="{name}">{name}</th>')
-    cells += [f"<td>{escape(said[name])}</td>" for name in _BEFORE if name not in alike]
-    cells.append(f'<td class="n" data-v="{good}">{good}/{whole}</td>')
-    cells += [_cell(row.cells.get(metric.name), metric) for metric in report.metrics]
-    for name in _AFTER:
-        text = escape(said[name])
-        if name == "emulated" and text == "yes":
-            text = '<span class="badge">emulated</span>'
-        if name not in alike:
-            cells.append(f'<td data-v="{escape(said[name])}">{text}</td>')
-    return f"<tr>{''.join(cells)}</tr>"
-
-
-def _cell(cell: ReportCell | None, metric: Metric) -> str:
-    if cell is None:
-        return '<td class="n" data-v="">-</td>'
-    spread = cell.spread
-    if spread is None:
-        under = "no interval"
-    else:
-        under = f"{words.number(spread.low)} to {words.number(spread.high)}"
-        if spread.drift:
-            under += f"<br>drifts {spread.drift:+.0%}"
-    return (
-        f'<td class="n" data-v="{cell.middle!r}" title="{escape(metric.shown)}, {cell.count} runs">'
-        f'{words.number(cell.middle)}<span class="range">{under}</span></td>'
-    )
-
-
-def plain(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str) -> str:
-    """A table of texts."""
-    head = "".join(f'<th scope="col"><button type="button">{escape(title)}</button></th>'
-                   for title in heads).replace("<th ", '<th aria-sort="none" ')  # fmt: skip
-    body = "".join(
-        f'<tr><th scope="row">{escape(first)}</th>'
-        + "".join(f"<td>{text if isinstance(text, Markup) else escape(text)}</td>" for text in rest)
-        + "</tr>"
-        for first, *rest in rows
-    )
-    name = escape(caption)
-    return (
-        f'<div class="wide wrap" role="region" aria-label="{name}" tabindex="0">'
-        f'<table class="sortable"><caption>{name}</caption><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
-
-
-def nodes(result: SuiteResult, host: str) -> str:
-    """The nodes around the first wrong one, or those that differ most by themselves."""
+def nodes(result: SuiteResult, host: str) -> Table:
+    """Return the nodes around the first wrong one, or those that differ most by themselves."""
     heads = ("node", "#", "operator", "shape", "encoding", "before, dB", "after, dB", "alone, dB",
              "fault")  # fmt: skip
     found = []
@@ -154,82 +89,63 @@ def nodes(result: SuiteResult, host: str) -> str:
             *("unknown" if number is None else f"{number:.1f}" for number in decibels),
             clean(row.fault),
         ))  # fmt: skip
-    return plain(heads, found, f"{len(found)} of {len(result.nodes)} nodes of {host}")
+    return Table(f"{len(found)} of {len(result.nodes)} nodes of {host}", heads, found)
 
 
-def verdicts(report: Report) -> str:
-    """The rows of `profiles compare`, for each further group against the first, and what differs.
+def verdicts(report: Report) -> dict[str, Any] | None:
+    """Return the rows of `profiles compare`, for each further group against the first.
 
-    Intervals are drawn on one scale, whose ends are named. Where no row is comparable there is no
-    table, only why.
+    Intervals are drawn on one scale, whose ends are named. If no row is comparable there is no
+    table; `differs` has the conditions that differ. None without a second group.
     """
-    rows = [(made, comparison) for comparison in report.comparisons for made in comparison.rows]
+    rows = [made for comparison in report.comparisons for made in comparison.rows]
     if not rows:
-        return ""
+        return None
     caption = f"Against {clean(report.groups[0].label)}"
-    listed = _differs(report)
-    if all(made.verdict is Verdict.INCOMPARABLE for made, _ in rows):
-        return (
-            f'<h2 id="verdicts">{escape(caption)}</h2><p>The groups are not comparable, so no '
-            f"differences are shown. These conditions differ:</p>{listed}"
-        )
-    judged = [made.difference for made, _ in rows if made.verdict is not Verdict.INCOMPARABLE]
+    differs = dict.fromkeys(
+        f"{HEADS[item.weight]}: {clean(finding(item))}"
+        for comparison in report.comparisons
+        for item in comparison.findings
+    )
+    judged = [made.difference for made in rows if made.verdict is not Verdict.INCOMPARABLE]
+    if not judged:
+        return {"caption": caption, "table": None, "notes": (), "differs": differs}
     ends = [end for change in judged for end in (change.low, change.high)]
     reach = max((abs(end) for end in ends if end is not None), default=0.0) or 0.01
     found, notes = [], list[str]()
     for comparison in report.comparisons:
         narrowed, below = narrow(comparison)
-        notes += below
+        notes += map(clean, below)
         for made, texts in zip(comparison.rows, narrowed, strict=True):
             row = [clean(text) for text in texts]
             label = clean(comparison.b.label)
             found.append((row[0], label, *row[1:6], _drawn(made, reach), *row[6:]))
-    drawn = f"-{reach:.1%} to +{reach:.1%}"
-    heads = (COLUMNS[0], "group", *COLUMNS[1:6], drawn, *COLUMNS[6:])
+    scale = f"-{reach:.1%} to +{reach:.1%}"
+    heads = (COLUMNS[0], "group", *COLUMNS[1:6], scale, *COLUMNS[6:])
     # One group and one answer in all rows would take the room of the figures.
-    dropped = {
+    kept = [
         n
         for n, head in enumerate(heads)
-        if head in {"group", "emulated"} and len({row[n] for row in found}) == 1
-    }
-    kept = [n for n in range(len(heads)) if n not in dropped]
-    table = plain([heads[n] for n in kept], [[row[n] for n in kept] for row in found], caption)
-    said = "".join(f'<p class="note">{escape(clean(text))}</p>' for text in dict.fromkeys(notes))
-    return f'<h2 id="verdicts">{escape(caption)}</h2>{table}{said}{listed}'
-
-
-def _differs(report: Report) -> str:
-    """The conditions that differ between the first group and each other, as a list."""
-    texts = [
-        f"{HEADS[item.weight]}: {clean(finding(item))}"
-        for comparison in report.comparisons
-        for item in comparison.findings
+        if head not in {"group", "emulated"} or len({row[n] for row in found}) > 1
     ]
-    items = "".join(f"<li>{escape(text)}</li>" for text in dict.fromkeys(texts))
-    return f'<ul class="quiet">{items}</ul>'
+    table = Table(caption, [heads[n] for n in kept], [[row[n] for n in kept] for row in found])
+    return {"caption": caption, "table": table, "notes": dict.fromkeys(notes), "differs": differs}
 
 
-def _drawn(row: MetricRow, reach: float) -> Markup:
-    """The change and its interval about 0."""
+def _drawn(row: MetricRow, reach: float) -> str:
+    """Return the change and its interval about 0, as a picture; `-` without an interval."""
     change = row.difference
-    if row.verdict is Verdict.INCOMPARABLE:
-        return Markup("-")
-    if change.mid is None or change.low is None or change.high is None:
-        return Markup("-")
-    low, mid, high = (
-        round(WIDE / 2 + HALF * max(-1.0, min(1.0, share / reach)), 1)
-        for share in (change.low, change.mid, change.high)
-    )
-    return Markup(
-        f'<svg viewBox="0 0 {WIDE} 16" width="{WIDE}" height="16" aria-hidden="true" '
-        f'stroke="currentColor"><path stroke-opacity=".35" d="M{WIDE / 2:g} 0V16"/>'
-        f'<path stroke-width="2" d="M{low:g} 8H{high:g}"/>'
-        f'<circle cx="{mid:g}" cy="8" r="3.5" fill="currentColor"/></svg>'
-    )
+    shares = (change.low, change.mid, change.high)
+    if row.verdict is Verdict.INCOMPARABLE or None in shares:
+        return "-"
+    return drawn("interval", *(
+        f"{round(MIDDLE + HALF * max(-1.0, min(1.0, share / reach)), 1):g}"
+        for share in shares if share is not None
+    ))  # fmt: skip
 
 
 def measured_with(report: Report) -> str:
-    """Chip, prompt and power state of all runs, in one line."""
+    """Return the chip, the prompt and the power state of all runs, in one line."""
     found = [row for row in report.rows if row.counted]
     around = [_conditions(row.records) for row in found]
     prompts = {record.prompt_sha256[:12] for row in found for record in row.counted}
@@ -240,29 +156,22 @@ def measured_with(report: Report) -> str:
         "governor": _list(said[2] for said in around),
         "power": _list(said[3] for said in around),
     }
-    text = "; ".join(f"{what} {said}" for what, said in parts.items())
-    return f'<p class="quiet">Measured with: {escape(text)}.</p>'
+    return "; ".join(f"{what} {said}" for what, said in parts.items())
 
 
-def outside(report: Report) -> str:
-    """What does not count, and why."""
-    found = words.outside(report)
-    if not found:
-        return ""
-    rows = [(row.board, row.runtime or "unknown", why, str(n)) for row, why, n in found]
-    return '<h2 id="outside">Runs that do not count</h2>' + plain(
-        ("board", "QAIRT", "why", "runs"), rows, "Runs that do not count"
-    )
+def outside(report: Report) -> Table:
+    """Return the runs that do not count, with the reasons."""
+    rows = [
+        (row.board, row.runtime or "unknown", why, str(n)) for row, why, n in words.outside(report)
+    ]
+    return Table("Runs that do not count", ("board", "QAIRT", "why", "runs"), rows)
 
 
-def around(report: Report) -> str:
-    """Conditions, folded away."""
+def around(report: Report) -> Table:
+    """Return the conditions of the runs of each board."""
     rows = [(row.board, *_conditions(row.records)) for row in report.rows]
     heads = ("board", "start °C", "most °C", "governor", "power", "load", "CPU use of sampling")
-    return (
-        '<h2 id="conditions">Conditions and provenance</h2>'
-        f"<details><summary>Conditions</summary>{plain(heads, rows, 'Conditions')}</details>"
-    )
+    return Table("Conditions", heads, rows)
 
 
 def _conditions(records: Sequence[Record]) -> tuple[str, ...]:
@@ -295,8 +204,8 @@ def _list(found: Iterable[str]) -> str:
     return (text + f" and {len(some) - SHOWN} more" * (len(some) > SHOWN)) or "unknown"
 
 
-def provenance(report: Report) -> str:
-    """Where the numbers come from, folded away."""
+def provenance(report: Report) -> Table:
+    """Return where the numbers come from."""
     columns: dict[str, Callable[[Record], str]] = {
         "identity": lambda record: record.identity,
         "build id": build,
@@ -311,5 +220,4 @@ def provenance(report: Report) -> str:
          _list(" ".join(record.argv) for record in row.records[:1]))
         for row in report.rows
     ]  # fmt: skip
-    heads = ("board", *columns, "command of the first run")
-    return f"<details><summary>Provenance</summary>{plain(heads, rows, 'Provenance')}</details>"
+    return Table("Provenance", ("board", *columns, "command of the first run"), rows)

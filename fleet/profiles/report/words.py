@@ -37,15 +37,16 @@ def number(value: float) -> str:
     return f"{value:,.{digits}f}"
 
 
-def figures(report: Report) -> list[Figure]:
-    """The first four metrics of each group: the middle of the rows' middles, and their ends."""
-    found = []
+def figures(report: Report) -> dict[str, list[Figure]]:
+    """Return the first four metrics by title, for each group: median and ends of its rows."""
+    found: dict[str, list[Figure]] = {}
     for metric in report.metrics[:4]:
         for place in range(len(report.groups)):
             mids = [cell.middle for cell in _cells(report, place, metric)]
             if mids:
                 middle = statistics.median(mids)
-                found.append(Figure(place, metric, middle, min(mids), max(mids), len(mids)))
+                figure = Figure(place, metric, middle, min(mids), max(mids), len(mids))
+                found.setdefault(metric.shown, []).append(figure)
     return found
 
 
@@ -93,6 +94,24 @@ def headline(report: Report) -> list[str]:
     if marks:
         sentences.append(f"Valid runs with a remark, included in the figures: {marks}.")
     return sentences
+
+
+def banner(report: Report) -> str:
+    """Return what the page says of emulated runs; "" if all runs are of hardware."""
+    rows = [row for row in report.rows if row.emulated in {"yes", "mixed"}]
+    if report.emulated == "yes":
+        return (
+            "All runs are emulated (lab boards or the HTP emulator), so the numbers are not "
+            "those of an NPU."
+        )
+    if rows:
+        return (
+            f"{len(rows)} of {many(len(report.rows), 'row')} below contain emulated runs, "
+            "whose numbers are not those of an NPU."
+        )
+    if report.emulated in {"unknown", "mixed"}:
+        return "For some of these runs it is unknown whether they ran on hardware or were emulated."
+    return ""
 
 
 def verdicts(report: Report) -> list[str]:

@@ -168,7 +168,11 @@ def test_one_verdict_in_table_matrix_gate_and_report(stores: range) -> None:
             assert (gate.outcome is GateOutcome.TRIPPED) == (row.verdict is Verdict.SLOWER), seed
             seen[row.verdict] += 1
         if seed % 100 == 0:
-            page = verdicts(report)
+            made = verdicts(report)
+            assert made is not None
+            table = made["table"]
+            assert (table is None) == all(row.verdict is Verdict.INCOMPARABLE for row in found.rows)
+            page = "not comparable" if table is None else str(table.rows)
             assert all(row.said.split(":")[0] in page for row in found.rows)
     assert set(seen) == set(Verdict) - {Verdict.HIGHER, Verdict.LOWER}, seen
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from fleet.model.record import Metrics, Record
 from fleet.model.suite import NodeDifference, SuiteAnswer, SuiteResult
 from fleet.profiles.compare.groups import by_run, group
-from fleet.profiles.report import distributions, tables, words
+from fleet.profiles.report import distributions, words
 from fleet.profiles.report.distributions import thinned
 from fleet.profiles.report.page import curves, history, operations, page
 from fleet.profiles.report.summary import Report, gather
@@ -25,6 +25,12 @@ HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[31m\"'"
 
 def of(*records: object) -> Report:
     return gather([group("all", records)])  # type: ignore[arg-type]
+
+
+def part(report: Report, name: str) -> str:
+    """A section of the page."""
+    after = page(report).partition(f'<h2 id="{name}">')[2]
+    return re.split('<h2 |<p class="quiet">Measured', after)[0]
 
 
 def test_device_text_is_never_markup() -> None:
@@ -85,15 +91,15 @@ def test_medians_and_intervals_are_of_the_runs_that_count() -> None:
 
 def test_where_nothing_is_comparable_no_interval_is_drawn() -> None:
     a, b = separate(noisy(10, 8, 1)), newer(separate(noisy(12, 8, 2)))
-    drawn = tables.verdicts(gather([group("a", a), group("b", b)]))
+    drawn = part(gather([group("a", a), group("b", b)]), "verdicts")
     assert "<svg" in drawn
     lab = [replace(one, emulated=True) for one in b]
-    refused = tables.verdicts(gather([group("a", a), group("b", lab)]))
+    refused = part(gather([group("a", a), group("b", lab)]), "verdicts")
     assert "<svg" not in refused
     assert "<table" not in refused
     assert "The groups are not comparable" in refused
     assert "emulated" in refused, "why"
-    third = tables.verdicts(gather([group("a", a), group("b", b), group("c", lab)]))
+    third = part(gather([group("a", a), group("b", b), group("c", lab)]), "verdicts")
     assert third.count("<svg") == drawn.count("<svg"), "only the group that is comparable"
 
 
@@ -207,7 +213,7 @@ def test_an_estimate_stands_beside_its_own_interval() -> None:
     assert cell.spread.drift < -0.2
     assert cell.middle == cell.spread.mid
     assert cell.spread.low <= cell.middle <= cell.spread.high
-    text = tables.boards(found)
+    text = part(found, "boards")
     assert f'{words.number(cell.middle)}<span class="range">' in text
     span = distributions.distribution(found, found.metrics[0])[0]["layer"][2]["data"]["values"][0]
     assert span["a"] <= span["m"] <= span["b"]
