@@ -146,6 +146,8 @@ class Cause(Struct, frozen=True):
     A cause that any machine can have gets a low confidence unless a word of a `context`
     (fleet/data/context_words.yaml) is in the log. A `general` cause is a kind of plain sentence ("X
     was not found"): it is reported only if no other cause explains the log.
+    A `symptom` has causes of its own (a crash, a session that does not open): a log does not prove
+    it to be the cause, so a cause with earlier evidence is ranked before it.
     """
 
     id: str
@@ -155,6 +157,7 @@ class Cause(Struct, frozen=True):
     verify: str
     severity: str = "error"
     general: bool = False
+    symptom: bool = False
     platforms: tuple[str, ...] = PLATFORMS
     codes: tuple[str, ...] = ()
     context: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ _PROCESS = re.compile(
 _QUIET = re.compile(
     r"^(?:\W{0,3}(?:debug\d?|verbose|trace|info|note|notice|hint|warn(?:ing)?|\[?[VDIW]\]?)\b(?![/\\])"
     r"|-- |CMake Warning|.{0,120}(?:<[VDIW]>|\[(?:[VDIW]:|DBG|INF|WRN|DEBUG|INFO|WARN)|: ?warning\b"
-    r"| [VDIW] [\w.-]{1,40} *:| [VDIW]  |[.:]warning:))",
+    r"| [VDIW] [\w.-]{1,40} *:| [VDIW]  | - (?:WARN(?:ING)?|INFO|DEBUG)\b|[.:]warning:))",
     re.IGNORECASE,
 )
 _LINE_ENDS = re.compile(r"\r\n?|\n|\x0b|\x0c|\x85|\u2028|\u2029")

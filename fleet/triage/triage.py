@@ -49,6 +49,7 @@ _SURE = 0.66  # of a kind of sentence that no warning says without reason
 _KIND = 0.6  # from here on the kind of sentence needs no word of failure
 _SUBJECT = 0.1  # of the weight, for a sentence that names its subject
 _LATER = 0.004  # of the weight, for each line of failure before
+_ECHO = 0.3  # less, for a line that only reports that another program failed
 _EXCEPTION = 0.15  # the last line of a traceback, and the innermost cause of a chain
 _PREFIX = re.compile(
     r"^(?:"
@@ -61,6 +62,7 @@ _PREFIX = re.compile(
     r"|\[[^\]]{0,120}\]:?\s*"
     r"|(?:FATAL|ERROR|WARN(?:ING)?|INFO|DEBUG|TRACE|ERR|Fehler)\b *[:-]+ *"
     r"|[VDIWEF] [\w.-]{1,30} *: "
+    r"|- (?:\d+ - )?(?=[A-Z])"
     r"|<[EW]>\s*|[^\w\s(\[<\"'/.-]\s*"
     r")",
     re.IGNORECASE,
@@ -80,6 +82,12 @@ _NAME = re.compile(
 )  # of a file, a library or a package; no plain word
 _FOLDERS = re.compile(r"(?<![\w.:/\\])(?:/|[A-Z]:\\)?(?:[\w.+~@=-]+[/\\]){3,}")
 _TRACE = re.compile(r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Failure|Exit|Fault)\b|^Caused by:")
+_PASSED_ON = re.compile(
+    r"non-?zero exit|subcommand failed|build stopped|linker command failed|did not run successfully"
+    r"|\bmake(\[\d+\])?: \*\*\*|exit(ed with)? (code|status)[ :]*\d+\W*$|incomplete, errors occurred"
+    r"|^(FAILED:|note: This error|Encountered error \d)|CalledProcessError|Failed building wheel",
+    re.IGNORECASE,
+)
 _SOURCE = re.compile(r"^(?:File \"|at [\w.$<>]+\(|#\d+ |\s*\^+$)")
 
 
@@ -153,7 +161,7 @@ def _worth(sentence: Witness, later: int) -> float:
     worth = sentence.weight
     worth += _SUBJECT * bool(sentence.slots.get("subject"))
     worth += _EXCEPTION * bool(_TRACE.match(text))
-    worth -= _HEADING * text.endswith(":")
+    worth -= _HEADING * text.endswith(":") + _ECHO * bool(_PASSED_ON.search(text))
     return worth - min(0.1, _LATER * later)
 
 
@@ -201,7 +209,7 @@ _FAR = 0.3  # in a long log, away from every word of a deployment
 _OF_A_BUILD = {"host", "link", "os", "library"}
 _OF_A_MODEL = {
     "unsupported-op", "op-package", "model-format", "input-mismatch", "soc-unknown",
-    "tool-limitation",
+    "tool-limitation", "dsp-va-limit", "vtcm-size",
 }  # fmt: skip
 
 
@@ -279,6 +287,29 @@ def calibrated(ranked: tuple[Ranked, ...]) -> tuple[Ranked, ...]:
     return tuple(found)
 
 
+_SYMPTOM = 0.75  # below the confidence from which on nothing is asked
+_REASON = 0.4  # of a cause that stands in the log beside its symptom
+
+
+def reasoned(ranked: tuple[Ranked, ...]) -> tuple[Ranked, ...]:
+    """Return the causes with the best reason before a leading symptom, and no symptom as sure."""
+    ranked = tuple(_lowered(row, _SYMPTOM) if row.cause.symptom else row for row in ranked)
+    if not ranked or not ranked[0].cause.symptom:
+        return ranked
+    shown = min(_numbers(ranked[0]))
+    reasons = [
+        row
+        for row in ranked[1:]
+        if row.confidence >= _REASON and not row.cause.symptom and min(_numbers(row)) <= shown
+    ]
+    if not reasons:
+        return ranked
+    said, reason = ranked[0].confidence, reasons[0]
+    rest = [row for row in ranked if row is not reason]
+    rest[0] = _lowered(rest[0], reason.confidence)
+    return (replace(reason, confidence=said), *rest)
+
+
 def observed(share: float) -> float:
     """What was right of the answers of first runs that said so much."""
     return _between(_OBSERVED, share)
@@ -338,7 +369,7 @@ def triage(
     names = {**beside(reading.text), **actor_of(reading, answers or {})}
     ranked = tuple(
         cured(replace(cause, slots={**names, **cause.slots}, platform=seen), reading)
-        for cause in led(in_context(_of_one_process(calibrated(scored)), reading), plain)
+        for cause in led(in_context(reasoned(_of_one_process(calibrated(scored))), reading), plain)
     )
     if ranked:
         asked = tuple(

@@ -13,6 +13,7 @@ from fleet.triage.grammar import captured
 from fleet.triage.reading import LogReading
 
 _MOST = 5
+_OF_BUILDS = ("first-build-error", "python-versions", "disk-and-rights", "network")
 _READ = 200  # lines of which the words are looked up
 _NAMES = re.compile(r"\b(?:QNN|AEE|GENIE)_[A-Z_]{3,}\b")
 _CODES = re.compile(
@@ -109,5 +110,7 @@ def louder(reading: LogReading) -> Question:
     failing = (min(matched.match(line.text), default=last) for line in reading.failures)
     every = (number for line in reading.lines for number in matched.match(line.text))
     first = next((number for number in failing if number != last), None)
+    if reading.of_build and (first is None or known.steps[first]["id"] not in _OF_BUILDS):
+        first = next(at for at, row in enumerate(known.steps) if row["id"] == _OF_BUILDS[0])
     row = known.steps[min(every, default=last) if first is None else first]
     return Question(row["id"], row["text"], row["command"])

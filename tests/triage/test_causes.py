@@ -156,3 +156,43 @@ def test_a_benign_line_counts_for_no_pattern(tmp_path: Path) -> None:
     line = 'openat(AT_FDCWD, "/usr/lib/rfsa/adsp/testsig.so", O_RDONLY) = -1 ENOENT'
     assert triage(line, causes=tmp_path).causes == ()
     assert triage(line.replace("testsig", "other"), causes=tmp_path).causes
+
+
+def test_a_symptom_is_never_sure_and_asks_what_separates_its_causes() -> None:
+    log = (
+        "remoteproc remoteproc2: crash detected in cdsp: type fatal error\n"
+        "remoteproc remoteproc2: handling crash #1 in cdsp\n"
+    )
+    found = triage(log)
+    assert found.causes[0].cause.id == "dsp-crash-ssr"
+    assert found.causes[0].confidence <= 0.75
+    assert found.questions[0].yes in {twin.cause for twin in found.causes[0].cause.twins}
+
+
+def test_every_symptom_has_causes_to_ask_for() -> None:
+    symptoms = [cause for cause in knowledge().causes.values() if cause.symptom]
+    assert len(symptoms) >= 5
+    assert [cause.id for cause in symptoms if not cause.twins] == []
+
+
+def test_the_reason_before_a_symptom_is_named_first() -> None:
+    log = (
+        "qcom,fastrpc 32300000.remoteproc:glink-edge: no reserved DMA memory for FASTRPC\n"
+        "qcom,fastrpc-cb compute-cb@1: mem mmap error, fd 11, vaddr ffff7eed0000, size 262144\n"
+        "remoteproc remoteproc1: crash detected in cdsp: type fatal error\n"
+    )
+    found = triage(log).causes
+    assert [one.cause.id for one in found[:2]] == ["kernel-fastrpc-config", "dsp-crash-ssr"]
+
+
+def test_the_first_error_of_a_build_is_quoted_and_asked_for() -> None:
+    log = (
+        "[1520/1534] Building CXX object qnn/frob.cc.o\n"
+        "FAILED: qnn/frob.cc.o\n"
+        "qnn/frob.cc:12:3: error: use of undeclared identifier 'QNN_FROB'\n"
+        "ninja: build stopped: subcommand failed.\n"
+    )
+    found = triage(log)
+    assert found.causes[0].cause.id == "stated-build"
+    assert "QNN_FROB" in found.causes[0].title
+    assert found.questions[0].id == "first-build-error"

@@ -137,6 +137,7 @@ def test_most_causes_of_the_system_ask_whose_log_it_is() -> None:
         "aihub-job-failed",
         "stated-denied",
         "stated-remote",
+        "stated-build",
         "container-no-device",
         "kernel-fastrpc-config",
         "windows-driver",
