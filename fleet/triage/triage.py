@@ -84,7 +84,7 @@ _FOLDERS = re.compile(r"(?<![\w.:/\\])(?:/|[A-Z]:\\)?(?:[\w.+~@=-]+[/\\]){3,}")
 _TRACE = re.compile(r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Failure|Exit|Fault)\b|^Caused by:")
 _PASSED_ON = re.compile(
     r"non-?zero exit|subcommand failed|build stopped|linker command failed|did not run successfully"
-    r"|\bmake(\[\d+\])?: \*\*\*|exit(ed with)? (code|status)[ :]*\d+\W*$|incomplete, errors occurred"
+    r"|\bmake(\[\d+\])?: \*\*\*|exit(ed with)? (code|status)[ :]*\d+\W*$|errors occurred"
     r"|^(FAILED:|note: This error|Encountered error \d)|CalledProcessError|Failed building wheel",
     re.IGNORECASE,
 )

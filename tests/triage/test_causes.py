@@ -196,3 +196,11 @@ def test_the_first_error_of_a_build_is_quoted_and_asked_for() -> None:
     assert found.causes[0].cause.id == "stated-build"
     assert "QNN_FROB" in found.causes[0].title
     assert found.questions[0].id == "first-build-error"
+
+
+def test_what_the_loader_of_the_dsp_refused_is_not_missing() -> None:
+    log = (
+        "Error 0x80000406: remote_handle_open_domain: dynamic loading failed for "
+        "file:///libmyop_skel.so?x&_dom=cdsp on domain 3 (dlerror undefined PLT symbol HAP_x)\n"
+    )
+    assert triage(log).causes[0].cause.id == "skel-refused"
