@@ -105,7 +105,7 @@ def _show(climbed: Climbed) -> None:
     output.say(f"{climbed.host}{emulated}")
     _say(board_line(climbed))
     for step in climbed.steps:
-        text = step.seen if step.status != UNDECIDED else f"not decided: {step.reason}"
+        text = step.observed if step.status != UNDECIDED else f"not decided: {step.reason}"
         mark = _MARKS[step.status]
         line = f"  {mark:6}{step.rung.id:13}{step.seconds:5.1f} s  {' '.join(text.split())}"
         output.say(line if len(line) <= _LINE else line[: _LINE - 3] + "...")
@@ -121,7 +121,7 @@ def _show(climbed: Climbed) -> None:
             if row
             else ("first assumption that does not hold: ")
         )
-        _say(f"test {step.rung.id}: expected: {step.expected}; found: {step.seen}")
+        _say(f"test {step.rung.id}: expected: {step.expected}; found: {step.observed}")
         _say(f"fleet relies on it in: {row.symbol if row else 'nothing'}")
         output.advise(f"next: fleet doctor --limit {climbed.host}")
 

@@ -1,1 +1,1 @@
-"""Files by their content: hashes and their caches, signatures, what differs between versions."""
+"""Files by their content: hashes and their caches, signatures, differences between versions."""

@@ -1,4 +1,4 @@
-"""Files that only save time: written whole or not at all, by many processes; the oldest go."""
+"""Cache files that many processes write atomically; the oldest are removed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fleet.model.home import private_folder, write_private
 
 
 def write_whole(path: Path, data: bytes) -> bool:
-    """Put `data` there in one rename. False where that cannot be: a home may be read-only."""
+    """Write `data` to the file atomically. Return False if that fails: a home may be read-only."""
     part = path.with_name(f".{path.name}-{os.getpid()}-{threading.get_ident()}")
     try:
         private_folder(path.parent)
@@ -25,8 +25,8 @@ def write_whole(path: Path, data: bytes) -> bool:
 
 
 def keep_newest(folder: Path, count: int) -> None:
-    """Remove all but so many files; what others remove meanwhile is no matter."""
+    """Remove all but the newest `count` files. Files that others remove meanwhile are ignored."""
     with contextlib.suppress(OSError):
-        kept = sorted(folder.iterdir(), key=lambda one: one.stat().st_mtime)
+        kept = sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime)
         for old in kept[:-count]:
             old.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""What two versions of a large file have in common, by the block signature of the old one.
+"""The common parts of two versions of a large file, from the block signature of the old one.
 
-Blocks of the old content are found at any place of the new one: at their own place and at every
-multiple of 64 KiB by their digest, in what was pushed along by some bytes by their first bytes.
-Nothing is believed: the device hashes the whole new content before it gets its name.
+A block of the old content can be anywhere in the new content. It is found at its own place and at
+every multiple of 64 KiB by its digest, and in shifted content by its first bytes. The result is not
+trusted: the device hashes the whole new content before the file gets its name.
 """
 
 from __future__ import annotations
@@ -17,54 +17,54 @@ from fleet.content.signatures import ANCHOR, DIGESTS, BlockSignature
 from fleet.model.files import BLOCK_BYTES, FileRef
 from fleet.model.plan import Delta, Piece
 
-SMALLEST = 4 << 20  # below, the bytes cost less than the looking
-WORTH = 0.6  # of the bytes; a delta that saves less costs the device more than the link
-MOST_PIECES = 2000  # each starts a program on the device
-STRIDE = 64  # blocks that are compared at once where both signatures are known
+SMALLEST = 4 << 20  # for smaller files the search costs more than the bytes
+WORTH = 0.6  # share of the bytes; a delta that saves less costs the device more than the link
+MOST_PIECES = 2000  # each piece starts a program on the device
+STRIDE = 64  # blocks that are compared at once if both signatures are known
 _WINDOW = 4 << 20
-_NEAR = 32  # old blocks whose beginning is looked for
-_FIRST = 3  # and the first ones: content that stands behind something else
-_PATIENCE = 64 << 20  # bytes without a find: another content, not a moved one
-_WRONG = 500  # beginnings that many blocks share
+_NEAR = 32  # next old blocks whose first bytes are searched
+_FIRST = 3  # also search the first blocks: the content may follow something else
+_PATIENCE = 64 << 20  # bytes without a match: other content, not moved content
+_WRONG = 500  # false matches of first bytes that many blocks share
 
 
 def delta(
     item: FileRef, base: str, old: BlockSignature, new: BlockSignature | None = None
 ) -> Delta | None:
-    """How `item` comes out of the blob `base`; None where that is not worth it.
+    """Return how `item` is made from the blob `base`, None if a delta is not worth it.
 
-    `new` is the signature of `item`, of the same kind, where it is known: then only what
-    differs is read. Raises OSError.
+    `new` is the signature of `item`, of the same kind, if it is known; only the differing parts are
+    then read. Raises OSError.
     """
     if item.size < SMALLEST or not old.blocks:
         return None
     known = new if new is not None and new.kind == old.kind and new.size == item.size else None
     with item.source.open("rb") as stream:
         pieces = joined(_Search(stream, item.size, old).pieces(known))
-    found = Delta(base, tuple(pieces))
-    worth = found.bytes <= item.size * WORTH and len(pieces) <= MOST_PIECES
-    return found if worth and found.pieces[-1].end == item.size else None
+    result = Delta(base, tuple(pieces))
+    worth = result.bytes <= item.size * WORTH and len(pieces) <= MOST_PIECES
+    return result if worth and result.pieces[-1].end == item.size else None
 
 
-def after(found: Delta, offset: int) -> Delta:
-    """What is left of a delta when the device has `offset` bytes of the new content."""
-    return replace(found, pieces=tuple(joined(_between(found.pieces, offset, sys.maxsize))))
+def after(whole: Delta, offset: int) -> Delta:
+    """Return the rest of a delta if the device has `offset` bytes of the new content."""
+    return replace(whole, pieces=tuple(joined(_between(whole.pieces, offset, sys.maxsize))))
 
 
-def made_over(found: Delta, spare: str, old: BlockSignature, new: BlockSignature) -> Delta:
-    """The same content out of the file `spare`, in its place: what is equal there stays."""
+def in_place(plain: Delta, spare: str, old: BlockSignature, new: BlockSignature) -> Delta:
+    """Return the delta that overwrites the file `spare` in place: equal blocks stay."""
     pieces: list[Piece] = []
     at = 0
     for start, end in equal(old, new):
-        pieces += _between(found.pieces, at, start)
+        pieces += _between(plain.pieces, at, start)
         pieces.append(Piece(start, end, stays=True))
         at = end
-    pieces += _between(found.pieces, at, new.size)
-    return Delta(found.base, tuple(joined(iter(pieces))), spare)
+    pieces += _between(plain.pieces, at, new.size)
+    return Delta(plain.base, tuple(joined(iter(pieces))), spare)
 
 
 def equal(old: BlockSignature, new: BlockSignature) -> Iterator[tuple[int, int]]:
-    """Start and end of what both have at the same place, block by block or many at once."""
+    """Yield start and end of equal content at the same place, in one or many blocks."""
     index = 0
     while index < new.blocks:
         many = old.same(new, index, STRIDE)
@@ -74,7 +74,7 @@ def equal(old: BlockSignature, new: BlockSignature) -> Iterator[tuple[int, int]]
 
 
 def _between(pieces: Iterable[Piece], start: int, end: int) -> Iterator[Piece]:
-    """What pieces say of the bytes `start` to `end`; of cut blocks the bytes are sent."""
+    """Yield the parts of pieces within `start` to `end`; the bytes of split blocks are sent."""
     for piece in pieces:
         low, high = max(piece.start, start), min(piece.end, end)
         if low >= high:
@@ -91,7 +91,7 @@ def _between(pieces: Iterable[Piece], start: int, end: int) -> Iterator[Piece]:
 
 
 def joined(pieces: Iterator[Piece]) -> list[Piece]:
-    """Without empty ones; neighbours of one kind as one."""
+    """Return pieces without empty ones; adjacent pieces of one kind are merged."""
     out: list[Piece] = []
     for piece in pieces:
         last = out[-1] if out else None
@@ -105,18 +105,18 @@ def joined(pieces: Iterator[Piece]) -> list[Piece]:
 
 
 class _Search:
-    """Finds old blocks in new content; gives up looking into it where that finds nothing."""
+    """A search for old blocks in new content. It stops after too many bytes without a match."""
 
     def __init__(self, stream: BinaryIO, size: int, old: BlockSignature) -> None:
         self._stream = stream
         self._size = size
         self._old = old
         self._digest = DIGESTS[old.kind]
-        self._barren = 0  # bytes looked into since something was found
-        self._wrong = 0  # beginnings that were none
+        self._barren = 0  # bytes searched since the last match
+        self._wrong = 0  # false matches of first bytes
 
     def pieces(self, new: BlockSignature | None) -> Iterator[Piece]:
-        """Block by block at its own place; a run of unknown ones is looked into."""
+        """Yield the pieces block by block; search in runs of unknown blocks."""
         unknown = upto = 0
         while (start := upto * BLOCK_BYTES) < self._size:
             index, count = upto, STRIDE if new and self._old.same(new, upto, STRIDE) else 1
@@ -136,7 +136,7 @@ class _Search:
 
     @cached_property
     def _places(self) -> dict[bytes, int]:
-        """Where each old block is; of equal ones the first."""
+        """The index of each old block by digest, the first of equal blocks."""
         full = range(self._old.size // BLOCK_BYTES)
         return {self._old.digest(index): index for index in reversed(full)}
 
@@ -152,18 +152,18 @@ class _Search:
         return self._places.get(digest) if length == BLOCK_BYTES else None
 
     def _moved(self, start: int, end: int) -> Iterator[Piece]:
-        """Pieces of a stretch where no block stands at a multiple of 64 KiB."""
+        """Yield pieces of a stretch in which no block starts at a multiple of 64 KiB."""
         wanted = start // BLOCK_BYTES
         at = fresh = start
         while end - at >= BLOCK_BYTES and self._barren < _PATIENCE and self._wrong < _WRONG:
             data = self._read(at, min(_WINDOW, end - at))
-            found = self._next(data, wanted)
-            if found is None:
+            match = self._next(data, wanted)
+            if match is None:
                 step = len(data) - BLOCK_BYTES + 1
                 self._barren += step
                 at += step
                 continue
-            place, index = found
+            place, index = match
             block = data[place : place + BLOCK_BYTES]
             if self._digest(block) != self._old.digest(index):
                 self._wrong += 1
@@ -187,7 +187,7 @@ class _Search:
             yield Piece(fresh, end)
 
     def _next(self, data: memoryview, wanted: int) -> tuple[int, int] | None:
-        """Where the next old block may begin, and which; the nearest place wins."""
+        """Return place and index of the next possible old block, nearest place first."""
         raw = bytes(data)
         best: tuple[int, int] | None = None
         full = self._old.size // BLOCK_BYTES

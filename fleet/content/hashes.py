@@ -1,4 +1,4 @@
-"""SHA-256 of the bundle's files, computed once: bundles of gigabytes are inspected often."""
+"""SHA-256 of bundle files, computed once, because bundles of gigabytes are inspected often."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from fleet.content.signatures import Signatures, Signing, hash_and_sign
 from fleet.model.files import FileRef, sha256_file
 from fleet.model.home import fleet_home
 
-MIN_BYTES = 4 << 20  # below, hashing (1 GB/s) costs less than the look-up; but see trees.py
+# for smaller files hashing (1 GB/s) costs less than the look-up; but see sources.py
+MIN_BYTES = 4 << 20
 _MAX_ENTRIES = 2000
 _SETTLED_SECONDS = 2.0  # a file changed again within one tick of the clock keeps its mtime
-_AT_ONCE = threading.BoundedSemaphore(2)  # files that are read in threads; more only seek
+_AT_ONCE = threading.BoundedSemaphore(2)  # files that threads read at once; more cause only seeks
 
 
 class HashCache:
-    """path, size, mtime, inode and ctime → SHA-256, in `$FLEET_HOME/hashes.json`.
+    """A cache: path, size, mtime, inode and ctime → SHA-256, in `$FLEET_HOME/hashes.json`.
 
-    What is hashed is signed too, in the same reading: a later version is sent as what differs.
-    A cache only: an unreadable or unwritable one is passed over. Call `save` at the end. Threads
-    may share one; what other processes saved meanwhile is kept.
+    Hashing a file also computes its signature in the same pass, so that a later version is sent as
+    a delta. An unreadable or unwritable cache is ignored. Call `save` at the end. Threads may share
+    a cache; entries of other processes are kept.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -36,28 +37,28 @@ class HashCache:
         self._lock = threading.Lock()
 
     def known(self, path: Path) -> str | None:
-        """The hash where it is here already; nothing is read for it. Raises OSError."""
+        """Return the hash if it is cached, without reading the file. Raises OSError."""
         stat = path.stat()
         return None if stat.st_size < MIN_BYTES else self._find(_key(path, stat))
 
     def sha256(self, path: Path, signing: Signing | None = None) -> str:
-        """The hash of a file. Raises OSError. Others may look on at the `signing`."""
+        """Return the hash of a file. Other threads may watch the `signing`. Raises OSError."""
         stat = path.stat()
         if stat.st_size < MIN_BYTES:
             return sha256_file(path)
         key = _key(path, stat)
-        found = self._find(key)
-        if found is not None:
-            return found
+        known = self._find(key)
+        if known is not None:
+            return known
         digest, signature = hash_and_sign(path, signing=signing)
         Signatures().save(digest, signature)
-        if settled(stat):  # a change meanwhile has another ctime
+        if settled(stat):  # a change in the meantime has another ctime
             with self._lock:
                 self._new[key] = digest
         return digest
 
     def holding(self, sha256: str) -> Path | None:
-        """A file that had this hash, and has not changed since; None where none is known."""
+        """Return a file that had this hash and has not changed since, None if none is known."""
         for key in [key for key, digest in self._read().items() if digest == sha256]:
             path = Path(key.rsplit("|", 4)[0])
             with contextlib.suppress(OSError):
@@ -66,7 +67,7 @@ class HashCache:
         return None
 
     def save(self) -> None:
-        """Keep what was computed; the oldest entries fall out."""
+        """Save the new hashes, and drop the oldest entries."""
         with self._lock:
             if not self._new:
                 return
@@ -83,19 +84,20 @@ class HashCache:
 
     def _read(self) -> dict[str, str]:
         try:
-            found = json.loads(self._path.read_text("utf-8"))
+            entries = json.loads(self._path.read_text("utf-8"))
         except (OSError, ValueError):
             return {}
-        ok = isinstance(found, dict) and all(isinstance(digest, str) for digest in found.values())
-        return found if ok else {}
+        ok = isinstance(entries, dict) and all(
+            isinstance(digest, str) for digest in entries.values()
+        )
+        return entries if ok else {}
 
 
 class Hashing:
-    """The SHA-256 of one file, computed in a thread while its bytes are already on their way.
+    """The SHA-256 of one file, computed in a thread while its bytes are already being sent.
 
-    Through a `HashCache`, which is saved as soon as the hash is known; of a file that is known
-    there nothing is read. At most two files are read at a time. The threads do not keep the
-    program from ending.
+    It uses a `HashCache`, which is saved as soon as the hash is known; a cached file is not read.
+    At most two files are read at a time. The threads do not keep the process alive.
     """
 
     def __init__(self, path: Path, cache: HashCache | None = None) -> None:
@@ -107,7 +109,7 @@ class Hashing:
         self._started = False
 
     def start(self) -> Hashing:
-        """Begin; a second call changes nothing. What is known is there when this returns."""
+        """Start hashing; a second call does nothing. A cached hash is available on return."""
         with self._lock:
             if self._started:
                 return self
@@ -125,11 +127,11 @@ class Hashing:
 
     @property
     def done(self) -> bool:
-        """Whether `result` would answer at once."""
+        """True if `result` would return at once."""
         return self._future.done()
 
     def result(self) -> str:
-        """The hash, lower-case hex; waits for it. Raises OSError."""
+        """Wait for the hash and return it as lower-case hex. Raises OSError."""
         return self.start()._future.result()
 
     def _work(self) -> None:
@@ -137,7 +139,7 @@ class Hashing:
             with _AT_ONCE:
                 digest = self._cache.sha256(self.path, self.signing)
             self._cache.save()
-        except BaseException as error:  # noqa: BLE001 - raised where `result` is asked
+        except BaseException as error:  # noqa: BLE001 - raised by `result`
             self._future.set_exception(error)
         else:
             self._future.set_result(digest)
@@ -146,12 +148,12 @@ class Hashing:
 
 
 def settled(stat: os.stat_result) -> bool:
-    """Whether a change of now would show in the mtime: not within one tick of the last one."""
+    """Return True if a change now would alter the mtime: the last one is over a clock tick ago."""
     return abs(time.time() - stat.st_mtime) > _SETTLED_SECONDS
 
 
 def state_of(stat: os.stat_result) -> str:
-    """What is another one whenever the content may be: size, mtime, inode and ctime."""
+    """Return size, mtime, inode and ctime, which change whenever the content may have changed."""
     return f"{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ino}|{stat.st_ctime_ns}"
 
 
@@ -160,5 +162,5 @@ def _key(path: Path, stat: os.stat_result) -> str:
 
 
 def ref(name: str, path: Path, cache: HashCache, hashes: bool) -> FileRef:
-    """A file of the bundle; without `hashes` its sha256 is empty."""
+    """Return a file of the bundle; without `hashes` its sha256 is empty."""
     return FileRef(path, name, path.stat().st_size, cache.sha256(path) if hashes else "")

@@ -1,7 +1,7 @@
-"""Block signatures of large files, kept beside their hashes: what a later version has in common.
+"""Block signatures of large files, cached next to their hashes, to compute deltas.
 
-The store on a device is addressed by content, so that what this workstation knows of an old blob
-holds for the device's copy too: nothing has to be asked, read or hashed there.
+The store on a device is addressed by content. The signature of an old blob on this workstation
+therefore holds for the device's copy too, and nothing is requested, read or hashed there.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ from fleet.content.caches import keep_newest, write_whole
 from fleet.model.files import BLOCK_BYTES
 from fleet.model.home import fleet_home
 
-DIGEST = 16  # bytes of a block's digest
-ANCHOR = 16  # first bytes of a block: where it begins in content that moved
+DIGEST = 16  # bytes of the digest of a block
+ANCHOR = 16  # first bytes of a block, with which it is found in shifted content
 _ENTRY = DIGEST + ANCHOR
 _READ = 64 * BLOCK_BYTES
-_KEPT = 500  # signatures in the folder; one of 1 GiB is 0.5 MB
+_KEPT = 500  # signatures in the folder; one of 1 GiB takes 0.5 MB
 XXH3 = "xxh3-128"
-BLAKE2 = "blake2b-128"  # what a device computed; it needs no module there
-CRC = "crc32-4"  # the same at a quarter of the time: 0.20 s for 1 GiB beside 0.88
+BLAKE2 = "blake2b-128"  # computed by devices; it needs no module there
+CRC = "crc32-4"  # the same in a quarter of the time: 0.20 s for 1 GiB instead of 0.88
 _QUARTER = BLOCK_BYTES // 4
 
 
 def _crc(block: memoryview) -> bytes:
-    """CRC-32 of each 16 KiB. Of blocks that differ in one of them, one in 2^32 looks equal, and
-    who wants to can make such ones: then the hash is wrong, and the file is sent whole.
+    """Return CRC-32 of each 16 KiB of a block.
+
+    Of blocks that differ in one quarter, one in 2^32 looks equal, and an attacker can construct
+    one. The hash of the content is then wrong, and the whole file is sent.
     """
     parts = (block[at : at + _QUARTER] for at in range(0, BLOCK_BYTES, _QUARTER))
     return b"".join(binascii.crc32(part).to_bytes(4, "big") for part in parts)
@@ -47,9 +49,10 @@ DIGESTS: dict[str, Callable[[memoryview], bytes]] = {
 
 @dataclass(frozen=True)
 class BlockSignature:
-    """Digest and first bytes of every block of 64 KiB. The digests find what is equal; that it
-    is, the SHA-256 of the whole new content shows, which the device computes: a false match costs
-    a second sending, so that a digest need not withstand anybody.
+    """The digest and the first bytes of every block of 64 KiB.
+
+    The digests only find equal blocks. The device verifies the SHA-256 of the whole new content, so
+    a false match costs a second transfer, and a digest need not resist attacks.
     """
 
     size: int
@@ -58,21 +61,21 @@ class BlockSignature:
 
     @property
     def blocks(self) -> int:
-        """How many, the last one may be shorter."""
+        """The number of blocks; the last one may be shorter."""
         return len(self.entries) // _ENTRY
 
     def digest(self, index: int) -> bytes:
-        """Of one block."""
+        """Return the digest of a block."""
         return self.entries[index * _ENTRY : index * _ENTRY + DIGEST]
 
     def anchor(self, index: int) -> bytes:
-        """The first 16 bytes of a block, padded with zeros."""
+        """Return the first 16 bytes of a block, padded with zeros."""
         return self.entries[index * _ENTRY + DIGEST : (index + 1) * _ENTRY]
 
     def same(self, other: BlockSignature, index: int, count: int, first: int = 0) -> bool:
-        """Whether so many whole blocks from one on are those of another content.
+        """Return True if `count` whole blocks from `index` on are equal to those of `other`.
 
-        That begins with its block `first`: it is the `other` from there on.
+        Block 0 of `other` corresponds to block `first` of this signature.
         """
         mine = slice((first + index) * _ENTRY, (first + index + count) * _ENTRY)
         part = slice(index * _ENTRY, (index + count) * _ENTRY)
@@ -80,13 +83,15 @@ class BlockSignature:
         return inside and self.entries[mine] == other.entries[part]
 
     def same_block(self, other: BlockSignature, index: int, first: int = 0) -> bool:
-        """Whether both have this block, whole or short, with one digest."""
+        """Return True if both contain this block, whole or short, with the same digest."""
         there = first + index < self.blocks and index < other.blocks
         return there and self.digest(first + index) == other.digest(index)
 
 
 class Signing:
-    """Takes the bytes of a file in order, in pieces of whole blocks. Others may look meanwhile."""
+    """A signature in progress. It receives the bytes of a file in order; other threads may
+    watch.
+    """
 
     def __init__(self, kind: str = XXH3) -> None:
         self._kind = kind
@@ -97,7 +102,7 @@ class Signing:
         self._grown = threading.Condition()
 
     def update(self, piece: memoryview) -> None:
-        """A piece; all but the last are a multiple of 64 KiB."""
+        """Add a piece. The length of all but the last is a multiple of 64 KiB."""
         entries = []
         for at in range(0, len(piece), BLOCK_BYTES):
             block = piece[at : at + BLOCK_BYTES]
@@ -108,19 +113,19 @@ class Signing:
             self._grown.notify_all()
 
     def done(self) -> BlockSignature:
-        """The signature of what was taken."""
+        """Return the signature of the bytes so far."""
         return BlockSignature(self._size, b"".join(self._entries), self._kind)
 
     def end(self) -> None:
-        """Nothing more comes: nobody waits for it."""
+        """Mark the end of the data, so that no thread waits for more."""
         with self._grown:
             self._ended = True
             self._grown.notify_all()
 
     def beyond(self, first: int) -> BlockSignature:
-        """Of the bytes from block `first` on, as far as they are known; waits for one of them.
+        """Wait for block `first`, and return the signature of the known bytes from there on.
 
-        Nothing when there will be none.
+        It is empty if the data ended before.
         """
         with self._grown:
             self._grown.wait_for(lambda: self._ended or len(self._entries) > first)
@@ -131,10 +136,10 @@ class Signing:
 def hash_and_sign(
     path: Path, kind: str = XXH3, signing: Signing | None = None
 ) -> tuple[str, BlockSignature]:
-    """SHA-256 and signature in one reading; by `signing`, where others look on. Raises OSError.
+    """Compute SHA-256 and signature in one pass. Other threads may watch `signing`. Raises OSError.
 
-    One thread: 0.71 s for 1 GiB on an idle core. With a second one it was 0.63 s, for a fifth more
-    of the processor, and no link to a device brings 1 GB/s.
+    One thread needs 0.71 s for 1 GiB on an idle core. A second thread made it 0.63 s with a fifth
+    more CPU time, and no link to a device transfers 1 GB/s.
     """
     digest, signing = hashlib.sha256(), signing or Signing(kind)
     view = memoryview(bytearray(_READ))
@@ -153,13 +158,13 @@ def _fill(readinto: Callable[[memoryview], int | None], view: memoryview) -> int
 
 
 class Signatures:
-    """`$FLEET_HOME/signatures/<sha256>`: a cache, passed over where it cannot be used."""
+    """A cache in `$FLEET_HOME/signatures/<sha256>`, ignored if it cannot be used."""
 
     def __init__(self, root: Path | None = None) -> None:
         self._root = root or fleet_home() / "signatures"
 
     def load(self, sha256: str) -> BlockSignature | None:
-        """The signature of a content; None when it is not here, or damaged."""
+        """Return the signature of a content, None if it is missing or damaged."""
         try:
             data = (self._root / sha256).read_bytes()
         except OSError:
@@ -174,7 +179,7 @@ class Signatures:
         return BlockSignature(size, entries)
 
     def save(self, sha256: str, signature: BlockSignature) -> None:
-        """Keep one; the oldest go."""
+        """Save a signature, and remove the oldest files."""
         head = f"{signature.kind} {signature.size} {xxhash.xxh3_64_hexdigest(signature.entries)}\n"
         if write_whole(self._root / sha256, head.encode() + signature.entries):
             keep_newest(self._root, _KEPT)

@@ -1,4 +1,4 @@
-"""Files and folders that are to go to devices: found at once, hashed meanwhile."""
+"""Files and folders for a push: listed at once, hashed in the background."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from fleet.model.errors import InputError, reason
 from fleet.model.files import FileRef, contents
 from fleet.model.home import fleet_home
 
-# SHA-256 of the small files of a folder, kept together: a folder of thousands is pushed often.
+# SHA-256 of the small files of a folder, in one file: folders of thousands are pushed often.
 
 _HEAD = b"fleet-tree-1"
 _KEPT = 50  # folders; 2,000 files take 0.3 MB
 
 
 class TreeHashes:
-    """name, size, mtime, inode and ctime → SHA-256, one file for each folder that was pushed.
+    """A cache: name, size, mtime, inode and ctime → SHA-256, one file for each pushed folder.
 
-    It is read when that folder is asked about and holds what is in it now, nothing more. Large
-    files are left to `large`, which every command shares. A cache only, as `HashCache` is: an
-    unreadable, damaged or unwritable one is passed over. Call `save` at the end.
+    It contains only what is in that folder now. Large files go to `large`, which every command
+    shares. An unreadable, damaged or unwritable cache is ignored, as in `HashCache`. Call `save` at
+    the end.
     """
 
     def __init__(self, root: Path, large: HashCache, kept: Path | None = None) -> None:
@@ -41,12 +41,13 @@ class TreeHashes:
         self._now: dict[str, str] = {}
 
     def knows(self, name: str, stat: os.stat_result) -> bool:
-        """Whether the hash of that small file is here."""
+        """Return True if the hash of this small file is cached."""
         return self._known.get(name, "").startswith(_key(stat))
 
     def sha256(self, name: str, path: str | Path, stat: os.stat_result) -> tuple[str, bytes | None]:
-        """The hash of the file `name` of the folder, and its content where that was read for it
-        in one piece; `stat` is from before. Raises OSError.
+        """Return the hash of the file `name`, and its content if it was read in one piece.
+
+        `stat` is the state of the file before. Raises OSError.
         """
         if stat.st_size >= MIN_BYTES:
             return self._large.sha256(Path(path)), None
@@ -62,7 +63,7 @@ class TreeHashes:
         return digest, data
 
     def save(self) -> None:
-        """Keep what is there now; the folders that changed longest ago fall out."""
+        """Save the current entries; the least recently changed folders are dropped."""
         if self._now == self._known:
             return
         text = json.dumps(self._now).encode()
@@ -72,22 +73,22 @@ class TreeHashes:
             keep_newest(self._path.parent, _KEPT)
 
     def _read(self) -> dict[str, str]:
-        """What was saved; the sum says that we wrote it and that it is whole."""
+        """Read the saved entries. The checksum shows that the file is complete and from fleet."""
         try:
             head, _, text = self._path.read_bytes().partition(b"\n")
         except OSError:
             return {}
         if head != b"%s %s" % (_HEAD, xxhash.xxh3_64_hexdigest(text).encode()):
             return {}
-        found: dict[str, str] = json.loads(text)
-        return found
+        entries: dict[str, str] = json.loads(text)
+        return entries
 
 
 def _key(stat: os.stat_result) -> str:
     return f"{state_of(stat)}|"
 
 
-LATE_BYTES = 16 << 20  # from here on hashing takes longer than asking what the device has
+LATE_BYTES = 16 << 20  # for larger files hashing takes longer than the query of the device's state
 HELD_BYTES = 32 << 20  # small files that were just hashed stay in memory until they are sent
 
 
@@ -102,7 +103,7 @@ class _Found:
 
     @property
     def path(self) -> Path:
-        """Made when it is needed: 2,000 take 6 ms."""
+        """The path, created on demand: 2,000 paths take 6 ms."""
         return Path(self.where)
 
 
@@ -116,54 +117,55 @@ class Late:
 
 
 class SourceFiles:
-    """All files of some files and folders. Hashing begins with `start`, in threads.
+    """The files of some files and folders. `start` begins to hash them in threads.
 
-    A file has its own name; of one folder its content, of several each under its name.
+    A single file has its own name. The files of a single folder have their paths in it, those of
+    several folders also the folder's name.
     """
 
     def __init__(self, sources: Sequence[Path]) -> None:
-        """Raises InputError for what is not there, cannot be read, or cannot be sent."""
+        """List the files. Raises InputError for a missing, unreadable or unsuitable file."""
         self._cache = HashCache()
         self._trees: list[TreeHashes] = []
         self._result: Future[tuple[FileRef, ...]] = Future()
         try:
-            self._found = [
+            self._listed = [
                 file for source in sources for file in self._files(source, alone=len(sources) == 1)
             ]
         except OSError as error:
             raise unreadable(error) from error
         self._check_names()
-        if not self._found:
+        if not self._listed:
             raise InputError(
                 f"{', '.join(map(str, sources))} contains no file to send",
                 hint="name a file, or a folder with at least one file",
             )
 
     def start(self) -> SourceFiles:
-        """Begin to hash; large files two at a time, small ones behind each other."""
-        for file in self._found:
+        """Start hashing: large files two at a time, small ones one by one."""
+        for file in self._listed:
             if file.stat.st_size >= LATE_BYTES:
                 file.hashing = Hashing(file.path, self._cache).start()
         Thread(target=self._work, daemon=True, name="fleet-sources").start()
         return self
 
     def files(self) -> tuple[FileRef, ...]:
-        """All of them with their hashes; waits for that. Raises InputError."""
+        """Wait for the hashes and return all files. Raises InputError."""
         return self._result.result()
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._listed)
 
     def late(self) -> list[Late]:
-        """The large ones whose hash is not there yet."""
+        """Return the large files that are still being hashed."""
         return [
             _late(file, file.hashing)
-            for file in self._found
+            for file in self._listed
             if file.hashing and not file.hashing.done
         ]
 
     def late_bytes(self) -> int:
-        """How many bytes those have."""
+        """Return the total bytes of the files that are still being hashed."""
         return sum(late.file.size for late in self.late())
 
     def _work(self) -> None:
@@ -171,32 +173,32 @@ class SourceFiles:
             self._result.set_result(self._hashed())
         except OSError as error:
             self._result.set_exception(unreadable(error))
-        except BaseException as error:  # noqa: BLE001 - raised where the files are asked for
+        except BaseException as error:  # noqa: BLE001 - raised by `files`
             self._result.set_exception(error)
 
     def _hashed(self) -> tuple[FileRef, ...]:
-        found, room = {}, HELD_BYTES
-        for file in self._found:
+        refs, room = {}, HELD_BYTES
+        for file in self._listed:
             sha256, data = self._hash(file)
             held = data if data is not None and len(data) <= room else None
             room -= len(held or b"")
-            found[file.name] = _ref(file, sha256, held)
+            refs[file.name] = _ref(file, sha256, held)
         self._cache.save()
         for tree in self._trees:
             tree.save()
-        return tuple(found.values())
+        return tuple(refs.values())
 
     def _check_names(self) -> None:
-        """One name, one content. Raises InputError."""
+        """Check that each name has one content. Raises InputError."""
         first: dict[str, _Found] = {}
-        for file in self._found:
+        for file in self._listed:
             other = first.setdefault(file.name, file)
             if other is not file and self._hash(file)[0] != self._hash(other)[0]:
                 raise InputError(
                     f"two different files have the name {file.name}: {other.path} and {file.path}",
                     hint="rename one of the files, or push the folders of the files instead",
                 )
-        self._found = list(first.values())
+        self._listed = list(first.values())
 
     def _hash(self, file: _Found) -> tuple[str, bytes | None]:
         if file.hashing is not None:
@@ -227,7 +229,7 @@ class SourceFiles:
 
 
 def _walk(top: Path, folder: str, prefix: str) -> Iterator[tuple[str, str, os.stat_result]]:
-    """Name, path and state of every file, by name; 2,000 in 10 ms, where pathlib takes 60."""
+    """Yield name, path and state of every file by name; 2,000 take 10 ms, 60 ms with pathlib."""
     with os.scandir(folder) as entries:
         inside = sorted(entries, key=lambda file: file.name)
     for entry in inside:
@@ -243,10 +245,10 @@ def _walk(top: Path, folder: str, prefix: str) -> Iterator[tuple[str, str, os.st
 
 
 def _led_to(top: Path, link: Path) -> os.stat_result:
-    """The state of the file that a link of the folder `top` leads to."""
+    """Return the state of the file that a link in the folder `top` leads to."""
     try:
         stays = link.resolve().is_relative_to(top.resolve())
-    except RuntimeError:  # it leads to itself
+    except RuntimeError:  # the link leads to itself
         raise _odd(link) from None
     if not stays:
         raise InputError(
@@ -282,13 +284,16 @@ def _late(file: _Found, hashing: Hashing) -> Late:
 
 
 def late_key(path: Path, stat: os.stat_result) -> str:
-    """A name for this state of a file, under which a device keeps what came before its hash."""
+    """Return a name for this state of a file.
+
+    A device stores the bytes under it until the hash is known.
+    """
     state = f"{path.absolute()}|{state_of(stat)}"
     return "late-" + hashlib.sha256(os.fsencode(state)).hexdigest()[:32]
 
 
 def key_of(item: FileRef) -> str:
-    """The same of a file whose hash is known; "" where it is small, or gone."""
+    """Return `late_key` for a file with a known hash, "" if it is small or missing."""
     if item.size < LATE_BYTES:
         return ""
     try:
@@ -303,7 +308,9 @@ def _check(path: str) -> None:
 
 
 def unreadable(error: OSError, path: Path | str = "a source") -> InputError:
-    """The error for a file that cannot be read; `path` where the system does not name it."""
+    """Return the error for a file that cannot be read; `path` is used if the system names
+    no file.
+    """
     return InputError(
         f"cannot read the file {error.filename or path} to send it: {reason(error)}",
         hint=f"check the permissions: ls -l {error.filename or path}",

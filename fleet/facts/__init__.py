@@ -1,1 +1,1 @@
-"""Facts of a device, from one round trip."""
+"""The facts of a device, from one round trip."""

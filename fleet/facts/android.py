@@ -1,4 +1,4 @@
-"""What only Android says: properties, SELinux, battery, skels of the vendor."""
+"""The facts that only Android has: properties, SELinux, battery, skels of the vendor."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _CHARGERS = ("AC powered", "USB powered", "Wireless powered", "Dock powered")
 _STATUS = {"1": "unknown", "2": "charging", "3": "discharging", "4": "not charging", "5": "full"}
 
 
-def android(found: Values) -> Android | None:
-    """None for a device that is no Android."""
-    text = value_of(found, "getprop")
+def android(values: Values) -> Android | None:
+    """Return the Android facts, None for a device without Android."""
+    text = value_of(values, "getprop")
     if text is None:
         return None
-    said = dict(_PROPERTY.findall(text))
+    properties = dict(_PROPERTY.findall(text))
 
     def first(*names: str) -> str | None:
-        return next((said[name] for name in names if said.get(name)), None)
+        return next((properties[name] for name in names if properties.get(name)), None)
 
     abis = first("ro.product.cpu.abilist", "ro.product.cpu.abi") or ""
     sdk = first("ro.build.version.sdk") or ""
@@ -41,25 +41,25 @@ def android(found: Values) -> Android | None:
         soc_model=first("ro.soc.model", "ro.vendor.qti.soc_model"),
         platform=first("ro.board.platform"),
         serialno=first("ro.serialno", "ro.boot.serialno"),
-        selinux=value_of(found, "selinux"),
-        su="su" in found,
-        vendor_skels=tuple(dict.fromkeys(found.get("vendor_skel", ()))),
-        battery=_battery(value_of(found, "battery") or ""),
+        selinux=value_of(values, "selinux"),
+        su="su" in values,
+        vendor_skels=tuple(dict.fromkeys(values.get("vendor_skel", ()))),
+        battery=_battery(value_of(values, "battery") or ""),
     )
 
 
 def _battery(text: str) -> Battery:
-    """`dumpsys battery` (status as a number), or the files of sysfs (status as a word)."""
-    said = {key.strip(): value for key, value in _FIELD.findall(text)}
-    status = said.get("status", "")
-    chargers = [said[key] for key in _CHARGERS if key in said]
+    """Parse `dumpsys battery` (status as a number), or the files of sysfs (status as a word)."""
+    fields = {key.strip(): value for key, value in _FIELD.findall(text)}
+    status = fields.get("status", "")
+    chargers = [fields[key] for key in _CHARGERS if key in fields]
     charging = "true" in chargers if chargers else None
     return Battery(
-        percent=_number(said.get("level") or said.get("capacity")),
+        percent=_number(fields.get("level") or fields.get("capacity")),
         status=_STATUS.get(status, status.lower()) or None,
         charger=charging,
         celsius=None
-        if (t := _number(said.get("temperature") or said.get("temp"))) is None
+        if (t := _number(fields.get("temperature") or fields.get("temp"))) is None
         else t / 10,
     )
 
@@ -69,8 +69,8 @@ def _number(text: str | None) -> int | None:
     return int(match[0]) if match else None
 
 
-def service_zones(found: Values) -> tuple[ThermalZone, ...]:
-    """Sensors as `dumpsys thermalservice` lists them: name, degrees Celsius."""
-    text = value_of(found, "thermalservice") or ""
+def service_zones(values: Values) -> tuple[ThermalZone, ...]:
+    """Return the sensors in `dumpsys thermalservice`: name and degrees Celsius."""
+    text = value_of(values, "thermalservice") or ""
     zones = {name: float(value) for value, name in _TEMPERATURE.findall(text)}
     return tuple(ThermalZone("thermalservice", name, value) for name, value in zones.items())

@@ -1,4 +1,4 @@
-"""Facts of a device over a transport: exactly one round trip."""
+"""Collection of a device's facts over a transport, in exactly one round trip."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fleet.model.facts import Facts
 from fleet.model.inventory import Host
 from fleet.transport.base import Transport
 
-# On Android HOME is /, where nothing may be written.
+# On Android, HOME is /, which is not writable.
 _ANDROID_HOME = """if command -v getprop >/dev/null 2>&1; then
 FLEET_BOARD_HOME=${FLEET_BOARD_HOME:-/data/local/tmp}; fi
 """
@@ -26,10 +26,11 @@ _ALL, _END_OF_ALL = "\n# all: ", "# end of all\n"
 
 @cache
 def source(*, android: bool = False) -> str:
-    """The probe without its comments: dropbear takes no command of 9000 bytes or more.
+    """Return the probe without its comments, because dropbear rejects commands of 9000 bytes or
+    more.
 
-    MAX_CMD_LEN in src/sysoptions.h of mkj/dropbear (2024.85). With `android` (behind adb,
-    which takes 64 KiB) also what only Android says, where it is one.
+    Source: MAX_CMD_LEN in src/sysoptions.h of mkj/dropbear (2024.85). With `android` (behind adb,
+    which accepts 64 KiB) the script also collects Android's own facts.
     """
     text = _code("probe.sh")
     if not android:
@@ -39,7 +40,7 @@ def source(*, android: bool = False) -> str:
 
 @cache
 def short_source(*, android: bool = False) -> str:
-    """The part of the probe that bringing files needs: 15 ms of a board's time instead of 45."""
+    """Return the part of the probe that a transfer needs: 15 ms of a board's time instead of 45."""
     text = _short("probe.sh").removesuffix("put end\n") + _code("python.sh") + "put end\n"
     if not android:
         return text
@@ -47,7 +48,7 @@ def short_source(*, android: bool = False) -> str:
 
 
 def _short(name: str) -> str:
-    """Without what stands between the marks."""
+    """Return a script without the parts between the marks."""
     kept, rest = "", text_of(name)
     while _ALL in rest:
         before, _, rest = rest.partition(_ALL)
@@ -57,7 +58,7 @@ def _short(name: str) -> str:
 
 
 def _code(name: str) -> str:
-    """Without comments, with a quarter of the indentation: Python in it needs that."""
+    """Return a script without comments. Python in it keeps a quarter of its indentation."""
     return re.sub(r"(?m)^ +", lambda spaces: " " * (len(spaces[0]) // 4), plain(text_of(name)))
 
 
@@ -69,9 +70,10 @@ def _tables() -> Thread:
 
 
 def gather(transport: Transport, host: Host, deadline: Deadline, *, short: bool = False) -> Facts:
-    """All facts of `host`. Raises a TransportError, or DeviceError for an answer that was cut.
+    """Return the facts of `host`. Raises a TransportError, or DeviceError for a truncated answer.
 
-    `short`: only what bringing files needs, where the device is no Windows PC; the rest is unknown.
+    `short` collects only the facts that a transfer needs, except on Windows; the others are
+    unknown.
     """
     android = host.phone
     if transport.system == "windows":
@@ -79,7 +81,7 @@ def gather(transport: Transport, host: Host, deadline: Deadline, *, short: bool 
     else:
         text = short_source(android=android) if short else source(android=android)
         command = script(text, host.base_dir)
-    tables = _tables()  # read while the device answers
+    tables = _tables()  # loaded while the device answers
     result = transport.run(command, deadline)
     tables.join()
     return parse(result.text, host, complaint=result.error_text)

@@ -1,4 +1,4 @@
-"""Is this the device that the inventory means? Asked before anything is written."""
+"""A check that the device is the one in the inventory, before anything is written."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from fleet.model.inventory import Host
 
 
 def check_identity(host: Host, facts: Facts) -> None:
-    """Compare `identity:` of the inventory with what the device says of itself.
+    """Compare `identity:` of the inventory with the identity that the device reports.
 
-    The machine id (/etc/machine-id) or the serial number of the chip
-    (/sys/devices/soc0/serial_number), on Android also ro.serialno, must be it.
-    Raises IdentityError when none is; a host without `identity:` is not asked.
+    It must equal the machine id (/etc/machine-id), the serial number of the chip
+    (/sys/devices/soc0/serial_number), or on Android ro.serialno. Raises IdentityError if it equals
+    none. A host without `identity:` is not checked.
     """
     if host.identity is None:
         return
-    said = {"machine id": facts.machine_id, "serial number": facts.serial_number}
+    reported = {"machine id": facts.machine_id, "serial number": facts.serial_number}
     if facts.android is not None:
-        said["ro.serialno"] = facts.android.serialno
-    if host.identity in {value for value in said.values() if value}:
+        reported["ro.serialno"] = facts.android.serialno
+    if host.identity in {value for value in reported.values() if value}:
         return
-    shown = ", ".join(f"{name} {value or 'unknown'}" for name, value in said.items())
+    shown = ", ".join(f"{name} {value or 'unknown'}" for name, value in reported.items())
     raise IdentityError(
         "the device at this address is not the device of the inventory: `identity:` in the "
         f"inventory is {host.identity}, but the device reports {shown}",

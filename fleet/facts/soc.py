@@ -1,4 +1,4 @@
-"""Which SoC is it: inventory, kernel id, device tree, or unknown."""
+"""Identification of the SoC: from inventory, kernel id or device tree, or unknown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fleet.model.errors import InputError
 from fleet.model.facts import Soc, Windows
 
 Row = Mapping[str, Any]
-OLDEST_HTP = 68  # the oldest Hexagon that has an HTP backend
+OLDEST_HTP = 68  # the oldest Hexagon with an HTP backend
 
 
 def _rows() -> list[Row]:
@@ -22,59 +22,59 @@ def _rows() -> list[Row]:
 
 
 def by_chip(name: str) -> Row | None:
-    """The row of a chip (`QCS9075`, any case), None when it is not in the table."""
+    """Return the row of a chip (`QCS9075`, any case), None if the table does not contain it."""
     return next((row for row in _rows() if row["chip"].lower() == name.lower()), None)
 
 
 def by_property(name: str) -> Row | None:
-    """The row of ro.soc.model; `SM8750P` and `SM8650-AC` are bins of the chip without a mark."""
+    """Return the row of ro.soc.model; `SM8750P` and `SM8650-AC` are bins of the unmarked chip."""
     bare = re.fullmatch(r"(SM[0-9]{4})-?[A-Z]{1,2}", name)
     return by_chip(name) or (by_chip(bare[1]) if bare else None)
 
 
 def by_hub_chipset(name: str) -> Row | None:
-    """The row of AI Hub's `qualcomm-qcs9075`, `qualcomm-qcs8550-proxy`, `sm8750-ac`."""
+    """Return the row of AI Hub's `qualcomm-qcs9075`, `qualcomm-qcs8550-proxy` or `sm8750-ac`."""
     bare = name.lower().removeprefix("qualcomm-").removesuffix("-proxy")
     return by_property(load("socs")["aihub"].get(bare, bare).upper())
 
 
 def by_kernel_id(number: int) -> Row | None:
-    """The row of a number of /sys/devices/soc0/soc_id."""
+    """Return the row of a number in /sys/devices/soc0/soc_id."""
     return next((row for row in _rows() if number in row["kernel_soc_ids"]), None)
 
 
 def by_soc_model(number: int) -> tuple[Row, ...]:
-    """All rows with a QNN soc_model; several chips of a die family share one."""
+    """Return all rows with a QNN soc_model; several chips of a die family share one."""
     return tuple(row for row in _rows() if number in models_of(row))
 
 
 def by_inf(code: str | None) -> Row | None:
-    """The row of the INF code of a Windows NPU driver (`8380`)."""
+    """Return the row of the INF code of a Windows NPU driver (`8380`)."""
     return next((row for row in _rows() if code and _pc(row).get("inf_code") == code), None)
 
 
 def by_processor(name: str | None) -> Row | None:
-    """The row of a Windows processor name (`Snapdragon(R) X 12-core X1E80100 @ 3.40 GHz`)."""
+    """Return the row of a Windows processor (`Snapdragon(R) X 12-core X1E80100 @ 3.40 GHz`)."""
     words = set((name or "").split())
     return next((row for row in _rows() if words & set(_pc(row).get("processors", ()))), None)
 
 
 def _pc(row: Row) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = row.get("windows") or {}
-    return found
+    entry: Mapping[str, Any] = row.get("windows") or {}
+    return entry
 
 
 def models_of(row: Row) -> tuple[int, ...]:
-    """Every soc_model that stands for a chip; QCS6490 has two (35 in old SDKs, 93 in new)."""
-    found = [row.get("soc_model"), *row.get("soc_model_candidates", ())]
-    return tuple(dict.fromkeys(number for number in found if number is not None))
+    """Return all soc_models of a chip; QCS6490 has two (35 in old SDKs, 93 in new ones)."""
+    numbers = [row.get("soc_model"), *row.get("soc_model_candidates", ())]
+    return tuple(dict.fromkeys(number for number in numbers if number is not None))
 
 
 def by_tree(compatible: Iterable[str], model: str | None) -> Row | None:
-    """The row of a device tree: the most specific compatible string, else the model.
+    """Return the row of a device tree: by its most specific compatible string, else by its model.
 
-    The upstream tree of the IQ-9075 EVK names qcs9100 and never qcs9075: same die family,
-    same soc_model, so the family's row is right for everything but the name.
+    The upstream tree of the IQ-9075 EVK names qcs9100 and never qcs9075. Both belong to one die
+    family with one soc_model, so only the name of the family's row is wrong.
     """
     for text in compatible:
         chip = text.partition(",")[2]
@@ -87,80 +87,84 @@ def by_tree(compatible: Iterable[str], model: str | None) -> Row | None:
 
 
 def identify(
-    seen: Soc,
+    observed: Soc,
     override: str | None = None,
     *,
     android: str | None = None,
     platform: str | None = None,
     windows: Windows | None = None,
 ) -> Soc:
-    """Fill in chip, soc_model, arch and VTCM of what was seen.
+    """Add chip, soc_model, arch and VTCM to the observed identity.
 
-    `override` is the chip that the inventory names; InputError when the table has no such
-    chip. `android` is what a phone says it is (ro.soc.model), `platform` its
-    ro.board.platform: that stands for several chips, and nothing is derived from it. A kernel
-    id wins over the phone's word, that over the device tree. `windows` gives the INF code of
-    its NPU driver, which wins over the name of the processor. A contradiction goes into
-    `conflict`.
+    `override` is the inventory's chip; raises InputError if the table does not contain it.
+    `android` is ro.soc.model of a phone. `platform` is its ro.board.platform, which several chips
+    share, so that nothing is derived from it. `windows` has the INF code of the NPU driver, which
+    takes precedence over the processor name. A kernel id takes precedence over the phone's
+    property, which takes precedence over the device tree. A contradiction goes into `conflict`.
     """
     rows = {
-        "soc_id": by_kernel_id(seen.kernel_soc_id) if seen.kernel_soc_id is not None else None,
+        "soc_id": by_kernel_id(observed.kernel_soc_id)
+        if observed.kernel_soc_id is not None
+        else None,
         "android": by_property(android) if android else None,
         "npu-driver": by_inf(windows.inf_code) if windows else None,
         "processor": by_processor(windows.processor) if windows else None,
-        "device-tree": by_tree(seen.compatible, seen.model),
+        "device-tree": by_tree(observed.compatible, observed.model),
     }
     source: str
     row: Row | None
     if override is not None:
         source, row = "inventory", _named(override)
     else:
-        # A kernel id that no table lists is news; the tree of an older board is no answer.
-        known = [name for name in rows if name != "device-tree" or seen.kernel_soc_id is None]
+        # An unlisted kernel id is a new chip; the device tree of an older board does not identify
+        # it.
+        known = [name for name in rows if name != "device-tree" or observed.kernel_soc_id is None]
         source = next((name for name in known if rows[name]), "unknown")
-        source = "device-tree" if seen.covered and rows["device-tree"] else source
+        source = "device-tree" if observed.covered and rows["device-tree"] else source
         row = rows.get(source)
     if row is None:
         return replace(
-            seen, source="unknown", conflict=_unlisted(seen, rows["device-tree"], platform)
+            observed, source="unknown", conflict=_unlisted(observed, rows["device-tree"], platform)
         )
     return replace(
-        seen,
+        observed,
         chip=row["chip"],
         soc_model=row.get("soc_model"),
-        soc_model_candidates=tuple(dict.fromkeys((*models_of(row), *_shown(seen, rows["soc_id"])))),
+        soc_model_candidates=tuple(
+            dict.fromkeys((*models_of(row), *_shown(observed, rows["soc_id"])))
+        ),
         hexagon_arch=row.get("arch"),
         vtcm_mb=row.get("vtcm_mb"),
         source=source,
-        conflict=_covered(seen, row, rows["soc_id"]) or _conflict(row, source, rows),
+        conflict=_covered(observed, row, rows["soc_id"]) or _conflict(row, source, rows),
         htp=_has_htp(row),
     )
 
 
 def no_htp(soc: Soc) -> str:
-    """Why a chip cannot run what was compiled for the NPU, in words."""
+    """Return why a chip cannot run models that were compiled for the NPU."""
     why = f"Hexagon {soc.hexagon_arch}" if soc.hexagon_arch else "QAIRT lists no HTP for this chip"
     return f"{soc.chip} has no HTP: {why}; the HTP backend begins with v{OLDEST_HTP}"
 
 
 def _has_htp(row: Row) -> bool | None:
-    """Whether QNN has an HTP backend for the chip; None where its arch is not known."""
+    """Return True if QNN has an HTP backend for the chip, None if its arch is unknown."""
     arch = row.get("arch")
     return row.get("htp") if arch is None else int(arch[1:]) >= OLDEST_HTP
 
 
-def _shown(seen: Soc, row: Row | None) -> tuple[int, ...]:
-    """What the libraries take a chip for whose soc_id is covered."""
-    return models_of(row) if seen.covered and row is not None else ()
+def _shown(observed: Soc, row: Row | None) -> tuple[int, ...]:
+    """Return the soc_models that the libraries see on a chip with a covered soc_id."""
+    return models_of(row) if observed.covered and row is not None else ()
 
 
-def _covered(seen: Soc, row: Row, other: Row | None) -> str:
-    if not seen.covered or (other is not None and other["chip"] == row["chip"]):
+def _covered(observed: Soc, row: Row, other: Row | None) -> str:
+    if not observed.covered or (other is not None and other["chip"] == row["chip"]):
         return ""
     named = f", {other['chip']}," if other else ""
     return (
-        f"soc_id {seen.kernel_soc_id}{named} comes from a file that is mounted over the file of "
-        f"the kernel: {row['chip']}"
+        f"soc_id {observed.kernel_soc_id}{named} comes from a file that is mounted over "
+        f"the file of the kernel: {row['chip']}"
     )
 
 
@@ -175,18 +179,18 @@ def _named(chip: str) -> Row:
     return row
 
 
-def _unlisted(seen: Soc, tree: Row | None, platform: str | None) -> str:
+def _unlisted(observed: Soc, tree: Row | None, platform: str | None) -> str:
     chips = load("socs").get("platforms", {}).get(platform or "", ())
     if chips:
         return f"ro.board.platform {platform} stands for several chips: {', '.join(chips)}"
-    if seen.kernel_soc_id is None or tree is None:
+    if observed.kernel_soc_id is None or tree is None:
         return ""
-    return f"soc_id {seen.kernel_soc_id} is unknown, but the device tree says {tree['chip']}"
+    return f"soc_id {observed.kernel_soc_id} is unknown, but the device tree says {tree['chip']}"
 
 
 def _conflict(row: Row, source: str, rows: Mapping[str, Row | None]) -> str:
     for name, other in rows.items():
         if other is not None and other.get("arch") != row.get("arch"):
-            said = name.replace("device-tree", "device tree").replace("android", "ro.soc.model")
-            return f"{source} says {row['chip']}, but {said} says {other['chip']}"
+            label = name.replace("device-tree", "device tree").replace("android", "ro.soc.model")
+            return f"{source} says {row['chip']}, but {label} says {other['chip']}"
     return ""

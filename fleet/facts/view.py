@@ -1,4 +1,4 @@
-"""Facts for people: rows with remarks, `unknown` where nothing was seen."""
+"""Facts for people: rows with remarks, and `unknown` for missing values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NOT_WINDOWS = {"libc", "libcdsprpc", "groups", "soc_id (kernel)", "thermal"}
 
 
 def summary(facts: Facts) -> list[tuple[str, str]]:
-    """(fact, value) rows in the order in which one looks."""
+    """Return (fact, value) rows in the order in which people read them."""
     soc, user = facts.soc, facts.user
     rows = [
         ("emulated", "yes: no Hexagon NPU here" if facts.emulated else "no"),
@@ -55,13 +55,15 @@ def summary(facts: Facts) -> list[tuple[str, str]]:
     return rows
 
 
-_OWN = {"device", "disk", "°C"}  # of each device its own: nobody asks what most of them have
+# values that differ on each device by nature, so that they are not marked
+_OWN = {"device", "disk", "°C"}
 DIFFERS = "*"
 
 
 def overview(every: Mapping[str, Facts]) -> tuple[list[str], list[list[str | None]]]:
-    """Heads, and a row for each device by its name; a value that most devices do not have ends
-    in `DIFFERS`.
+    """Return the column titles, and a row for each device by name.
+
+    A value that most devices do not have ends with `DIFFERS`.
     """
     rows = [{"device": name, **_short(facts)} for name, facts in every.items()]
     heads = list(rows[0]) if rows else ["device"]
@@ -81,16 +83,16 @@ def _marked(column: Sequence[str | None]) -> list[str | None]:
 
 
 def _short(facts: Facts) -> dict[str, str | None]:
-    """What tells devices apart, a word or two each."""
+    """Return the facts that distinguish devices, a word or two each."""
     nodes = {node.path: node for node in facts.nodes if node.exists}
     node = next((nodes[path] for path in nodes if "cdsp" in path), next(iter(nodes.values()), None))
-    said = {"": "opens", None: None}
+    words = {"": "opens", None: None}
     hottest = max((z.celsius for z in facts.thermal if z.celsius is not None), default=None)
     free = facts.disk.available_bytes
     return {
         "chip": facts.soc.chip,
         "Hexagon": facts.soc.hexagon_arch,
-        "NPU node": said.get(node.open_error, node.open_error) if node else "absent",
+        "NPU node": words.get(node.open_error, node.open_error) if node else "absent",
         "disk": None if free is None else f"{free / 1e9:.1f} GB",
         "°C": None if hottest is None else f"{hottest:.0f}",
         "os": facts.os_name,
@@ -146,8 +148,8 @@ def _words(*values: object) -> str:
 def _node(node: DeviceNode) -> str:
     if not node.exists:
         return "absent"
-    said = {"": "opens", None: "not tried"}.get(node.open_error, f"refused: {node.open_error}")
-    return f"{_text(node.mode)} {_text(node.owner)}:{_text(node.group)}, {said}"
+    result = {"": "opens", None: "not tried"}.get(node.open_error, f"refused: {node.open_error}")
+    return f"{_text(node.mode)} {_text(node.owner)}:{_text(node.group)}, {result}"
 
 
 def _libcdsprpc(facts: Facts) -> str:

@@ -1,1 +1,3 @@
-"""The ladder by which a board tells which of our assumptions hold (docs/selftest.md)."""
+"""The ladder of checks that shows which of fleet's assumptions hold on a board
+(docs/selftest.md).
+"""

@@ -1,4 +1,4 @@
-"""What comes back of a board: one archive without secrets, which a stranger can read."""
+"""The archive of a selftest: results without secrets, which anybody can read."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ and in short what was seen; elsewhere the words of the device's own programs. `<
 _TELLING = re.compile(r"(?<!ti)rpc|dsp|qairt|libqnn")  # of the packages
 
 
-def selftest_members(found: Sequence[Climbed]) -> dict[str, str]:
-    """The files of the archive by name, as a stranger may see them."""
-    own = {pair for climbed in found for pair in own_words(climbed.facts)}
-    redactor = Redactor([climbed.host for climbed in found], sorted(own))
+def selftest_members(every: Sequence[Climbed]) -> dict[str, str]:
+    """Return the files of the archive by name, redacted for strangers."""
+    own = {pair for climbed in every for pair in own_words(climbed.facts)}
+    redactor = Redactor([climbed.host for climbed in every], sorted(own))
     return {
         f"selftest/device-{number}/{name}": text
-        for number, climbed in enumerate(found, 1)
+        for number, climbed in enumerate(every, 1)
         for name, text in _members(climbed, redactor)
     }
 
 
 def _members(climbed: Climbed, redactor: Redactor) -> Iterator[tuple[str, str]]:
     yield "summary.md", redactor.text("\n".join(_summary(climbed)) + "\n")
-    said = to_plain(climbed)
-    for rung in said["rungs"]:
+    data = to_plain(climbed)
+    for rung in data["rungs"]:
         del rung["cure"]  # a command for this workstation, with its paths
-    yield "selftest.json", redactor.json(said)
+    yield "selftest.json", redactor.json(data)
     for name, text in kept(climbed.parts, redactor).items():
         yield f"raw/{name}.{'json' if name == 'facts' else 'txt'}", text
     for step in climbed.steps:
@@ -54,7 +54,7 @@ def _member(climbed: Climbed, step: RungResult) -> str:
 
 
 def board_line(climbed: Climbed) -> str:
-    """The board in one line: model, chip, arch, system."""
+    """Return the board in one line: model, chip, arch, system."""
     facts = climbed.facts
     android = facts.android
     model = facts.soc.model or (f"{android.manufacturer} {android.model}" if android else "")
@@ -66,7 +66,7 @@ def board_line(climbed: Climbed) -> str:
 
 
 def counted(climbed: Climbed) -> str:
-    """How many rungs of each outcome."""
+    """Return the number of rungs for each outcome."""
     number = Counter(step.status for step in climbed.steps)
     return f"{number[HOLDS]} hold, {number[FELL]} do not hold, {number[UNDECIDED]} are not decided"
 
@@ -91,10 +91,10 @@ def _summary(climbed: Climbed) -> Iterator[str]:
         yield f"- **First broken assumption:** none{' before that' * bool(climbed.ended)}"
     else:
         step, row = first
-        said = f'{row.id}, "{row.statement}" ({row.symbol})' if row else "none rests on it"
-        yield f"- **First broken assumption:** {said}"
+        broken = f'{row.id}, "{row.statement}" ({row.symbol})' if row else "none rests on it"
+        yield f"- **First broken assumption:** {broken}"
         yield f"  - it rests on the rung `{step.rung.id}`: {step.rung.asks}"
-        yield f"  - expected: {step.expected}; seen: {_cell(step.seen)}"
+        yield f"  - expected: {step.expected}; seen: {_cell(step.observed)}"
         whose, raw = (
             ("fleet's", ", the device's own: `raw/`") if step.rung.checks else ("the device's", "")
         )
@@ -110,7 +110,7 @@ def _summary(climbed: Climbed) -> Iterator[str]:
             step.rung.asks,
             step.status,
             step.expected,
-            step.seen or step.reason,
+            step.observed or step.reason,
         )
         yield f"| {' | '.join(map(_cell, row_of))} | {step.seconds:.1f} |"
     yield "\n## What fleet takes for true\n\n| | assumption | outcome | where fleet relies on it |"

@@ -1,4 +1,4 @@
-"""What the rungs of one device share: what was seen, a folder of their own, releases in it."""
+"""The shared state of the rungs on one device: its probe, a folder, and releases in it."""
 
 from __future__ import annotations
 
@@ -34,36 +34,40 @@ from fleet.selftest.ladder import Undecided
 
 RUN_SECONDS = 120.0
 BULK_BYTES = 256 << 20
-_V73 = "v73"  # what our tiny models are compiled for
+_V73 = "v73"  # the arch for which fleet's tiny models are compiled
 
 
 @dataclass
 class SessionWords:
-    """How a session with libQnnHtp went: `steps` are (call, code, text); `load` why it did not."""
+    """The result of a session with libQnnHtp: `steps` are (call, code, text), `load` a load
+    error.
+    """
 
     steps: list[tuple[str, int, str]]
     load: str
     words: str
 
     def code(self, call: str) -> int | None:
-        """The code of one call; None where it did not come to it."""
+        """Return the code of a call, None if it was not reached."""
         return next((code for name, code, _ in self.steps if name == call), None)
 
     @property
     def failed(self) -> str:
-        """The first thing that went wrong, "" for nothing."""
+        """The first failure, "" if there is none."""
         wrong = next((f"{n}: {c} {t}".strip() for n, c, t in self.steps if c), "")
         return self.load or wrong
 
 
 @dataclass
 class Bench:
-    """One device at work under a lease. `folder` is ours on it and goes at the end; `facts` have
-    it as their base folder. `bulk` bytes are sent to try a transfer.
+    """A device under a lease for the selftest.
+
+    `folder` is a folder of the selftest on the device that is removed at the end. `bulk` is the
+    size of the trial transfer in bytes.
     """
 
     session: Session
-    seen: Seen
+    sample: Seen
     store: RuntimeStore
     runtime: Runtime | None
     run_id: str
@@ -72,38 +76,38 @@ class Bench:
 
     @property
     def facts(self) -> Facts:
-        """As they were seen."""
-        return self.seen.facts
+        """The facts of the device."""
+        return self.sample.facts
 
     @cached_property
     def system(self) -> SystemState:
-        """What a provisioning would ask. Raises Undecided on a phone."""
+        """The observed system, as for provisioning. Raises Undecided on a phone."""
         if self.facts.android is not None:
             raise Undecided("android")
         return ask_system(self.session, SystemSpec(fastrpc="auto"))
 
     @property
     def folder(self) -> str:
-        """Ours on the device."""
+        """The folder of the selftest on the device."""
         return f"{self.facts.base_dir}/selftest-{self.run_id}"
 
     @cached_property
     def own(self) -> Facts:
-        """The facts with our folder as the base: everything that is brought stays below it."""
+        """The facts with the folder of the selftest as base, so that all files stay below it."""
         return replace(self.facts, base_dir=self.folder, store=False)
 
     @property
     def version(self) -> tuple[int, ...]:
-        """Of the runtime: (2, 51, 0)."""
+        """The version of the runtime: (2, 51, 0)."""
         return version_key(self.runtime.version if self.runtime else "0")
 
     def emulated(self, words: str = "") -> None:
-        """Raise where there is no Hexagon; `words` are what the device said."""
+        """Raise Undecided if there is no Hexagon. `words` is the device's output."""
         if self.facts.emulated:
             raise Undecided("emulated", words=words)
 
     def builder(self, bundle: Path, kind: str, run: RunSpec) -> ReleaseBuilder:
-        """What a deploy of that bundle would make with the runtime. Raises Undecided."""
+        """Return the release builder for a bundle with this runtime. Raises Undecided."""
         if self.runtime is None:
             raise Undecided("no-runtime")
         playbook = Playbook(
@@ -124,7 +128,7 @@ class Bench:
         return built
 
     def v73(self) -> None:
-        """Raise where a tiny model of ours cannot run."""
+        """Raise Undecided if fleet's tiny models cannot run."""
         if self.version < TINY_QAIRT:
             raise Undecided("old-runtime", ".".join(map(str, TINY_QAIRT)))
         arch = self.facts.soc.hexagon_arch
@@ -134,7 +138,7 @@ class Bench:
             )
 
     def manifest(self, built: ReleaseBuilder) -> Manifest:
-        """The release of a builder. Raises Undecided where the runtime lacks its program."""
+        """Return the release of a builder. Raises Undecided if the runtime lacks its program."""
         target = built.target_for(self.session.host, self.facts)
         parts = built.parts(target, self.facts.soc.hexagon_arch, built.python_of(self.facts))
         lacking = [name for name in parts.selection.missing if name.startswith("bin/")]
@@ -143,7 +147,7 @@ class Bench:
         return built.manifest(parts)
 
     def bring(self, manifest: Manifest) -> str:
-        """Send and stage a release in our folder; its place there."""
+        """Send and stage a release in the folder of the selftest; return its path there."""
         blobs = tuple(Blob(item) for item in manifest.blobs.values())
         carry_out(
             self.session,
@@ -155,14 +159,14 @@ class Bench:
         return release_dir(self.folder, manifest.name, manifest.id)
 
     def start(self, manifest: Manifest, start: Start, number: int) -> Ended:
-        """Run something of a release that was brought."""
+        """Run a program of a release that was sent."""
         placed = place(start, manifest, self.folder, f"{self.run_id}-{number}")
         return execute(self.session, placed, lambda _: None, lambda _: None)
 
     def run(
         self, built: ReleaseBuilder, manifest: Manifest, number: int, run: RunSpec | None = None
     ) -> tuple[Outcome, str]:
-        """One run by the runner, as `fleet run` makes it, and the words of the device."""
+        """Run the runner once, like `fleet run`; return its outcome and the device's output."""
         target = built.target_for(self.session.host, self.facts)
         wanted = run or built.playbook.run or RunSpec()
         tool = any(item.name.startswith("bin/") for item in manifest.files)
@@ -174,7 +178,7 @@ class Bench:
 
     @cached_property
     def genie(self) -> tuple[ReleaseBuilder, Manifest, str]:
-        """The release of the tiny dialog, brought: what most rungs stand on."""
+        """The release of the tiny dialog on the device, which most rungs need."""
         bundle = self.work / "tiny-genie"
         bundle.mkdir(exist_ok=True)
         older = self.version < (2, 51)
@@ -189,7 +193,7 @@ class Bench:
         return built, manifest, self.bring(manifest)
 
     def open_session(self, context: bytes = b"", **changes: str) -> SessionWords:
-        """Open a session with what was brought; `changes` are variables, "" takes one away.
+        """Open a session with the release; `changes` are variables, "" removes one.
 
         Raises Undecided without Python.
         """
@@ -198,17 +202,17 @@ class Bench:
         stdin = [program, context]
         done = self.session.run(command, "session", stdin=stdin, seconds=SECONDS + GRACE)
         words = f"{done.text}\n{done.error_text}"
-        told: dict[str, Any] | None = told_by(words)
-        if told is None:
+        report: dict[str, Any] | None = told_by(words)
+        if report is None:
             return SessionWords([], f"the test program ended with status {done.status}", words)
-        steps = [(str(name), int(code), str(text)) for name, code, text in told.get("steps", ())]
-        late = "the test program did not end in time" if told.get("late") else ""
-        return SessionWords(steps, str(told.get("load", "")) or late, words)
+        steps = [(str(name), int(code), str(text)) for name, code, text in report.get("steps", ())]
+        late = "the test program did not end in time" if report.get("late") else ""
+        return SessionWords(steps, str(report.get("load", "")) or late, words)
 
     def session_parts(
         self, *more: str, **changes: str
     ) -> tuple[tuple[str, ...], bytes, dict[str, str], tuple[str, ...]]:
-        """argv, program, environment and what is not in it, to open a session."""
+        """Return argv, program, environment and unset variables for a session."""
         tools = self.facts.tools
         _, manifest, root = self.genie
         if tools.python3 is None or not tools.python3_ctypes:
@@ -220,13 +224,13 @@ class Bench:
         return argv, program, {k: v for k, v in env.items() if v}, ("DSP_LIBRARY_PATH", *gone)
 
     def clean(self) -> None:
-        """Remove our folder from the device."""
+        """Remove the folder of the selftest from the device."""
         command = Command(("rm", "-rf", self.folder))
         self.session.ask(command, "clean", mutates=True)
 
 
 def extra_files(runtime: Runtime, wanted: dict[str, str]) -> tuple[FileRef, ...]:
-    """Files of a runtime by their path in it, under names in a release; () when one lacks."""
+    """Return files of a runtime by their path in it, with release names; () if one is missing."""
     by_path = {item.path: item for item in runtime.libraries}
     if not wanted.keys() <= by_path.keys():
         return ()
@@ -243,5 +247,5 @@ def extra_files(runtime: Runtime, wanted: dict[str, str]) -> tuple[FileRef, ...]
 
 
 def workplace() -> tempfile.TemporaryDirectory[str]:
-    """A folder of this workstation for what is made to be sent."""
+    """Return a temporary folder of this workstation for files to send."""
     return tempfile.TemporaryDirectory(prefix="fleet-selftest-")

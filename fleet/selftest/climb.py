@@ -1,4 +1,4 @@
-"""Climbing: every rung in turn, each with its time; a fallen one ends only what stands on it."""
+"""The climb: every rung in turn, with its time. A fallen rung stops only those that need it."""
 
 from __future__ import annotations
 
@@ -48,13 +48,15 @@ from fleet.selftest.ladder import (
     rungs,
 )
 
-_GO_ON = {"no-python", "unseen"}  # the SDK's own programs still climb
+_GO_ON = {"no-python", "unseen"}  # reasons with which the SDK's own programs still climb
 _ENDS_ALL = (LeaseHeldError, LeaseLostError, CancelledError)
 
 
 @dataclass(frozen=True)
 class SelftestOptions:
-    """`runtime` of the store, None to leave out what needs one; `bulk` bytes are sent."""
+    """Options: `runtime` of the store (None leaves out rungs that need one), `bulk` bytes
+    to send.
+    """
 
     runtime: Runtime | None = None
     bulk: int = BULK_BYTES
@@ -63,7 +65,7 @@ class SelftestOptions:
 
 
 class Selftest:
-    """The ladder on every device; `climbed` has the ladder of each that was reached."""
+    """The ladder on every device. `climbed` contains each device that was reached."""
 
     def __init__(
         self,
@@ -77,22 +79,22 @@ class Selftest:
         self.climbed: dict[str, Climbed] = {}
 
     def run(self) -> list[DeviceResult[None]]:
-        """One result a device; it is `failed` where a rung does not hold."""
+        """Climb on all devices. Return a result for each, `failed` if a rung does not hold."""
         how = PoolOptions[None](parallel=self.options.parallel, accept_new=self.options.accept_new)
         return on_every_device(self._hosts, self._climb, self._listener, how)
 
     def _climb(self, session: Session, result: DeviceResult[None]) -> None:
-        seen = look(session, Round())
-        session.boot = seen.facts.boot_id
+        sample = look(session, Round())
+        session.boot = sample.facts.boot_id
         runtime, run_id = self.options.runtime, new_run_id()
-        climbed = Climbed(session.host.name, seen.facts, runtime.build_id if runtime else "")
+        climbed = Climbed(session.host.name, sample.facts, runtime.build_id if runtime else "")
         with workplace() as work, Lease(session, "selftest", run_id) as lease:
             _take(lease)
             self.climbed[session.host.name] = climbed
             try:
-                climbed.parts = raw_parts(session, seen)
+                climbed.parts = raw_parts(session, sample)
                 own = self.options.bulk, Path(work)
-                _climb_all(Bench(session, seen, self._store, runtime, run_id, *own), climbed)
+                _climb_all(Bench(session, sample, self._store, runtime, run_id, *own), climbed)
             except FleetError as error:
                 climbed.ended = error.message
                 raise
@@ -102,9 +104,9 @@ class Selftest:
 
 
 def _take(lease: Lease) -> None:
-    """Before the first rung, so that none is climbed on a device that somebody else uses.
+    """Take the lease first, so that no rung runs on a device that somebody else uses.
 
-    Where no lease can be written, the rungs that write say so.
+    If no lease can be written, the rungs that write report it.
     """
     try:
         lease.take()
@@ -125,13 +127,13 @@ def _climb_all(bench: Bench, climbed: Climbed) -> None:
 
 
 def _clean(bench: Bench) -> None:
-    """Nothing was brought to a disk that could not be written."""
+    """Remove the folder, unless the disk is not writable and so nothing was sent."""
     if bench.facts.disk.writable:
         bench.clean()
 
 
 def climb(bench: Bench, rung: Rung, before: Sequence[RungResult]) -> RungResult:
-    """One rung. Only what ends all work is raised."""
+    """Climb one rung. Only errors that end all work are raised."""
     started = time.monotonic()
     result = _outcome(bench, rung, before)
     result.seconds = time.monotonic() - started
@@ -157,9 +159,9 @@ def _outcome(bench: Bench, rung: Rung, before: Sequence[RungResult]) -> RungResu
 
 
 def _judged(bench: Bench, rung: Rung) -> RungResult:
-    """One rung. Raises Undecided, also for an error that is not the device's."""
+    """Decide one rung. Raises Undecided, also for errors that are not the device's."""
     try:
-        found = _checked(bench, rung) if rung.checks else JUDGES[rung.id](bench)
+        verdict = _checked(bench, rung) if rung.checks else JUDGES[rung.id](bench)
     except _ENDS_ALL:
         raise
     except TransportError as error:
@@ -169,8 +171,8 @@ def _judged(bench: Bench, rung: Rung) -> RungResult:
         return RungResult(rung, FELL, "no error", error.message)
     except FleetError as error:
         raise Undecided(WORKSTATION, error.message, cure=error.hint) from error
-    status = HOLDS if found.holds else FELL
-    return RungResult(rung, status, found.expected, found.seen, found.words)
+    status = HOLDS if verdict.holds else FELL
+    return RungResult(rung, status, verdict.expected, verdict.observed, verdict.words)
 
 
 def _undecided(rung: Rung, why: Undecided) -> RungResult:
@@ -179,13 +181,13 @@ def _undecided(rung: Rung, why: Undecided) -> RungResult:
 
 
 def _checked(bench: Bench, rung: Rung) -> RungVerdict:
-    """What the doctor says of it. Raises Undecided where it knows nothing."""
-    found = [check for check in every(bench.seen, rung.checks) if check.id in rung.checks]
+    """Return the doctor's verdict on a rung. Raises Undecided if nothing is known."""
+    checks = [check for check in every(bench.sample, rung.checks) if check.id in rung.checks]
     counts = {BAD, WARN} if rung.strict else {BAD}
-    wrong = [check for check in found if check.status in counts]
-    words = "\n".join(f"# {c.id} {c.status}: {c.text}\n$ {c.command}\n{c.output}" for c in found)
-    if all(check.status == UNKNOWN for check in found):
+    wrong = [check for check in checks if check.status in counts]
+    words = "\n".join(f"# {c.id} {c.status}: {c.text}\n$ {c.command}\n{c.output}" for c in checks)
+    if all(check.status == UNKNOWN for check in checks):
         raise Undecided("unseen", words=words)
-    odd = wrong or [check for check in found if check.status in {WARN, UNKNOWN}]
-    seen = "; ".join(check.text for check in odd) or "well"
-    return RungVerdict(not wrong, "nothing wrong", seen, words)
+    odd = wrong or [check for check in checks if check.status in {WARN, UNKNOWN}]
+    observed = "; ".join(check.text for check in odd) or "well"
+    return RungVerdict(not wrong, "nothing wrong", observed, words)

@@ -18,25 +18,27 @@ from fleet.selftest.bench import Bench
 from fleet.selftest.ladder import RungVerdict, Undecided, judge
 
 _NEEDED = {"dd", "find", "wc", "tr", "od", "grep", "readlink", "stat", "replace"}
-_RESUMED = 1.6  # of the size: one cut and a resume send no more
+_RESUMED = 1.6  # share of the size: with one cut and a resume, fleet sends no more than this
 
 
 @judge("tools")
 def tools(bench: Bench) -> RungVerdict:
-    """Each tool is tried as scripts use it; others than these have a way around."""
+    """Try each tool as the scripts use it. Tools outside `_NEEDED` have alternatives."""
     command = device_script("tools", f"{bench.folder}-tools")
     done = bench.session.ask(command, "tools", mutates=True)
     rows = {row[0]: row[1] for row in framed(done.text, "fleet-tools 1", bench.session.host.name)}
     lacking = sorted(name for name in _NEEDED if rows.get(name) != "yes")
-    others = sorted(name for name, said in rows.items() if said != "yes" and name not in _NEEDED)
-    seen = f"these do not work: {', '.join(lacking)}" if lacking else "all needed tools work"
-    seen += f"; fleet uses another way for: {', '.join(others)}" if others else ""
-    return RungVerdict(not lacking, "each tool works as fleet needs it", seen, done.text)
+    others = sorted(
+        name for name, answer in rows.items() if answer != "yes" and name not in _NEEDED
+    )
+    observed = f"these do not work: {', '.join(lacking)}" if lacking else "all needed tools work"
+    observed += f"; fleet uses another way for: {', '.join(others)}" if others else ""
+    return RungVerdict(not lacking, "each tool works as fleet needs it", observed, done.text)
 
 
 @judge("packages")
 def packages(bench: Bench) -> RungVerdict:
-    """A packaging of data/fastrpc.yaml is installed, or offered by the package manager."""
+    """Decide whether a packaging of data/fastrpc.yaml is installed or offered."""
     state = bench.system
     if state.manager is None:
         raise Undecided("no-manager")
@@ -44,14 +46,14 @@ def packages(bench: Bench) -> RungVerdict:
     row = have or offered(SystemSpec(fastrpc="auto"), state, bench.facts.soc.model)
     if row is None and bench.facts.lab:
         raise Undecided("emulated")  # the library of such a board comes without a package
-    words = "\n".join(f"{name} {seen}" for name, seen in state.packages.items())
-    seen = f"{row.id}, {'installed' if have else 'offered'}" if row else "neither"
-    return RungVerdict(row is not None, "a packaging is installed or offered", seen, words)
+    words = "\n".join(f"{name} {observed}" for name, observed in state.packages.items())
+    observed = f"{row.id}, {'installed' if have else 'offered'}" if row else "neither"
+    return RungVerdict(row is not None, "a packaging is installed or offered", observed, words)
 
 
 @judge("rules")
 def rules(bench: Bench) -> RungVerdict:
-    """Group and mode of each node are those of the rules, or it opens by an access list."""
+    """Compare group and mode of each node with the rules. Access lists may also open a node."""
     state = bench.system
     wrong, words = [], []
     for node in bench.facts.nodes:
@@ -65,7 +67,7 @@ def rules(bench: Bench) -> RungVerdict:
             wrong.append(node.path)
     if not words:
         raise Undecided("no-rules")
-    seen = (
+    observed = (
         f"the udev rules did not set the group and mode of {', '.join(wrong)}"
         if wrong
         else f"{len(words)} nodes as ruled"
@@ -73,13 +75,13 @@ def rules(bench: Bench) -> RungVerdict:
     return RungVerdict(
         not wrong,
         "each device node has the group and mode that the udev rules set",
-        seen,
+        observed,
         "\n".join(words),
     )
 
 
 class _Cut:
-    """Breaks the link once, after half of the bytes."""
+    """A listener that cuts the connection once, after half of the bytes."""
 
     def __init__(self, half: int) -> None:
         self._half, self.done = half, False
@@ -92,7 +94,7 @@ class _Cut:
 
 @judge("transfer")
 def transfer(bench: Bench) -> RungVerdict:
-    """Random bytes, cut in the middle; the device hashes what it has."""
+    """Send random bytes with one cut connection; the device hashes the result."""
     room = bench.facts.disk.room_bytes
     size = bench.bulk if room is None else min(bench.bulk, room // 4)
     source = bench.work / "bulk"
@@ -110,10 +112,10 @@ def transfer(bench: Bench) -> RungVerdict:
         source.unlink()
     sent = session.payload_bytes - before
     how = "connection cut once" if cut.done else "connection never cut"
-    seen = f"a file of {human_bytes(size)} arrived; fleet sent {human_bytes(sent)} ({how})"
+    observed = f"a file of {human_bytes(size)} arrived; fleet sent {human_bytes(sent)} ({how})"
     holds = cut.done and sent <= size * _RESUMED
     return RungVerdict(
         holds,
         "after a cut connection, fleet continues and does not send the first half again",
-        seen,
+        observed,
     )

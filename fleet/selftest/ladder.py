@@ -1,4 +1,4 @@
-"""Rungs and assumptions of data/assumptions.yaml, and what climbing them gave."""
+"""The rungs and assumptions of data/assumptions.yaml, and the results of a climb."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from fleet.model.facts import Facts
 from fleet.model.version import VERSION
 
 HOLDS, FELL, UNDECIDED = "holds", "does not hold", "not decided"
-WORKSTATION = "workstation"  # the reason for every error that is not the device's
+WORKSTATION = "workstation"  # the reason for all errors that are not the device's
 
 
 @dataclass(frozen=True)
 class Rung:
-    """One question: what it asks, which rungs it needs, which checks of the doctor decide it.
+    """A rung: its question, the rungs that it needs, the doctor's checks that decide it.
 
-    `strict`: their advice counts, too. `never` is the reason why no selftest decides it.
+    With `strict`, warnings of the checks count too. `never` is the reason why no selftest decides
+    the rung.
     """
 
     id: str
@@ -33,7 +34,7 @@ class Rung:
 
 @dataclass(frozen=True)
 class Assumption:
-    """What fleet takes for true. `undecided`: kind of board → reasons that are allowed there."""
+    """An assumption of fleet. `undecided`: kind of board → reasons that are allowed there."""
 
     id: str
     statement: str
@@ -45,15 +46,17 @@ class Assumption:
 
 @dataclass
 class RungResult:
-    """How one rung went. `words` are the full ones of the device; `reason` is why it is not
-    decided, in words, `listed` whether the table allows that here. `seconds` is its time. `cure`
-    is a command for this workstation; it names paths, so no archive has it.
+    """The result of one rung. `words` is the device's full output.
+
+    `reason` explains why it is not decided; `listed` is True if the table allows that here.
+    `seconds` is its time. `cure` is a command for this workstation; it contains paths, so no
+    archive contains it.
     """
 
     rung: Rung
     status: str
     expected: str
-    seen: str
+    observed: str
     words: str = ""
     reason: str = ""
     listed: bool = True
@@ -62,15 +65,15 @@ class RungResult:
     cure: str = ""
     PLAIN: ClassVar[
         str
-    ] = """rung=rung.id asks=rung.asks status expected seen reason cure listed seconds:3
+    ] = """rung=rung.id asks=rung.asks status expected seen=observed reason cure listed seconds:3
         words"""
 
 
 @dataclass
 class Climbed:
-    """One device: its facts, every rung, and `parts`: raw text by name.
+    """The climb on one device: its facts, every rung, and `parts` (raw text by name).
 
-    `ended` is the error that ended the climb before its last rung, "" where none did.
+    `ended` is the error that stopped the climb before its last rung, "" if none did.
     """
 
     host: str
@@ -91,23 +94,25 @@ class Climbed:
 
     @property
     def judged(self) -> list[dict[str, Any]]:
-        """The assumptions, each with what its rung says of it."""
+        """The assumptions, each with the result of its rung."""
         by_id = {step.rung.id: step for step in self.steps}
         known = [(row, by_id[row.rung]) for row in assumptions() if row.rung in by_id]
         return [{**asdict(a), "status": s.status, "reason": s.reason} for a, s in known]
 
     @property
     def first(self) -> tuple[RungResult, Assumption | None] | None:
-        """The first rung that does not hold, with an assumption that rests on it."""
+        """The first rung that does not hold, with an assumption that depends on it."""
         fallen = next((step for step in self.steps if step.status == FELL), None)
         if fallen is None:
             return None
         return fallen, next((a for a in assumptions() if a.rung == fallen.rung.id), None)
 
 
-class Undecided(Exception):  # noqa: N818 - no error: an outcome
-    """A rung cannot be decided here: a reason of the table, its `what`, words of the device, and
-    a `cure` if the user can make it decidable.
+class Undecided(Exception):  # noqa: N818 - not an error but an outcome
+    """A rung cannot be decided here.
+
+    It has a reason of the table, its `what`, the device's output, and a `cure` if the user can make
+    it decidable.
     """
 
     def __init__(self, reason: str, what: str = "", words: str = "", cure: str = "") -> None:
@@ -117,11 +122,11 @@ class Undecided(Exception):  # noqa: N818 - no error: an outcome
 
 @dataclass(frozen=True)
 class RungVerdict:
-    """What a rung found."""
+    """The verdict of a rung."""
 
     holds: bool
     expected: str
-    seen: str
+    observed: str
     words: str = ""
 
 
@@ -130,9 +135,9 @@ JUDGES: dict[str, Callable[..., RungVerdict]] = {}
 
 
 def judge(name: str) -> Callable[[Judge], Judge]:
-    """Register the function that decides the rung of that name, of a Bench.
+    """Register the function that decides the rung with that name, from a Bench.
 
-    It raises Undecided where it cannot.
+    The function raises Undecided if it cannot decide.
     """
 
     def keep(function: Judge) -> Judge:
@@ -143,7 +148,7 @@ def judge(name: str) -> Callable[[Judge], Judge]:
 
 
 def kind_of(facts: Facts) -> str:
-    """board, phone, lab or lab-phone, as the table of assumptions calls it."""
+    """Return board, phone, lab or lab-phone, as in the table of assumptions."""
     phone = facts.android is not None
     if facts.emulated or facts.lab:
         return "lab-phone" if phone else "lab"
@@ -151,24 +156,24 @@ def kind_of(facts: Facts) -> str:
 
 
 def reason_text(key: str, what: str = "") -> str:
-    """A reason of the table in words."""
+    """Return the text of a reason in the table."""
     return str(load("assumptions")["reasons"][key]).replace("{what}", what)
 
 
 @cache
 def rungs() -> tuple[Rung, ...]:
-    """The ladder, from the ground up."""
+    """Return the ladder, from the ground up."""
     return tuple(Rung(**frozen(row)) for row in load("assumptions")["rungs"])
 
 
 @cache
 def assumptions() -> tuple[Assumption, ...]:
-    """What is taken for true."""
+    """Return all assumptions."""
     rows = load("assumptions")["assumptions"]
     return tuple(Assumption(**{**row, "undecided": frozen(row["undecided"])}) for row in rows)
 
 
 def allowed(rung: str, kind: str) -> frozenset[str]:
-    """Reasons that may leave a rung undecided on that kind of board."""
+    """Return the reasons that may leave a rung undecided on that kind of board."""
     rows = (row for row in assumptions() if row.rung == rung)
     return frozenset({"fell", WORKSTATION}).union(*(row.undecided[kind] for row in rows))

@@ -1,4 +1,4 @@
-"""Rungs of whole runs: a dialog, its limit, the SDK's program, ONNX Runtime, clocks, heat."""
+"""Rungs with whole runs: a dialog, its limit, the SDK's program, ONNX Runtime, clocks, heat."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fleet.selftest.ladder import RungVerdict, Undecided, judge
 
 _LOAD_SECONDS = 20.0
 _WARMER = 0.5  # °C
-_FASTER = 0.95  # of the time by default
+_FASTER = 0.95  # share of the default's time
 _FLOATS = 8 * 64  # of the input of the tiny context, all zero
 _ORT: dict[str, Any] = {
     "inputs": {"x": "x.npy"},
@@ -27,13 +27,15 @@ _ORT: dict[str, Any] = {
 }
 
 
-def _verdict(outcome: Outcome, words: str, expected: str, seen: str) -> RungVerdict:
-    return RungVerdict(not outcome.problems, expected, "; ".join(outcome.problems) or seen, words)
+def _verdict(outcome: Outcome, words: str, expected: str, observed: str) -> RungVerdict:
+    return RungVerdict(
+        not outcome.problems, expected, "; ".join(outcome.problems) or observed, words
+    )
 
 
 @judge("genie")
 def genie(bench: Bench) -> RungVerdict:
-    """A question that the tiny model knows by heart."""
+    """Ask a question to which the tiny model knows the answer."""
     bench.v73()
     built, manifest, _ = bench.genie
     outcome, words = bench.run(built, manifest, 3)
@@ -42,14 +44,14 @@ def genie(bench: Bench) -> RungVerdict:
 
 @judge("token-limit")
 def token_limit(bench: Bench) -> RungVerdict:
-    """The same with two tokens; a libGenie that refuses the key is asked again without."""
+    """Ask again with a limit of two tokens. A libGenie that refuses the key runs without it."""
     built, manifest, _ = bench.genie
     run = RunSpec("genie", "What is fleet?", 2, timeout=RUN_SECONDS, token_limit_counts=True)
     outcome, words = bench.run(built, manifest, 4, run)
     refused = "no-token-limit" in outcome.marks
-    seen = "refused" if refused else f"{outcome.metrics.generated_tokens} tokens"
+    observed = "refused" if refused else f"{outcome.metrics.generated_tokens} tokens"
     holds = not refused and outcome.finish == "token-limit" and not outcome.problems
-    return RungVerdict(holds, "2 tokens", "; ".join(outcome.problems) or seen, words)
+    return RungVerdict(holds, "2 tokens", "; ".join(outcome.problems) or observed, words)
 
 
 def _net_run(bench: Bench, number: int, **options: object) -> tuple[Outcome, str]:
@@ -68,16 +70,16 @@ def _net_run(bench: Bench, number: int, **options: object) -> tuple[Outcome, str
 
 @judge("net-run")
 def net_run(bench: Bench) -> RungVerdict:
-    """A detailed profile, seen through the viewer on the device or here."""
+    """Collect a detailed profile, read by the viewer on the device or here."""
     outcome, words = _net_run(bench, 5, profiling="detailed")
-    seen = f"{len(outcome.metrics.others)} numbers, {len(outcome.ops)} operations"
-    found = _verdict(outcome, words, "numbers and operations", seen)
-    return replace(found, holds=found.holds and bool(outcome.ops))
+    observed = f"{len(outcome.metrics.others)} numbers, {len(outcome.ops)} operations"
+    verdict = _verdict(outcome, words, "numbers and operations", observed)
+    return replace(verdict, holds=verdict.holds and bool(outcome.ops))
 
 
 @judge("performance")
 def performance(bench: Bench) -> RungVerdict:
-    """By configuration, by flag, and by default: which of them is faster."""
+    """Compare the speed with a configuration, with a flag, and by default."""
     bench.emulated()
     ways: dict[str, dict[str, object]] = {
         "configuration": {"perf_profile": "burst"},
@@ -86,23 +88,23 @@ def performance(bench: Bench) -> RungVerdict:
     }
     times, words = {}, ""
     for number, (name, options) in enumerate(ways.items(), 6):
-        outcome, said = _net_run(bench, number, **options)
-        words += f"# {name}\n{said}\n"
-        found = [v.value for k, v in outcome.metrics.others.items() if "execute" in k]
-        times[name] = min(found, default=float("nan"))
-    seen = ", ".join(f"{name} {value:g} µs" for name, value in times.items())
+        outcome, output = _net_run(bench, number, **options)
+        words += f"# {name}\n{output}\n"
+        micros = [v.value for k, v in outcome.metrics.others.items() if "execute" in k]
+        times[name] = min(micros, default=float("nan"))
+    observed = ", ".join(f"{name} {value:g} µs" for name, value in times.items())
     holds = times["configuration"] < times["default"] * _FASTER
     return RungVerdict(
         holds,
         "the model runs faster with the burst configuration than with the default configuration",
-        seen,
+        observed,
         words,
     )
 
 
 @judge("ort")
 def ort(bench: Bench) -> RungVerdict:
-    """An EPContext model of ours, compared with the reference evaluator of ONNX."""
+    """Compare fleet's EPContext model with the reference evaluator of ONNX."""
     bench.v73()
     run = RunSpec("ort", timeout=RUN_SECONDS, options=_ORT)
     built = bench.builder(shipped("assets/tiny-ort"), "ort", run)
@@ -119,7 +121,7 @@ def ort(bench: Bench) -> RungVerdict:
 
 @judge("zones")
 def zones(bench: Bench) -> RungVerdict:
-    """Dialogs one after another; then the zones of the compute once more."""
+    """Run dialogs one after another, then read the zones of the compute DSP again."""
     bench.emulated()
     before = {zone.type: zone.celsius for zone in bench.facts.thermal}
     end = time.monotonic() + _LOAD_SECONDS

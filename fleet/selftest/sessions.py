@@ -1,4 +1,4 @@
-"""Rungs of the runtime: its files, the library, the device, contexts, and what must be refused."""
+"""Rungs of the runtime: its files, the library, the device, contexts, and required refusals."""
 
 from __future__ import annotations
 
@@ -26,18 +26,20 @@ _HELD = "30"
 
 @judge("files")
 def files(bench: Bench) -> RungVerdict:
-    """What a deploy of a dialog would send is in the runtime, and is brought."""
+    """Send a dialog, and check that the runtime has all files that a deploy would send."""
     built, manifest, root = bench.genie
     target = built.target_for(bench.session.host, bench.facts)
     chosen = built.parts(target, bench.facts.soc.hexagon_arch).selection
     lacking = [*chosen.missing, *filter(None, [chosen.arch_problem])]
-    seen = "; ".join(lacking) or f"{len(manifest.files)} files for {target}"
-    return RungVerdict(not lacking, "no file is missing", seen, "\n".join([root, *manifest.blobs]))
+    observed = "; ".join(lacking) or f"{len(manifest.files)} files for {target}"
+    return RungVerdict(
+        not lacking, "no file is missing", observed, "\n".join([root, *manifest.blobs])
+    )
 
 
 @judge("validator")
 def validator(bench: Bench) -> RungVerdict:
-    """Qualcomm's own test of the platform, where the SDK brings it."""
+    """Run Qualcomm's own test of the platform, if the SDK contains it."""
     built, base, _ = bench.genie
     target = built.target_for(bench.session.host, bench.facts)
     tool = f"bin/{target}/qnn-platform-validator"
@@ -59,63 +61,67 @@ def validator(bench: Bench) -> RungVerdict:
 
 @judge("backend")
 def backend(bench: Bench) -> RungVerdict:
-    """The library loads, with all that it needs."""
-    said = bench.open_session()
-    begun = said.code("backendCreate")
-    seen = said.load or f"backendCreate: {begun}"
-    return RungVerdict(begun == 0, "loads, and creates a backend", seen, said.words)
+    """Load the library with everything that it needs."""
+    session = bench.open_session()
+    begun = session.code("backendCreate")
+    observed = session.load or f"backendCreate: {begun}"
+    return RungVerdict(begun == 0, "loads, and creates a backend", observed, session.words)
 
 
 @judge("device")
 def device(bench: Bench) -> RungVerdict:
-    """The DSP's half begins: unsigned, its skel found by one folder of links."""
-    said = bench.open_session()
-    if said.failed and not _emulator(bench):
-        bench.emulated(said.words)  # a lab board with real libraries has no DSP all the same
-    return RungVerdict(said.code(_DEVICE) == 0, "created", said.failed or "created", said.words)
+    """Create the device: unsigned, with the skel found through one folder of links."""
+    session = bench.open_session()
+    if session.failed and not _emulator(bench):
+        bench.emulated(session.words)  # a lab board with real libraries still has no DSP
+    return RungVerdict(
+        session.code(_DEVICE) == 0, "created", session.failed or "created", session.words
+    )
 
 
 def _emulator(bench: Bench) -> bool:
-    """Whether the runtime brings its own Hexagon."""
+    """Return True if the runtime contains its own Hexagon emulator."""
     target = bench.genie[0].target_for(bench.session.host, bench.facts)
     return target_facts(target).kind == "emulator"
 
 
 @judge("refused-chip")
 def refused_chip(bench: Bench) -> RungVerdict:
-    """Only on a chip that the table says is refused."""
+    """Check that a chip is refused, if the table says so."""
     built, *_ = bench.genie
     target = target_facts(built.target_for(bench.session.host, bench.facts))
     soc = bench.facts.soc
     if soc.soc_model not in target.refused_soc_models:
         raise Undecided("other-chip", soc.chip or "unknown")
     bench.emulated()
-    said = bench.open_session()
-    return RungVerdict(said.code(_DEVICE) != 0, "refused", said.failed or "created", said.words)
+    session = bench.open_session()
+    return RungVerdict(
+        session.code(_DEVICE) != 0, "refused", session.failed or "created", session.words
+    )
 
 
 @judge("context")
 def context(bench: Bench) -> RungVerdict:
-    """Our own, of the arch of the device."""
+    """Load fleet's context of the device's arch."""
     _new_enough(bench)
     arch = bench.facts.soc.hexagon_arch
-    said = bench.open_session(tiny_context(arch))
-    seen = f"{arch}: {said.failed or 'loaded'}"
-    return RungVerdict(said.code(_CONTEXT) == 0, f"{arch} loads", seen, said.words)
+    session = bench.open_session(tiny_context(arch))
+    observed = f"{arch}: {session.failed or 'loaded'}"
+    return RungVerdict(session.code(_CONTEXT) == 0, f"{arch} loads", observed, session.words)
 
 
 @judge("contexts")
 def contexts(bench: Bench) -> RungVerdict:
-    """Those of all other archs; the emulator takes them all."""
+    """Load contexts of all other archs. The emulator accepts them all."""
     others = [arch for arch in _ARCHS if arch != bench.facts.soc.hexagon_arch]
-    said = {arch: bench.open_session(tiny_context(arch)) for arch in others}
-    words = "\n".join(f"# {arch}\n{each.words}" for arch, each in said.items())
+    sessions = {arch: bench.open_session(tiny_context(arch)) for arch in others}
+    words = "\n".join(f"# {arch}\n{each.words}" for arch, each in sessions.items())
     if bench.facts.emulated:
         raise Undecided("emulated", words=words)
-    loaded = [arch for arch, each in said.items() if not each.failed]
-    seen = f"loaded: {', '.join(loaded)}" if loaded else "all refused"
+    loaded = [arch for arch, each in sessions.items() if not each.failed]
+    observed = f"loaded: {', '.join(loaded)}" if loaded else "all refused"
     return RungVerdict(
-        not loaded, "context binaries of other Hexagon archs are refused", seen, words
+        not loaded, "context binaries of other Hexagon archs are refused", observed, words
     )
 
 
@@ -126,15 +132,15 @@ def _new_enough(bench: Bench) -> None:
 
 @judge("kill")
 def kill(bench: Bench) -> RungVerdict:
-    """A session that is held open is killed as a run past its time is; then another one."""
+    """Kill a session that is held open, like a run after its timeout; then open another one."""
     argv, program, env, _ = bench.session_parts("", _HELD)
     start = Start(argv, "", timeout=_KILLED_AFTER, prompt=program, feeds_prompt=True, env=env)
     ended = bench.start(bench.genie[1], start, 2)
-    said = bench.open_session()
-    words = ended.stdout.decode("utf-8", "replace") + said.words
-    second = f"it failed in {said.failed}" if said.failed else "it opened the device"
+    session = bench.open_session()
+    words = ended.stdout.decode("utf-8", "replace") + session.words
+    second = f"it failed in {session.failed}" if session.failed else "it opened the device"
     killed = f"the first program ended with status {ended.status}; after it, a second one: {second}"
-    holds = ended.status == 124 and said.code(_DEVICE) == 0
+    holds = ended.status == 124 and session.code(_DEVICE) == 0
     return RungVerdict(
         holds, "after a program is killed, the next program can open the NPU device", killed, words
     )
@@ -142,11 +148,14 @@ def kill(bench: Bench) -> RungVerdict:
 
 @judge("daemon")
 def daemon(bench: Bench) -> RungVerdict:
-    """Where it does not run and a device was created, none is needed. To stop it needs root."""
+    """Check that no daemon is needed: it does not run, and a device was created.
+
+    Stopping the daemon would need root.
+    """
     if bench.facts.android is not None:
         raise Undecided("android")
     bench.emulated()
-    active = any("ActiveState=active" in row for row in bench.seen.lines.get("unit", ()))
+    active = any("ActiveState=active" in row for row in bench.sample.lines.get("unit", ()))
     if active:
         raise Undecided("needs-root")
     return RungVerdict(
@@ -156,7 +165,7 @@ def daemon(bench: Bench) -> RungVerdict:
 
 @judge("separator")
 def separator(bench: Bench) -> RungVerdict:
-    """With a colon the whole text is one folder, which is not there."""
+    """Join two folders with a colon, so that the path is one folder that does not exist."""
     bench.emulated()
     dsp = f"{bench.genie[2]}/dsp"
     return _refused(bench.open_session(ADSP_LIBRARY_PATH=f"{dsp}:/usr/lib/dsp"))
@@ -164,14 +173,14 @@ def separator(bench: Bench) -> RungVerdict:
 
 @judge("no-adsp-path")
 def no_adsp_path(bench: Bench) -> RungVerdict:
-    """Without it only the folders of the system are searched."""
+    """Unset the path, so that only the system's folders are searched."""
     bench.emulated()
     return _refused(bench.open_session(ADSP_LIBRARY_PATH=""))
 
 
 @judge("other-skel")
 def other_skel(bench: Bench) -> RungVerdict:
-    """The skel with another build id in it, as long as the true one."""
+    """Replace the skel by one of equal length with another build id."""
     bench.emulated()
     base = bench.genie[1]
     skel = next(item for item in base.files if item.name.endswith("Skel.so"))
@@ -182,10 +191,12 @@ def other_skel(bench: Bench) -> RungVerdict:
     return _refused(bench.open_session(ADSP_LIBRARY_PATH=f"{root}/dsp"))
 
 
-def _refused(said: SessionWords) -> RungVerdict:
-    """It must fail, and the doctor must have a name for its words."""
+def _refused(session: SessionWords) -> RungVerdict:
+    """Return the verdict that the session failed with an error that the doctor knows."""
     known = knowledge()
-    found = rank(witnesses(lines_of(said.words), known), known=known.causes)
-    cause = found[0].cause.id if found else "no cause that the doctor knows"
-    seen = f"{said.failed}; {cause}" if said.failed else "a device was created"
-    return RungVerdict(bool(said.failed and found), "refused, in known words", seen, said.words)
+    ranked = rank(witnesses(lines_of(session.words), known), known=known.causes)
+    cause = ranked[0].cause.id if ranked else "no cause that the doctor knows"
+    observed = f"{session.failed}; {cause}" if session.failed else "a device was created"
+    return RungVerdict(
+        bool(session.failed and ranked), "refused, in known words", observed, session.words
+    )

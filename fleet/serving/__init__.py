@@ -1,1 +1,1 @@
-"""A model as a service: what runs on the device, how it is kept there, how it is measured."""
+"""A model as a service: its files on the device, its configuration, its measurement."""

@@ -1,7 +1,7 @@
-"""Clients that measure a service from outside: what a user of it waits for.
+"""Clients that measure a service from outside, as its users see it.
 
-Times are those of the client: tunnel, queue and model together. Each thread is one client that
-asks again as soon as it has its answer.
+Times are those of the client: tunnel, queue and model together. Each thread is one client, which
+sends the next request as soon as it has its answer.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ HEALTH_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Load:
-    """What is asked: prompts in turn, by `clients` at one time, until `requests` have been begun
-    or `seconds` are over; what runs then is still waited for. `timeout` seconds without a byte.
+    """The load: prompts in turn, from `clients` at a time.
+
+    It ends after `requests` have been started or `seconds` are over; running requests are then
+    completed. `timeout` is in seconds without a byte.
     """
 
     prompts: tuple[str, ...]
@@ -41,9 +43,11 @@ class Load:
 
 @dataclass
 class TimedRequest:
-    """One request as its client saw it. Milliseconds from its start; `gaps` between tokens.
+    """A request as its client saw it.
 
-    `error` is "" for a whole answer; `queue_ms` is what the server said of its queue.
+    Times are milliseconds from its start; `gaps` are between tokens.
+
+    `error` is "" for a complete answer; `queue_ms` is the queue time that the server reports.
     """
 
     prompt: str
@@ -59,7 +63,7 @@ class TimedRequest:
 
 @dataclass(frozen=True)
 class LoadReport:
-    """A run: all requests, and how long it took in seconds."""
+    """The result of a load: all requests, and the duration in seconds."""
 
     load: Load
     asked: tuple[TimedRequest, ...]
@@ -67,13 +71,16 @@ class LoadReport:
 
     @property
     def errors(self) -> tuple[TimedRequest, ...]:
-        """Requests without a whole answer."""
+        """The requests without a complete answer."""
         return tuple(request for request in self.asked if request.error)
 
     def measures(self) -> dict[str, Measure]:
-        """By name, for a record. Percentiles are of whole answers; absent where there is none."""
+        """Return the numbers by name, for a record. Percentiles are those of complete answers.
+
+        A percentile is absent if there is no complete answer.
+        """
         good = [request for request in self.asked if not request.error]
-        found = {
+        measures = {
             "clients": Measure(self.load.clients),
             "requests": Measure(len(self.asked)),
             "errors": Measure(len(self.errors)),
@@ -88,16 +95,18 @@ class LoadReport:
         }
         for name, values in series.items():
             for percent in PERCENTILES if values else ():
-                found[f"{name}_p{percent}_ms"] = Measure(percentile(values, percent), "ms")
-        return found
+                measures[f"{name}_p{percent}_ms"] = Measure(percentile(values, percent), "ms")
+        return measures
 
 
 def look(url: str) -> dict[str, Any]:
-    """/health of a service of ours. Raises UnreachableError, or InputError for another server."""
+    """Return /health of a fleet service. Raises UnreachableError, or InputError for another
+    server.
+    """
     try:
         answer = httpx.get(f"{url}/health", timeout=HEALTH_SECONDS, trust_env=False)
-        found = answer.json()
-        whole = {"name", "release", "emulated", "build"} <= set(found)
+        health = answer.json()
+        whole = {"name", "release", "emulated", "build"} <= set(health)
     except httpx.InvalidURL as error:
         raise InputError(f"{url} is not a URL: {error}", hint="write http://HOST:PORT") from error
     except httpx.HTTPError as error:
@@ -110,11 +119,11 @@ def look(url: str) -> dict[str, Any]:
         whole = False
     if not whole:
         raise InputError(f"the program at {url} is not a fleet service", hint="fleet serve status")
-    return dict(found)
+    return dict(health)
 
 
 def run(url: str, token: str, load: Load) -> LoadReport:
-    """Put the load on the service; an error of one request ends nothing."""
+    """Put the load on the service. An error of one request does not stop it."""
     turn, lock = iter(_turns(load)), threading.Lock()
     asked: list[TimedRequest] = []
     limits = httpx.Limits(max_connections=load.clients, max_keepalive_connections=load.clients)
@@ -154,7 +163,7 @@ def _turns(load: Load) -> Iterator[str]:
 
 
 def ask(client: httpx.Client, prompt: str, load: Load) -> TimedRequest:
-    """One request; what went wrong is in the result."""
+    """Send one request. The result contains any error."""
     request, began = TimedRequest(prompt), time.perf_counter()
     body: dict[str, Any] = {"prompt": prompt}
     if load.max_tokens is not None:

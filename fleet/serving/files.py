@@ -1,4 +1,4 @@
-"""What a release brings for a service, and the configuration that its server reads."""
+"""The files of a release for a service, and the configuration of its server."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from fleet.model.serve import ServeSpec
 from fleet.runners.base import Kit, Runner
 from fleet.runners.genai import package_for, window_of
 
-MAX_INFER_BYTES = 32 << 20  # of a body with tensors, and of one tensor of an answer
-_JSON_ESCAPES = 6  # bytes of one character of ASCII as \u0041
+# for the body of a request with tensors, and for one tensor of an answer
+MAX_INFER_BYTES = 32 << 20
+_JSON_ESCAPES = 6  # bytes of one ASCII character as \u0041
 _SERVER = (
     "answers",
     "api",
@@ -44,23 +45,22 @@ Site = Callable[[tuple[str, ...]], tuple[FileRef, ...]]
 
 
 def packages_of(spec: ServeSpec, bundle: Bundle, site: Site | None) -> tuple[FileRef, ...]:
-    """Packages for the device's Python beside those of the runner; `site` gives their files."""
+    """Return additional packages for the device's Python; `site` returns their files."""
     if site is None or backend_of(spec, bundle) != "genai":
         return ()
     return site((package_for(bundle),))
 
 
 def service_files(*, chat: bool = False) -> tuple[FileRef, ...]:
-    """Return the server as files of a release, in folders as its own imports name them.
+    """Return the server as files of a release, in the folders that its imports expect.
 
-    With `chat`, Jinja is beside it: the files in Python of this computer's own packages, which
-    need nothing compiled.
+    `chat` adds Jinja: the Python files of this computer's own packages, which need no compilation.
     """
-    found = [("fleet.device.server", "fleet_server.py", "run/fleet_server.py")]
+    sources = [("fleet.device.server", "fleet_server.py", "run/fleet_server.py")]
     for package, names in (("fleet.device.server", _SERVER), ("fleet.device.npu", _RUNNERS)):
         folder = package.replace(".", "/")
-        found += [(package, f"{name}.py", f"run/{folder}/{name}.py") for name in names]
-    refs = [file_ref(Path(str(files(package) / name)), target) for package, name, target in found]
+        sources += [(package, f"{name}.py", f"run/{folder}/{name}.py") for name in names]
+    refs = [file_ref(Path(str(files(package) / name)), target) for package, name, target in sources]
     refs += [file_ref(path_of(f"{name}.sh"), f"run/{name}.sh") for name in _SCRIPTS]
     for package in _JINJA if chat else ():
         own = Path(str(files(package)))
@@ -69,7 +69,7 @@ def service_files(*, chat: bool = False) -> tuple[FileRef, ...]:
 
 
 def backend_of(spec: ServeSpec, bundle: Bundle) -> str:
-    """The backend for a bundle. Raises InputError where there is none."""
+    """Return the backend for a bundle. Raises InputError if there is none."""
     genai = any(file.name == GENAI for file in bundle.files)
     default = {"genie": "genie", "ort": "genai" if genai else "ort"}.get(bundle.kind)
     name = spec.backend or default
@@ -92,9 +92,9 @@ def service_config(
     release: str,
     emulated: bool,
 ) -> str:
-    """config.json of the server, for a release that stands in the folder `release`.
+    """Return config.json of the server, for a release in the folder `release`.
 
-    Raises InputError: what the playbook wants cannot be served.
+    Raises InputError if the playbook's service is not possible.
     """
     spec = playbook.serve
     if spec is None:
@@ -128,7 +128,7 @@ def service_config(
 def _model_config(
     backend: str, bundle: Bundle, manifest: Manifest, runner: Runner, kit: Kit
 ) -> dict[str, Any]:
-    """Return what the backend has to know of the model."""
+    """Return the facts about the model that the backend needs."""
     if backend == "genie":
         context = (bundle.config.get("dialog") or {}).get("context") or {}
         return {"model": bundle.config_name, "vocabulary": _count(context.get("n-vocab"))}
@@ -149,7 +149,10 @@ def _model_config(
 
 
 def _context(bundle: Bundle, manifest: Manifest) -> int | None:
-    """Tokens of a genai model; InputError where the release lacks the package for it."""
+    """Return the context length of a genai model in tokens.
+
+    Raises InputError if the release lacks the package for it.
+    """
     if not any(file.name.startswith("site/onnxruntime_genai/") for file in manifest.files):
         raise InputError(
             f"the bundle {bundle.name} needs the Python package onnxruntime-genai, but the "

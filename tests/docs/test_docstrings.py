@@ -26,7 +26,6 @@ OPEN = frozenset(
     fleet/cli
     fleet/config
     fleet/config/scaffold
-    fleet/content
     fleet/data
     fleet/device
     fleet/device/npu
@@ -47,7 +46,6 @@ OPEN = frozenset(
     fleet/engine/serving
     fleet/engine/system
     fleet/engine/transfer
-    fleet/facts
     fleet/ops
     fleet/ops/system
     fleet/profiles
@@ -60,8 +58,6 @@ OPEN = frozenset(
     fleet/profiles/store
     fleet/runners
     fleet/runtimes
-    fleet/selftest
-    fleet/serving
     fleet/triage
     fleet/verify
     """.split()  # noqa: SIM905

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.content.delta import after, delta, made_over
+from fleet.content.delta import after, delta, in_place
 from fleet.content.signatures import BlockSignature, hash_and_sign
 from fleet.device.store import recycle
 from fleet.device.worker import worker
@@ -63,7 +63,7 @@ def test_what_stays(tmp_path: Path, name: str, spare: bytes) -> None:
     base, other = signed(tmp_path, "old", OLD)[1], signed(tmp_path, "spare", spare)[1]
     found = delta(item, "0" * 64, base)
     assert found is not None
-    made = made_over(found, "1" * 64, other, new)
+    made = in_place(found, "1" * 64, other, new)
     assert rebuilt(made.pieces, OLD, spare, VERSIONS[name]) == VERSIONS[name]
     assert made.bytes <= found.bytes + (len(made.pieces) + 1) * BLOCK_BYTES
     if name == "changed in the middle":
@@ -84,7 +84,7 @@ def test_what_stays_of_anything(tmp_path: Path, seed: int) -> None:
     item, new = signed(tmp_path, "new", fresh)
     base = signed(tmp_path, "old", old)[1]
     found = delta(item, "", base) or Delta("", (Piece(0, item.size),))
-    made = made_over(found, "", signed(tmp_path, "spare", spare)[1], new)
+    made = in_place(found, "", signed(tmp_path, "spare", spare)[1], new)
     assert rebuilt(made.pieces, old, spare, fresh) == fresh
     equal = sum(
         spare[at : at + BLOCK_BYTES] == fresh[at : at + BLOCK_BYTES]
@@ -107,7 +107,7 @@ def over(board: Board, root: Path, new: bytes) -> tuple[Blob, Path]:
     item, own = signed(root, "new", new)
     found = delta(item, old.sha256, base)
     assert found is not None
-    return Blob(item, 0, old.sha256, made_over(found, spare.sha256, other, own)), place
+    return Blob(item, 0, old.sha256, in_place(found, spare.sha256, other, own)), place
 
 
 @pytest.mark.parametrize("name", VERSIONS)

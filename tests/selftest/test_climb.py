@@ -188,7 +188,7 @@ def test_the_rung_that_must_fall_falls_and_none_before_it(
     step, row = climbed.first or pytest.fail("nothing fell")
     assert step.rung.id == rung
     assert row is not None
-    assert step.seen
+    assert step.observed
     above = [s for s in climbed.steps if rung in s.rung.needs]
     assert all(s.status == UNDECIDED for s in above)
     assert all(s.listed for s in climbed.steps), [s for s in climbed.steps if not s.listed]

@@ -64,7 +64,7 @@ def test_what_must_be_refused(rung: str) -> None:
     unknown = SessionWords([("deviceCreate", 1, "")], "", "nothing that anybody knows")
     found = JUDGES[rung](stand(said=unknown))
     assert not found.holds
-    assert "no cause that the doctor knows" in found.seen
+    assert "no cause that the doctor knows" in found.observed
 
 
 def test_a_skel_of_another_build_differs_by_its_id_alone(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_the_validator_is_believed_by_its_words_and_its_status(
 def test_a_daemon_that_runs_cannot_be_stopped_without_root(
     rows: tuple[str, ...], *, holds: bool
 ) -> None:
-    bench = stand(seen=SimpleNamespace(lines={"unit": list(rows)}))
+    bench = stand(sample=SimpleNamespace(lines={"unit": list(rows)}))
     if holds:
         assert sessions.daemon(bench).holds
         return
@@ -153,7 +153,7 @@ def test_burst_must_be_faster_than_the_default(
     monkeypatch.setattr(models, "_net_run", ran)
     found: RungVerdict = models.performance(stand())
     assert found.holds is holds
-    assert "flag 100 µs" in found.seen
+    assert "flag 100 µs" in found.observed
 
 
 def test_zones_that_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:

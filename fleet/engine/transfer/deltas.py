@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from fleet.content.delta import MOST_PIECES, SMALLEST, delta, made_over
+from fleet.content.delta import MOST_PIECES, SMALLEST, delta, in_place
 from fleet.content.signatures import (
     BLAKE2,
     DIGEST,
@@ -96,7 +96,7 @@ def _over(transfer: TransferContext, blob: Blob, found: Delta | None, spare: str
         old, new = (transfer.signatures.load(sha) for sha in (spare, blob.file.sha256))
         if old is None or new is None or old.kind != new.kind or new.size != blob.file.size:
             return None
-        made = made_over(plain, spare, old, new)
+        made = in_place(plain, spare, old, new)
         few = len(made.pieces) <= MOST_PIECES and made.bytes <= MOST_OVER
         return made if few and made.staying >= blob.file.size * STAYING else None
 
