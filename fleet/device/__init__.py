@@ -1,6 +1,7 @@
-"""Everything that runs on a board: shell, PowerShell and Python programs, and how they are found.
+"""The programs that run on a board, in shell, PowerShell and Python, and the code that finds them.
 
-`sh/` POSIX shell, `powershell/` Windows' own, `store/` blobs and releases in Python, `windows/` the
-same work where no POSIX shell is, `npu/` what opens an NPU session, `server/` a model as a service.
-docs/device-programs.md lists each with its caller, input, answer and oldest interpreter.
+`sh/` is POSIX shell, `powershell/` is for Windows. `store/` keeps blobs and releases in Python;
+`windows/` does the same work without a POSIX shell. `npu/` opens NPU sessions, `server/` is a model
+as a service. docs/device-programs.md lists each with its caller, input, answer and oldest
+interpreter.
 """

@@ -1,8 +1,9 @@
-"""Work of ours on a device, by name: which program answers it, and how Python of ours gets there.
+"""Tasks on a device by name: the program that executes each, and how fleet's Python code gets
+there.
 
-A device with a POSIX shell runs the scripts of `sh/` (`shell.py`), one that has Python besides
-the device worker of `store/` (`worker.py`). On a Windows PC the same calls are answered by
-`windows/board.py`, the facts by PowerShell. Nothing is installed: the text goes ahead of the data,
+A device with a POSIX shell runs the scripts of `sh/` (`shell.py`); with Python, it also runs the
+device worker of `store/` (`worker.py`). On a Windows PC, `windows/board.py` executes the same
+calls, and PowerShell collects the facts. Nothing is installed: the program text precedes the data
 on standard input.
 """
 
@@ -16,8 +17,9 @@ from functools import cache
 from fleet.device.texts import python_text, text_of
 from fleet.model.command import Call
 
-# Reads `name:bytes name:bytes`, then those texts, byte by byte: what follows is theirs. Each is a
-# module but `words`, the arguments as JSON, where a command line is no place for them.
+# Reads `name:bytes name:bytes`, then these texts, byte by byte: the following bytes are theirs.
+# Each is a module except `words`, which are the arguments as JSON when they do not fit a command
+# line.
 LOADER = """import os,sys
 def get(n):
  d=b""
@@ -61,7 +63,7 @@ class OnWindows:
 
 
 def on_windows(call: Call) -> OnWindows:
-    """What answers a call on a Windows PC."""
+    """Return the program that executes a call on a Windows PC."""
     if call.name in _POWERSHELL:
         return OnWindows(call.args, script=text_of(_POWERSHELL[call.name]))
     argv = ("python3", "-I", "-S", "-u", "-c", LOADER)
@@ -70,12 +72,12 @@ def on_windows(call: Call) -> OnWindows:
 
 
 def loaded(names: tuple[str, ...], words: Sequence[str] | None = None) -> bytes:
-    """What LOADER reads: modules, the last of which has `main`, and its arguments."""
+    """Return the input of LOADER: modules, the last of which has `main`, and its arguments."""
     head, texts = _modules(names)
     if words is None:
         return head.encode() + b"\n" + texts
-    said = json.dumps(words).encode("ascii")
-    return f"{head} words:{len(said)}\n".encode() + texts + said
+    arguments = json.dumps(words).encode("ascii")
+    return f"{head} words:{len(arguments)}\n".encode() + texts + arguments
 
 
 @cache

@@ -14,7 +14,7 @@ _STAGING = frozenset({"stage", "stage_tar"})
 
 
 def source(name: str) -> str:
-    """The text of a script, with the functions that it uses, without comments."""
+    """Return the text of a script with the functions that it uses, without comments."""
     bare = shell_text(name)
     if name in _STAGING:
         return bare + shell_text("settle")
@@ -22,17 +22,17 @@ def source(name: str) -> str:
 
 
 def device_script(name: str, *args: str) -> Command:
-    """The script `sh/*/<name>.sh` with its arguments, as one command."""
+    """Return the script `sh/*/<name>.sh` with its arguments as one command."""
     return script(source(name), *args, name=name)
 
 
 def last_words(result: Result) -> str:
-    """The end of what a command said, its complaints first."""
+    """Return the end of a command's output, with standard error preferred."""
     return masked(result.error_text or result.text.strip() or "no message")[-400:]
 
 
 def failed(result: Result, step: str, host: str) -> DeviceError:
-    """The error of a control script that ended with a status, with its last words."""
+    """Return the error of a control script that failed with a status, with its last words."""
     words = last_words(result)
     return DeviceError(
         f"{step} failed with status {result.status}: {words}", device=host, step=step
@@ -43,9 +43,9 @@ MARK = b"fleet-file\n"
 
 
 class AfterMark:
-    """Passes on what comes after the mark of show.sh and collect.sh, in any chunks.
+    """A filter that forwards only the output after the mark of show.sh and collect.sh.
 
-    A login shell may print before it: bash reads ~/.bashrc for every ssh command.
+    A login shell may print text before: bash reads ~/.bashrc for every ssh command.
     """
 
     def __init__(self, forward: Callable[[bytes], object]) -> None:
@@ -53,7 +53,7 @@ class AfterMark:
         self._before: bytes | None = b""
 
     def __call__(self, chunk: bytes) -> None:
-        """One chunk of standard output."""
+        """Handle one chunk of standard output."""
         if self._before is not None:
             whole = self._before + chunk
             noise, mark, chunk = whole.partition(MARK)
@@ -63,7 +63,7 @@ class AfterMark:
 
 
 def odd_answer(line: str, host: str) -> DeviceError:
-    """The error for a line that no script of ours prints."""
+    """Return the error for a line that none of fleet's scripts prints."""
     return DeviceError(
         f"fleet does not understand a line that the device returned: {masked(line)[:200]!r}",
         device=host,
@@ -72,9 +72,9 @@ def odd_answer(line: str, host: str) -> DeviceError:
 
 
 def framed(text: str, tag: str, host: str) -> list[list[str]]:
-    """The lines between `tag` and `end`, split at blanks; noise before `tag` is dropped.
+    """Return the lines between `tag` and `end`, split at blanks, without noise before `tag`.
 
-    Raises DeviceError when the answer was cut.
+    Raises DeviceError for a truncated answer.
     """
     lines = text.splitlines()
     if tag not in lines or lines[-1:] != ["end"]:

@@ -27,11 +27,6 @@ OPEN = frozenset(
     fleet/config
     fleet/config/scaffold
     fleet/data
-    fleet/device
-    fleet/device/npu
-    fleet/device/server
-    fleet/device/store
-    fleet/device/windows
     fleet/doctor
     fleet/doctor/checks
     fleet/engine
@@ -44,7 +39,6 @@ OPEN = frozenset(
     fleet/engine/run/ab
     fleet/engine/run/measuring
     fleet/engine/serving
-    fleet/engine/system
     fleet/engine/transfer
     fleet/ops
     fleet/ops/system

@@ -1,11 +1,11 @@
-"""Generates tokens on the NPU: with an encoder, a decoder and a decoder with past, or with one
-decoder alone, with or without a cache.
+"""Generates tokens on the NPU with an encoder, a decoder and a decoder with past, or with a decoder
+alone, with or without a cache.
 
 Options, files and exit status are those of fleet_ort.py, which does the work: a run is one greedy
-generation, its output is `tokens`. Names are those of optimum's export to ONNX: `present.X` of one
-step is `past_key_values.X` of the next. Shapes are static on the NPU, so the cache of the decoder
-has all its places from the start, and `cache_position` (as in transformers' static cache) says
-which one a step writes.
+generation, and its output is `tokens`. Names are those of optimum's export to ONNX: `present.X` of
+one step is `past_key_values.X` of the next. Shapes are static on the NPU, so the decoder's cache
+has its full size from the start. `cache_position` (as in transformers' static cache) is the place
+that a step writes.
 """
 
 import os
@@ -19,13 +19,13 @@ from fleet.device.npu.fleet_ort import TYPES, BadRequestError, Model, run
 
 
 class _Tokens:
-    """The output, as onnxruntime describes one."""
+    """The output, described like an output of onnxruntime."""
 
     name = "tokens"
 
 
 class _Sessions:
-    """The three parts, with the calls of one InferenceSession."""
+    """The three parts, with the interface of one InferenceSession."""
 
     def __init__(self, np: Any, parts: "List[Any]", spec: "Dict[str, Any]") -> None:
         self.np, self.spec = np, spec
@@ -36,21 +36,21 @@ class _Sessions:
         self.finish, self.cut = "", False
 
     def get_providers(self) -> "List[str]":
-        """Of the encoder; the others are opened alike."""
-        found: "List[str]" = self.encoder.get_providers()
-        return found
+        """Return the providers of the encoder; the other parts are opened in the same way."""
+        providers: "List[str]" = self.encoder.get_providers()
+        return providers
 
     def get_inputs(self) -> "List[Any]":
-        """Of the encoder."""
-        found: "List[Any]" = self.encoder.get_inputs()
-        return found
+        """Return the inputs of the encoder."""
+        inputs: "List[Any]" = self.encoder.get_inputs()
+        return inputs
 
     def get_outputs(self) -> "List[Any]":
-        """The answer."""
+        """Return the one output."""
         return [_Tokens]
 
     def run(self, _: None, feed: "Dict[str, Any]") -> "List[Any]":
-        """Inputs of the encoder in, one generation, its tokens out."""
+        """Run one generation from the encoder's inputs and return its tokens."""
         began, tokens = time.perf_counter(), []  # type: Tuple[float, List[int]]
         known = {"encoder_hidden_states": self.encoder.run(None, feed)[0]}
         self.encoder_seconds, self.token_seconds = time.perf_counter() - began, []
@@ -72,21 +72,23 @@ class _Sessions:
         return [self.np.array(tokens)]
 
     def _fed(self, part: Any, known: "Dict[str, Any]") -> "Dict[str, Any]":
-        found = {}
+        feed = {}
         for tensor in part.get_inputs():
             value = known.get(tensor.name.replace("past_key_values", "present"))
             if value is None:
                 raise BadRequestError("nothing gives the decoder's input %s" % tensor.name)
             kind = TYPES.get(tensor.type) or tensor.type[len("tensor(") : -1]
-            found[tensor.name] = value.astype(kind, copy=False)
-        return found
+            feed[tensor.name] = value.astype(kind, copy=False)
+        return feed
 
 
 class Generation(Model):
-    """Three models, the inputs of the first, and what came out of the last."""
+    """A model of three parts, the inputs of the first, and the output of the last."""
 
     def open(self, profile: "str | None") -> "Tuple[float, str]":
-        """Create the sessions; the profile is of the decoder with past, which runs most."""
+        """Create the sessions. The profile is that of the decoder with past, which runs
+        most often.
+        """
         self.register()
         began = time.perf_counter()
         parts = [
@@ -96,8 +98,8 @@ class Generation(Model):
         self.session = _Sessions(self.np, parts, self.spec)
         return time.perf_counter() - began, self.device
 
-    def told(self) -> "Dict[str, Any]":
-        """When each token of the last generation came."""
+    def details(self) -> "Dict[str, Any]":
+        """Return the time of each token of the last generation."""
         return {
             "encoder_ms": self.session.encoder_seconds * 1000,
             "token_seconds": self.session.token_seconds,
@@ -107,15 +109,15 @@ class Generation(Model):
 
 
 class DecoderSession:
-    """A model of `input_ids` and `logits`, with the calls of one InferenceSession.
+    """A model with `input_ids` and `logits`, with the interface of one InferenceSession.
 
-    Without a cache all tokens go in at each step, at the left of its fixed width. With one the
-    tokens go in one by one; a cache of fixed size is written at `position_ids`, and one that grows
-    by a place loses its oldest place.
+    Without a cache, each step gets all tokens, at the left of its fixed width. With a cache, tokens
+    are fed one by one. A cache of fixed size is written at `position_ids`; a growing one drops its
+    oldest place.
     """
 
     def __init__(self, np: Any, session: Any, spec: "Dict[str, Any]") -> None:
-        """Raises BadRequestError for a model that is none of these."""
+        """Check the model. Raises BadRequestError for any other kind of model."""
         self.np, self.session, self.spec = np, session, spec
         self.wanted = {tensor.name: tensor for tensor in session.get_inputs()}
         self.given = [tensor.name for tensor in session.get_outputs()]
@@ -130,20 +132,20 @@ class DecoderSession:
         self.token_seconds, self.finish, self.cut = [], "", False  # type: List[float], str, bool
 
     def get_providers(self) -> "List[str]":
-        """Of the session."""
-        found: "List[str]" = self.session.get_providers()
-        return found
+        """Return the providers of the session."""
+        providers: "List[str]" = self.session.get_providers()
+        return providers
 
     def get_inputs(self) -> "List[Any]":
-        """None: the tokens stand in the request."""
+        """Return no inputs, because the tokens are in the request."""
         return []
 
     def get_outputs(self) -> "List[Any]":
-        """The answer."""
+        """Return the one output."""
         return [_Tokens]
 
     def run(self, _: None, __: "Dict[str, Any]") -> "List[Any]":
-        """One greedy generation from the tokens of the request."""
+        """Run one greedy generation from the tokens of the request."""
         began = time.perf_counter()
         tokens = []  # type: List[int]
         self.token_seconds = []
@@ -169,7 +171,7 @@ class DecoderSession:
             row = self._step(known, state) if self.caches else self._whole(known)
 
     def logits(self, ids: "List[int]") -> Any:
-        """The row of logits behind the last token of a prompt."""
+        """Return the row of logits after the last token of a prompt."""
         self._check(ids)
         return self._prompted(list(ids), self._empty())
 
@@ -197,7 +199,10 @@ class DecoderSession:
         return self._ran(row, len(ids) - 1, state)[-1]
 
     def _ran(self, row: Any, place: int, state: "Dict[str, Any]") -> Any:
-        """Run one step at a place; the logits by token. Writes the cache back into `state`."""
+        """Run one step at a place and return the logits by token.
+
+        Writes the cache back into `state`.
+        """
         feed = {"input_ids": row, **state}
         for name in self.wanted:
             if name not in feed:
@@ -210,14 +215,14 @@ class DecoderSession:
         return outputs["logits"].reshape(-1, outputs["logits"].shape[-1])
 
     def _beside(self, name: str, place: int) -> Any:
-        """What goes in beside the tokens: positions and the mask."""
+        """Return an input other than the tokens: positions or the mask."""
         if "position" in name:
             steps = self.np.arange(self.width) if not self.caches else self.np.array([place])
             return steps.astype(self._kind(name)).reshape(self.wanted[name].shape)
         if name != "attention_mask":
             raise BadRequestError("nothing gives the model's input %s" % name)
         mask = self._filled(name, 0)
-        if mask.shape[-1] > self.places:  # a cache that grows: the newest are at its right
+        if mask.shape[-1] > self.places:  # a growing cache: its newest entries are at the right
             mask[..., -(place + 1) :] = 1
         else:
             mask[..., : place + 1] = 1
@@ -232,7 +237,7 @@ class DecoderSession:
 
 
 def _present(past: str, outputs: "List[str]") -> str:
-    """The output that an input of the cache comes from: as optimum or AI Hub name both."""
+    """Return the output that feeds an input of the cache, by the names of optimum or AI Hub."""
     for name in (past.replace("past_key_values", "present"), past.replace("_in", "_out")):
         if name in outputs and name != past:
             return name
@@ -240,7 +245,7 @@ def _present(past: str, outputs: "List[str]") -> str:
 
 
 class DecoderModel(Model):
-    """One decoder, the tokens of a prompt, and the tokens of its answer."""
+    """A single decoder with the tokens of a prompt and of its answer."""
 
     def open(self, profile: "str | None") -> "Tuple[float, str]":
         """Create the session."""
@@ -248,8 +253,8 @@ class DecoderModel(Model):
         self.session = DecoderSession(self.np, self.session, self.spec)
         return seconds, device
 
-    def told(self) -> "Dict[str, Any]":
-        """When each token of the last generation came."""
+    def details(self) -> "Dict[str, Any]":
+        """Return the time of each token of the last generation."""
         return {
             "prompt_tokens": len(self.spec["tokens"]),
             "token_seconds": self.session.token_seconds,

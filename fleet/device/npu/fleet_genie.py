@@ -1,10 +1,10 @@
 """Runs Genie dialog queries through libGenie with ctypes, for runtimes without genie-t2t-run.
 
-One query, or with --suite all questions of a suite in one dialog that is reset between them.
-Standard output carries the generated text only; what the libraries print goes to standard
-error. The outcome file holds the text, the return codes and Genie's own profile as text.
-Exit status: 0 done, 10 bad configuration, 11 no dialog (the NPU session failed), 12 query
-failed, 13 context size exceeded (Genie warns with 4 and writes no query event), 124 timeout.
+It runs one query, or with --suite all questions of a suite in one dialog that is reset between
+them. Standard output has only the generated text; output of the libraries goes to standard error.
+The outcome file has the text, the return codes and Genie's own profile as text. Exit status: 0
+done, 10 bad configuration, 11 no dialog (the NPU session failed), 12 query failed, 13 context size
+exceeded (Genie warns with 4 and writes no query event), 124 timeout.
 """
 
 import argparse
@@ -26,12 +26,12 @@ ALLOC = c.CFUNCTYPE(None, c.c_size_t, c.POINTER(c.c_void_p))
 
 
 class Genie:
-    """libGenie with a logger and a profiler, and every handle that has to be freed."""
+    """libGenie with a logger, a profiler, and all handles that must be freed."""
 
     def __init__(self, library: str, level: int) -> None:
         self.lib = c.CDLL(library)
         self.libc = c.CDLL(None)
-        self.libc.openlog(None, LOG_PERROR, 0)  # libcdsprpc says its errno to syslog alone
+        self.libc.openlog(None, LOG_PERROR, 0)  # libcdsprpc reports its errno to syslog only
         self.libc.vsnprintf.argtypes = [c.c_void_p, c.c_size_t, c.c_char_p, c.c_void_p]
         self.keep = LOG(self._log)
         self.dialog, self.config = c.c_void_p(), c.c_void_p()
@@ -47,12 +47,12 @@ class Genie:
         sys.stderr.flush()
 
     def version(self) -> str:
-        """libGenie's API version, `1.21.0`."""
+        """Return libGenie's API version, `1.21.0`."""
         parts = ("Major", "Minor", "Patch")
         return ".".join(str(getattr(self.lib, "Genie_getApi%sVersion" % p)()) for p in parts)  # noqa: UP031
 
     def open(self, text: bytes) -> "tuple[int, int]":
-        """(config status, dialog status); 0 is good."""
+        """Open the dialog and return (config status, dialog status); 0 is success."""
         status = self.lib.GenieDialogConfig_createFromJson(text, c.byref(self.config))
         if status:
             return status, -1
@@ -61,7 +61,10 @@ class Genie:
         return 0, self.lib.GenieDialog_create(self.config, c.byref(self.dialog))
 
     def query(self, prompt: bytes, limit: int, out: "int | None") -> "tuple[int, bytes]":
-        """(status, text). Tokens are written to the descriptor `out` as they come."""
+        """Run a query and return (status, text).
+
+        Tokens are written to the descriptor `out` at once.
+        """
         pieces = []
 
         def take(piece: "bytes | None", _: int, __: "int | None") -> None:
@@ -76,7 +79,7 @@ class Genie:
         return status, b"".join(pieces)
 
     def query_tokens(self, tokens: "list[int]", limit: int) -> "tuple[int, bytes]":
-        """(status, generated token ids as text, with blanks between them)."""
+        """Run a query of tokens and return (status, generated token ids as text with blanks)."""
         pieces = []  # type: list[str]
 
         def take(ids: "c._Pointer[c.c_uint32]", count: int, _: int, __: "int | None") -> None:
@@ -89,7 +92,7 @@ class Genie:
         return status, " ".join(pieces).encode()
 
     def profile_text(self) -> str:
-        """Genie's profile JSON, as it wrote it; "" when there is none."""
+        """Return Genie's profile JSON as Genie wrote it, "" if there is none."""
         buffers = []
 
         def allocate(count: int, where: "c._Pointer[c.c_void_p]") -> None:
@@ -104,7 +107,7 @@ class Genie:
         return c.string_at(data.value).decode("utf-8", "replace")
 
     def free(self) -> None:
-        """Free in the order that Genie wants; without it the process crashes at its end."""
+        """Free the handles in Genie's order. Without this the process crashes at its end."""
         if self.dialog.value:
             self.lib.GenieDialog_free(self.dialog)
         if self.config.value:
@@ -114,14 +117,14 @@ class Genie:
 
 
 class Watchdog:
-    """Ends the program if a query takes longer than `seconds`."""
+    """A timer that ends the program if a query takes longer than `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._timer = None  # type: threading.Timer | None
 
     def restart(self) -> None:
-        """Give the next query the whole time."""
+        """Restart the full time for the next query."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = threading.Timer(self._seconds, self._expire)
@@ -135,7 +138,7 @@ class Watchdog:
 
 
 def options() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description="run one Genie query")
     parser.add_argument("--library", default="libGenie.so")
     parser.add_argument("--config", required=True)
@@ -151,7 +154,7 @@ def options() -> argparse.Namespace:
 
 
 def answer_suite(genie: Genie, args: argparse.Namespace, clock: "Watchdog") -> int:
-    """Ask every question; a line for each answer goes to the outcome file as it comes."""
+    """Ask every question, and write a line for each answer to the outcome file at once."""
     with open(args.suite, encoding="utf-8") as stream:  # noqa: PTH123
         questions = json.load(stream)
     with open(args.outcome, "w") as stream:  # noqa: PTH123
@@ -160,12 +163,12 @@ def answer_suite(genie: Genie, args: argparse.Namespace, clock: "Watchdog") -> i
             genie.lib.GenieDialog_reset(genie.dialog)
             began, limit = time.monotonic(), question["max_tokens"]
             if question["tokens"]:
-                code, said = genie.query_tokens(question["tokens"], limit)
+                code, text = genie.query_tokens(question["tokens"], limit)
             else:
-                code, said = genie.query(question["prompt"].encode(), limit, None)
+                code, text = genie.query(question["prompt"].encode(), limit, None)
             seconds = time.monotonic() - began
             row = {"name": question["name"], "query": code, "seconds": seconds}
-            row["text"] = said.decode("utf-8", "replace")
+            row["text"] = text.decode("utf-8", "replace")
             stream.write(json.dumps(row) + "\n")
             stream.flush()
         stream.write(json.dumps({"profile": genie.profile_text()}) + "\n")
@@ -173,7 +176,7 @@ def answer_suite(genie: Genie, args: argparse.Namespace, clock: "Watchdog") -> i
 
 
 def work(args: argparse.Namespace, out: int, clock: "Watchdog") -> int:
-    """Open, ask, write the outcome, free; the exit status of the program."""
+    """Open the dialog, ask, write the outcome, free; return the exit status."""
     with open(args.config, "rb") as stream:  # noqa: PTH123
         config = stream.read()
     if args.greedy:
@@ -209,7 +212,7 @@ def work(args: argparse.Namespace, out: int, clock: "Watchdog") -> int:
 
 
 def main() -> None:
-    """Keep standard output for the text, start the watchdog, work."""
+    """Reserve standard output for the text, start the watchdog, do the work."""
     args = options()
     out = os.dup(1)
     os.dup2(2, 1)

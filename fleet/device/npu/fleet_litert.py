@@ -1,9 +1,9 @@
-"""Runs one .tflite with LiteRT's CompiledModel: on the NPU, or on the CPU where that is asked for.
+"""Runs one .tflite with LiteRT's CompiledModel, on the NPU or, if requested, on the CPU.
 
-Options, files and exit status are those of fleet_ort.py, which does the work. Without the CPU among
-the accelerators LiteRT refuses a model of which it would run any operation there (`Some ops are not
-accelerated`, measured with 2.3.0); `partly` lets what the compiler left stay on the CPU. The part
-for the NPU is one operation, DISPATCH_OP, which the CPU has no kernel for.
+Options, files and exit status are those of fleet_ort.py, which does the work. If the accelerators
+do not include the CPU, LiteRT refuses a model with any operation for the CPU (`Some ops are not
+accelerated`, measured with 2.3.0). `partly` leaves operations that the compiler did not take on the
+CPU. The part for the NPU is one operation, DISPATCH_OP, for which the CPU has no kernel.
 """
 
 import os
@@ -18,45 +18,47 @@ from fleet.device.npu.fleet_ort import Model, run  # noqa: E402
 
 
 class _Tensor:
-    """An input or output as onnxruntime describes it."""
+    """An input or output, described like one of onnxruntime."""
 
     def __init__(self, name: str, type_: str, shape: "List[int]") -> None:
         self.name, self.shape, self.type = name, shape, "tensor(%s)" % type_
 
 
 class _Session:
-    """The first signature of a compiled model, with the calls of an InferenceSession."""
+    """The first signature of a compiled model, with the interface of an InferenceSession."""
 
     def __init__(self, np: Any, model: Any) -> None:
         self.model, self.signature = model, next(iter(model.get_signature_list()))
-        told, made = model.get_input_tensor_details, model.create_input_buffer_by_name
-        self.inputs, self.feeds = self._tensors(told, made)
-        told, made = model.get_output_tensor_details, model.create_output_buffer_by_name
-        self.outputs, self.results = self._tensors(told, made)
-        self.reads = [  # before the clock runs
+        describe, made = model.get_input_tensor_details, model.create_input_buffer_by_name
+        self.inputs, self.feeds = self._tensors(describe, made)
+        describe, made = model.get_output_tensor_details, model.create_output_buffer_by_name
+        self.outputs, self.results = self._tensors(describe, made)
+        self.reads = [  # before the measurement starts
             (self.results[tensor.name], int(np.prod(tensor.shape)), np.dtype(tensor.type[7:-1]))
             for tensor in self.outputs
         ]
 
-    def _tensors(self, told: Any, made: Any) -> "Tuple[List[_Tensor], Dict[str, Any]]":
-        found = told(self.signature)
-        tensors = [_Tensor(name, said["dtype"], said["shape"]) for name, said in found.items()]
-        return tensors, {name: made(self.signature, name) for name in found}
+    def _tensors(self, describe: Any, made: Any) -> "Tuple[List[_Tensor], Dict[str, Any]]":
+        details = describe(self.signature)
+        tensors = [
+            _Tensor(name, detail["dtype"], detail["shape"]) for name, detail in details.items()
+        ]
+        return tensors, {name: made(self.signature, name) for name in details}
 
     def get_providers(self) -> "List[str]":
-        """Whether LiteRT found an accelerator for every operation; XNNPACK is one."""
+        """Return whether LiteRT found an accelerator for every operation; XNNPACK counts as one."""
         return ["LiteRT, all accelerated" if self.model.is_fully_accelerated() else "LiteRT"]
 
     def get_inputs(self) -> "List[_Tensor]":
-        """Of the signature."""
+        """Return the inputs of the signature."""
         return self.inputs
 
     def get_outputs(self) -> "List[_Tensor]":
-        """Of the signature."""
+        """Return the outputs of the signature."""
         return self.outputs
 
     def run(self, _: None, feed: "Dict[str, Any]") -> "List[Any]":
-        """Inputs in, one inference, outputs out."""
+        """Run one inference and return the outputs."""
         for name, value in feed.items():
             self.feeds[name].write(value)
         self.model.run_by_name(self.signature, self.feeds, self.results)
@@ -65,7 +67,7 @@ class _Session:
 
 
 class LitertModel(Model):
-    """A .tflite, its inputs, and what came out."""
+    """A .tflite model with its inputs and its results."""
 
     def __init__(self, site: str, spec: "Dict[str, Any]") -> None:
         self.out = os.dup(1)
@@ -78,12 +80,12 @@ class LitertModel(Model):
         self.session: Any = None
 
     def versions(self) -> "Dict[str, str]":
-        """Of what was really loaded."""
+        """Return the versions that were really loaded."""
         python = "%d.%d.%d" % sys.version_info[:3]
         return {"numpy": self.np.__version__, "python": python}
 
     def open(self, profile: "str | None") -> "Tuple[float, str]":  # noqa: ARG002
-        """Load the model; seconds, and the kind of device."""
+        """Load the model; return the seconds and the kind of device."""
         from ai_edge_litert.compiled_model import (
             CompiledModel,
             CpuOptions,

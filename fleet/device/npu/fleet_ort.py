@@ -1,10 +1,10 @@
-"""Runs one ONNX model with ONNX Runtime's QNN provider, nothing of it on the CPU; or, where the
-request says so, all of it on the CPU, to compare with.
+"""Runs one ONNX model with ONNX Runtime's QNN provider and nothing on the CPU, or, if requested,
+all of it on the CPU for comparison.
 
-The packages come from a folder of the release, never from the system. What is to be done is
-read from a JSON file, what came of it written to another. Exit status: 0 done, 10 bad request
-(unknown input, file that does not fit), 11 no session (the first cause stands on standard
-error), 12 a run failed, 124 timeout.
+The packages come from a folder of the release, never from the system. The request is read from a
+JSON file, and the outcome is written to another one. Exit status: 0 done, 10 bad request (unknown
+input, file that does not fit), 11 no session (the first cause is on standard error), 12 a run
+failed, 124 timeout.
 
 Sources: the plug-in providers of onnxruntime (register_execution_provider_library,
 add_provider_for_devices); session.disable_cpu_ep_fallback, without which a failed QNN set-up
@@ -31,9 +31,9 @@ TYPES = {
 EXTERNAL_FOLDER = "session.model_external_initializers_file_folder_path"
 BAD, NO_SESSION, FAILED, LATE = 10, 11, 12, 124
 NODES_TOLD, NODES_KEPT = 5, 20
-CPU_NODES = "assigned to the default CPU EP"  # of the error of a session that needs the CPU
+CPU_NODES = "assigned to the default CPU EP"  # in the error of a session that needs the CPU
 # The verbose log of onnxruntime-qnn 2.7.0 names each node that it does not take, with a reason, in
-# two passes; the last one counts.
+# two passes. The last pass counts.
 _LAST_ROUND = "GetCapability pass"
 _REFUSED = re.compile(r"Operator type: (\S+) Node name: (.*?) Node index: \d+\s+REASON : ([^\n]+)")
 
@@ -43,14 +43,14 @@ class BadRequestError(Exception):
 
 
 class Model:
-    """A session on the NPU, its inputs, and what came out."""
+    """A session on the NPU with its inputs and its results."""
 
     def __init__(self, site: str, spec: "Dict[str, Any]") -> None:
-        # QNN's own log goes to descriptor 1; standard output is for nobody else.
+        # QNN's own log goes to descriptor 1; standard output is reserved.
         self.out = os.dup(1)
         os.dup2(2, 1)
         sys.path.insert(0, site)
-        if hasattr(os, "add_dll_directory"):  # Windows: QAIRT lies beside the provider
+        if hasattr(os, "add_dll_directory"):  # Windows: QAIRT is next to the provider
             os.add_dll_directory(os.path.abspath(os.path.join(site, "onnxruntime_qnn")))
         import numpy as np
         import onnxruntime
@@ -61,7 +61,7 @@ class Model:
         self.devices: "List[Any]" = []
 
     def versions(self) -> "Dict[str, str]":
-        """Of the packages that were really loaded."""
+        """Return the versions of the packages that were really loaded."""
         build = getattr(self.qnn, "build_and_package_info", None)
         return {
             "onnxruntime": self.ort.__version__,
@@ -72,7 +72,7 @@ class Model:
         }
 
     def open(self, profile: "str | None") -> "Tuple[float, str]":
-        """Create the session; seconds, and the kind of device."""
+        """Create the session; return the seconds and the kind of device."""
         self.register()
         began = time.perf_counter()
         self.session = self.opened(self.spec["model"], profile)
@@ -80,7 +80,7 @@ class Model:
 
     @property
     def device(self) -> str:
-        """The kind of device that the sessions are on."""
+        """The kind of device on which the sessions run."""
         return "CPU" if self.on_cpu else str(self.devices[0].device.type).rpartition(".")[2]
 
     @property
@@ -89,7 +89,7 @@ class Model:
         return bool(self.spec.get("accelerator") == "cpu")
 
     def register(self) -> None:
-        """Make the QNN provider known, and find its NPU; nothing of it for the CPU."""
+        """Register the QNN provider and find its NPU. Do nothing for the CPU."""
         ort = self.ort
         ort.set_default_logger_severity(self.spec["log"])
         if self.on_cpu:
@@ -97,7 +97,7 @@ class Model:
         name = self.qnn.get_ep_name()
         ort.register_execution_provider_library(name, self.qnn.get_library_path())
         devices = [device for device in ort.get_ep_devices() if device.ep_name == name]
-        # An NPU where there is one; on x86_64 the provider offers its emulator as a CPU.
+        # An NPU if there is one. On x86_64 the provider offers its emulator as a CPU.
         devices.sort(key=lambda device: str(device.device.type).upper().find("NPU") < 0)
         if not devices:
             raise RuntimeError("the QNN provider finds no NPU on this device")
@@ -110,8 +110,9 @@ class Model:
         log: "int | None" = None,
         added: "Sequence[str]" = (),
     ) -> Any:
-        """A session with nothing on the CPU, or with all of it there. `added`: tensors that are
-        outputs too.
+        """Return a session with nothing on the CPU, or with everything on the CPU.
+
+        `added` are tensors that become additional outputs.
         """
         ort = self.ort
         options = ort.SessionOptions()
@@ -123,7 +124,7 @@ class Model:
         for name, number in self.spec["dimensions"].items():
             options.add_free_dimension_override_by_name(name, number)
         source: Any = model
-        if added:  # weights in files beside the model are not found from bytes
+        if added:  # a model in bytes does not find its external weight files
             folder = os.path.dirname(os.path.abspath(model))
             options.add_session_config_entry(EXTERNAL_FOLDER, folder)
             with open(model, "rb") as stream:
@@ -135,11 +136,11 @@ class Model:
             given["profiling_level"] = self.spec["profiling"]
             given["profiling_file_path"] = profile
         options.add_provider_for_devices(self.devices[:1], given)
-        # The class itself would try once more, on the CPU.
+        # The class itself would try again on the CPU.
         return ort.InferenceSession(source, options, enable_fallback=0)
 
     def untaken(self) -> "List[Dict[str, str]]":
-        """Nodes that QNN does not take, from the verbose log of a second try."""
+        """Return the nodes that QNN does not take, from the verbose log of a second attempt."""
         with tempfile.TemporaryFile() as log:
             kept = os.dup(2)
             os.dup2(log.fileno(), 2)
@@ -147,7 +148,7 @@ class Model:
                 for key in ("model", "decoder", "decoder_with_past"):
                     if self.spec.get(key):
                         self.opened(self.spec[key], None, 0)
-            except Exception as error:  # the same as of the first try
+            except Exception as error:  # the same error as in the first attempt
                 sys.stderr.write("%s\n" % error)
             finally:
                 os.dup2(kept, 2)
@@ -157,20 +158,20 @@ class Model:
         return nodes_of(text)
 
     def feed(self) -> "Dict[str, Any]":
-        """Inputs by name: from .npy files, else random by shape with a fixed seed."""
+        """Return the inputs by name: from .npy files, else random by shape with a fixed seed."""
         rng = self.np.random.default_rng(self.spec["seed"])
-        given, found = dict(self.spec["inputs"]), {}
+        given, feed = dict(self.spec["inputs"]), {}
         for tensor in self.session.get_inputs():
             kind = TYPES.get(tensor.type) or tensor.type[len("tensor(") : -1]
             shape = [self._dimension(tensor.name, part) for part in tensor.shape]
             if tensor.name in given:
-                found[tensor.name] = self._loaded(tensor.name, given.pop(tensor.name), kind, shape)
+                feed[tensor.name] = self._loaded(tensor.name, given.pop(tensor.name), kind, shape)
             else:
-                found[tensor.name] = self._random(rng, kind, shape)
+                feed[tensor.name] = self._random(rng, kind, shape)
         if given:
             known = ", ".join(tensor.name for tensor in self.session.get_inputs())
             raise BadRequestError("no input %s; the model has %s" % (", ".join(given), known))
-        return found
+        return feed
 
     def _dimension(self, name: str, part: "int | str") -> int:
         if isinstance(part, int):
@@ -201,18 +202,20 @@ class Model:
         return rng.integers(0, 2 if kind in ("int32", "int64") else high, shape).astype(kind)
 
     def compared(self, outputs: "List[Any]") -> "Dict[str, Any]":
-        """Each output: shape, range, and how far it is from its reference."""
-        found = {}
+        """Return shape and range of each output, and its distance from the reference."""
+        results = {}
         for tensor, value in zip(self.session.get_outputs(), outputs):
-            said: "Dict[str, Any]" = {"shape": list(value.shape), "type": str(value.dtype)}
+            result: "Dict[str, Any]" = {"shape": list(value.shape), "type": str(value.dtype)}
             path = self.spec["reference"].get(tensor.name)
             if path is not None:
-                said.update(self._distance(tensor.name, value, path))
-            found[tensor.name] = said
-        unknown = sorted(set(self.spec["reference"]) - set(found))
+                result.update(self._distance(tensor.name, value, path))
+            results[tensor.name] = result
+        unknown = sorted(set(self.spec["reference"]) - set(results))
         if unknown:
-            raise BadRequestError("no output %s; the model has %s" % (unknown[0], ", ".join(found)))
-        return found
+            raise BadRequestError(
+                "no output %s; the model has %s" % (unknown[0], ", ".join(results))
+            )
+        return results
 
     def _distance(self, name: str, value: Any, path: str) -> "Dict[str, Any]":
         np = self.np
@@ -224,30 +227,30 @@ class Model:
             shapes = (name, list(wanted.shape), list(value.shape))
             raise BadRequestError("the reference of %s has the shape %s, the output %s" % shapes)
         a, b = wanted.astype("float64").ravel(), value.astype("float64").ravel()
-        # NaN compares as different, never as equal.
+        # NaN counts as different, never as equal.
         far = float(np.abs(a - b).max()) if a.size else 0.0
         norms = float(np.linalg.norm(a) * np.linalg.norm(b))
         same = float(np.dot(a, b) / norms) if norms else (1.0 if not np.any(a - b) else 0.0)
         return {"max_abs": far if far == far else None, "cosine": same if same == same else None}  # noqa: PLR0124
 
-    def told(self) -> "Dict[str, Any]":
-        """What a kind of model says beside its outputs."""
+    def details(self) -> "Dict[str, Any]":
+        """Return the results of a kind of model in addition to its outputs."""
         return {}
 
     def close(self) -> None:
-        """Drop the session: only then the profile is whole."""
+        """Drop the session, which completes the profile."""
         self.session = None
 
 
 def nodes_of(log: str) -> "List[Dict[str, str]]":
-    """Nodes that a verbose log says are not taken: name, type, reason."""
+    """Return the nodes that a verbose log reports as not taken: name, type, reason."""
     rows = _REFUSED.findall(log.rpartition(_LAST_ROUND)[2])
-    found = {name: {"name": name, "type": kind, "reason": why[:300]} for kind, name, why in rows}
-    return list(found.values())[:NODES_KEPT]
+    nodes = {name: {"name": name, "type": kind, "reason": why[:300]} for kind, name, why in rows}
+    return list(nodes.values())[:NODES_KEPT]
 
 
 def told_of(nodes: "List[Dict[str, str]]") -> str:
-    """The nodes that would run on the CPU, in a sentence; "" for none."""
+    """Return a sentence about the nodes that would run on the CPU, "" for none."""
     if not nodes:
         return ""
     names = ", ".join("%s (%s)" % (node["name"], node["type"]) for node in nodes[:NODES_TOLD])
@@ -261,9 +264,9 @@ def told_of(nodes: "List[Dict[str, str]]") -> str:
 
 
 def outputs_of(names: "Sequence[str]") -> bytes:
-    """The bytes that, behind an ONNX model, make these tensors outputs of it.
+    """Return the bytes that, appended to an ONNX model, make these tensors outputs.
 
-    Protocol buffers merge a message that comes twice. Tags of onnx.proto: ModelProto.graph 7,
+    Protocol buffers merge a repeated message. Tags of onnx.proto: ModelProto.graph 7,
     GraphProto.output 12, ValueInfoProto.name 1.
     """
     ends = (_field(12, _field(1, name.encode("utf-8"))) for name in names)
@@ -279,7 +282,7 @@ def _field(number: int, content: bytes) -> bytes:
 
 
 def samples_of(arguments: argparse.Namespace, model: Model) -> "Dict[str, Dict[str, Any]]":
-    """The inputs of each sample of an .npz (`0/input`)."""
+    """Return the inputs of each sample of an .npz (`0/input`)."""
     samples: "Dict[str, Dict[str, Any]]" = {}
     with model.np.load(arguments.samples, allow_pickle=False) as archive:
         for key in archive.files:
@@ -288,9 +291,9 @@ def samples_of(arguments: argparse.Namespace, model: Model) -> "Dict[str, Dict[s
     return samples
 
 
-def run_samples(arguments: argparse.Namespace, model: Model, said: "Dict[str, Any]") -> int:
+def run_samples(arguments: argparse.Namespace, model: Model, outcome: "Dict[str, Any]") -> int:
     """Run each sample once; the outputs go to another .npz (`0/output`)."""
-    found: "Dict[str, Any]" = {}
+    arrays: "Dict[str, Any]" = {}
     times = []
     for number, feed in samples_of(arguments, model).items():
         began = time.perf_counter()
@@ -298,24 +301,24 @@ def run_samples(arguments: argparse.Namespace, model: Model, said: "Dict[str, An
             values = model.session.run(None, feed)
         except Exception as error:
             sys.stderr.write("sample %s failed: %s\n" % (number, error))
-            said["error"] = "sample %d: %s" % (int(number) + 1, error)
+            outcome["error"] = "sample %d: %s" % (int(number) + 1, error)
             return FAILED
         times.append((time.perf_counter() - began) * 1000)
         names = [tensor.name for tensor in model.session.get_outputs()]
-        found.update(("%s/%s" % (number, name), value) for name, value in zip(names, values))
-    model.np.savez(arguments.outputs, **found)
-    said["runs_ms"], said["run_ms"] = times, statistics.median(times)
+        arrays.update(("%s/%s" % (number, name), value) for name, value in zip(names, values))
+    model.np.savez(arguments.outputs, **arrays)
+    outcome["runs_ms"], outcome["run_ms"] = times, statistics.median(times)
     return 0
 
 
-def run_nodes(arguments: argparse.Namespace, model: Model, said: "Dict[str, Any]") -> int:
+def run_nodes(arguments: argparse.Namespace, model: Model, outcome: "Dict[str, Any]") -> int:
     """Run the samples with each group of tensors as outputs.
 
-    A provider may refuse a graph because of one of them. Then each half of the group is tried,
-    down to the tensor, which is left out.
+    A provider may refuse a graph because of one tensor. Then each half of the group is tried, down
+    to the single tensor, which is left out.
     """
-    samples, found = samples_of(arguments, model), {}  # type: ignore[var-annotated]
-    said["unseen"], groups = [], list(model.spec["added"])
+    samples, arrays = samples_of(arguments, model), {}  # type: ignore[var-annotated]
+    outcome["unseen"], groups = [], list(model.spec["added"])
     model.register()
     while groups:
         group = groups.pop()
@@ -323,40 +326,40 @@ def run_nodes(arguments: argparse.Namespace, model: Model, said: "Dict[str, Any]
             session = model.opened(model.spec["model"], None, None, group)
             for number, feed in samples.items():
                 names = ["%s/%s" % (number, name) for name in group]
-                found.update(zip(names, session.run(group, feed)))
+                arrays.update(zip(names, session.run(group, feed)))
         except Exception as error:
             sys.stderr.write("%d tensors cannot be outputs: %s\n" % (len(group), error))
             if len(group) > 1:
                 middle = len(group) // 2
                 groups += [group[:middle], group[middle:]]
             else:
-                said["unseen"] += group
-                said["error"] = str(error)
-    model.np.savez(arguments.outputs, **found)
-    return 0 if found else FAILED
+                outcome["unseen"] += group
+                outcome["error"] = str(error)
+    model.np.savez(arguments.outputs, **arrays)
+    return 0 if arrays else FAILED
 
 
-def work(arguments: argparse.Namespace, model: Model, said: "Dict[str, Any]") -> int:
-    """Fill in `said`; the exit status."""
+def work(arguments: argparse.Namespace, model: Model, outcome: "Dict[str, Any]") -> int:
+    """Do the work, fill in the outcome, and return the exit status."""
     spec = model.spec
-    said["versions"] = model.versions()
+    outcome["versions"] = model.versions()
     if spec.get("added"):
-        return run_nodes(arguments, model, said)
+        return run_nodes(arguments, model, outcome)
     began = time.perf_counter()
     try:
-        seconds, said["device"] = model.open(None if arguments.check else arguments.profile)
-    except Exception as error:  # onnxruntime raises by its own classes
-        said["error"] = str(error)
-        # A second try takes as long as the first one.
+        seconds, outcome["device"] = model.open(None if arguments.check else arguments.profile)
+    except Exception as error:  # onnxruntime raises its own classes
+        outcome["error"] = str(error)
+        # A second attempt takes as long as the first one.
         if CPU_NODES in str(error) and time.perf_counter() - began < arguments.timeout / 4:
-            said["untaken"] = model.untaken()
-            said["error"] = told_of(said["untaken"]) or said["error"]
-        sys.stderr.write("no session: %s\n" % said["error"])
+            outcome["untaken"] = model.untaken()
+            outcome["error"] = told_of(outcome["untaken"]) or outcome["error"]
+        sys.stderr.write("no session: %s\n" % outcome["error"])
         return NO_SESSION
-    said["session_ms"] = seconds * 1000
-    said["providers"] = model.session.get_providers()
+    outcome["session_ms"] = seconds * 1000
+    outcome["providers"] = model.session.get_providers()
     if arguments.samples:
-        status = run_samples(arguments, model, said)
+        status = run_samples(arguments, model, outcome)
         model.close()
         return status
     feed = model.feed()
@@ -369,11 +372,11 @@ def work(arguments: argparse.Namespace, model: Model, said: "Dict[str, Any]") ->
                 times.append((time.perf_counter() - began) * 1000)
     except Exception as error:
         sys.stderr.write("run failed: %s\n" % error)
-        said["error"] = str(error)
+        outcome["error"] = str(error)
         return FAILED
-    said["runs_ms"], said["run_ms"] = times, statistics.median(times)
-    said["outputs"] = model.compared(outputs)
-    said.update(model.told())
+    outcome["runs_ms"], outcome["run_ms"] = times, statistics.median(times)
+    outcome["outputs"] = model.compared(outputs)
+    outcome.update(model.details())
     if arguments.keep:
         os.makedirs(arguments.keep, exist_ok=True)
         for number, value in enumerate(outputs):
@@ -383,7 +386,7 @@ def work(arguments: argparse.Namespace, model: Model, said: "Dict[str, Any]") ->
 
 
 def run(kind: "Callable[[Dict[str, Any]], Type[Model]]") -> None:
-    """Read the request, work with the kind of model that it needs, write what came of it."""
+    """Read the request, work with the kind of model that it needs, write the outcome."""
     parser = argparse.ArgumentParser()
     for name in ("--site", "--spec", "--outcome", "--profile", "--keep", "--samples", "--outputs"):
         parser.add_argument(name)
@@ -395,21 +398,21 @@ def run(kind: "Callable[[Dict[str, Any]], Type[Model]]") -> None:
     late = threading.Timer(arguments.timeout, lambda: os._exit(LATE))
     late.daemon = True
     late.start()
-    said: "Dict[str, Any]" = {}
+    outcome: "Dict[str, Any]" = {}
     try:
-        status = work(arguments, kind(spec)(arguments.site, spec), said)
+        status = work(arguments, kind(spec)(arguments.site, spec), outcome)
     except BadRequestError as error:
         sys.stderr.write("%s\n" % error)
-        said["error"], status = str(error), BAD
+        outcome["error"], status = str(error), BAD
     part = arguments.outcome + ".part"
     if os.path.lexists(part):
         os.unlink(part)
     with open(part, "x", encoding="utf-8") as stream:
-        json.dump(said, stream)
+        json.dump(outcome, stream)
     os.replace(part, arguments.outcome)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(status)  # a provider that failed may crash on the way out
+    os._exit(status)  # a provider that failed may crash on exit
 
 
 if __name__ == "__main__":

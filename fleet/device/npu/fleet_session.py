@@ -1,10 +1,10 @@
-"""Open a real NPU session and let the library say what it thinks; runs on the device.
+"""Opens a real NPU session on the device and prints the library's log.
 
-`fleet_session.py LIBRARY SECONDS [CONTEXT [HOLD]]`: CONTEXT is a file, `-` for standard input;
-without it ("") only the device is created, and kept open for HOLD seconds. Python 3.6 and later,
-ctypes only; nothing is written anywhere. The library's log goes to standard output as it comes,
-then one line `fleet-session {json}`: {"build": ..., "steps": [[name, code, text], ...]}. The
-function table follows the public QAIRT header QnnInterface.h; measured with QAIRT 2.47 to 2.51.
+`fleet_session.py LIBRARY SECONDS [CONTEXT [HOLD]]`: CONTEXT is a file, or `-` for standard input.
+Without CONTEXT ("") only the device is created and held open for HOLD seconds. It needs Python 3.6
+or later and ctypes, and writes no files. The log goes to standard output at once, followed by one
+line `fleet-session {json}`: {"build": ..., "steps": [[name, code, text], ...]}. The function table
+follows the public QAIRT header QnnInterface.h; measured with QAIRT 2.47 to 2.51.
 """
 
 import ctypes as c
@@ -15,9 +15,9 @@ import threading
 import time
 
 LOG_PERROR = 0x20
-LEVEL = 4  # verbose: which file was tried stands there, and nowhere else
+LEVEL = 4  # verbose: only this level shows which file was tried
 LETTERS = {1: "E", 2: "W", 3: "I", 4: "V", 5: "D"}
-# Places in the table of functions that QnnInterface_getProviders gives.
+# Indexes in the table of functions that QnnInterface_getProviders returns.
 BACKEND_CREATE, BACKEND_BUILD_ID = 1, 4
 CONTEXT_CREATE_FROM_BINARY, CONTEXT_FREE = 13, 14
 LOG_CREATE, LOG_FREE = 25, 27
@@ -28,7 +28,7 @@ LOG = c.CFUNCTYPE(None, c.c_char_p, c.c_uint32, c.c_uint64, c.c_void_p)
 
 
 class Provider(c.Structure):
-    """QnnInterface_t: its head, then the table of functions."""
+    """QnnInterface_t: its header, then the table of functions."""
 
     _fields_ = (
         ("backend_id", c.c_uint32),
@@ -40,13 +40,13 @@ class Provider(c.Structure):
 
 
 def say(text: str) -> None:
-    """One line, at once: the library may crash after it."""
+    """Print one line at once, because the library may crash next."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def log_to_stdout() -> "c._FuncPointer":
-    """A callback that prints what the library logs."""
+    """Return a callback that prints the library's log."""
     libc = c.CDLL(None)
     libc.vsnprintf.argtypes = (c.c_void_p, c.c_size_t, c.c_char_p, c.c_void_p)
 
@@ -61,25 +61,25 @@ def log_to_stdout() -> "c._FuncPointer":
 
 
 class Backend:
-    """libQnnHtp and what was done with it."""
+    """libQnnHtp, and the steps that were taken with it."""
 
     def __init__(self, path: str) -> None:
         self.library = c.CDLL(path)
-        found = c.POINTER(c.POINTER(Provider))()
+        providers = c.POINTER(c.POINTER(Provider))()
         count = c.c_uint32()
-        self.library.QnnInterface_getProviders(c.byref(found), c.byref(count))
+        self.library.QnnInterface_getProviders(c.byref(providers), c.byref(count))
         if not count.value:
             raise OSError("the library has no QNN interface")
-        self.table = found[0].contents.functions
+        self.table = providers[0].contents.functions
         self.steps = []  # type: list[list[object]]
 
     def call(self, place: int, *args: "tuple[type, object]") -> int:
-        """The function at a place of the table; 0 is good."""
+        """Call the function at an index of the table; 0 is success."""
         kind = c.CFUNCTYPE(c.c_uint64, *(argument for argument, _ in args))
         return int(kind(self.table[place])(*(value for _, value in args)))
 
     def step(self, name: str, place: int, *args: "tuple[type, object]") -> bool:
-        """Call and remember; True when it went well. The code is in the low 16 bits."""
+        """Call and record a step; return True on success. The code is in the low 16 bits."""
         code = self.call(place, *args) & 0xFFFF
         text = c.c_char_p()
         if code:
@@ -88,14 +88,14 @@ class Backend:
         return code == 0
 
     def build(self) -> str:
-        """The build id, like v2.51.0.260929181845."""
+        """Return the build id, like v2.51.0.260929181845."""
         text = c.c_char_p()
         self.call(BACKEND_BUILD_ID, (c.c_void_p, c.byref(text)))
         return (text.value or b"").decode("utf-8", "replace")
 
 
 def work(backend: Backend, context: bytes, hold: float) -> None:
-    """Log, backend, device, context: until one fails."""
+    """Create log, backend, device and context, until one of them fails."""
     pointer, log, handle, device = c.c_void_p, c.c_void_p(), c.c_void_p(), c.c_void_p()
     callback = log_to_stdout()
     backend.kept = callback  # type: ignore[attr-defined]
@@ -128,7 +128,7 @@ def work(backend: Backend, context: bytes, hold: float) -> None:
 
 
 def read(name: str) -> bytes:
-    """A context binary, from a file or from standard input."""
+    """Read a context binary from a file or from standard input."""
     if name == "-":
         return sys.stdin.buffer.read()
     with open(name, "rb") as stream:  # noqa: PTH123
@@ -136,13 +136,13 @@ def read(name: str) -> bytes:
 
 
 def syslog_to_stdout() -> None:
-    """libcdsprpc says its errno to syslog, and nowhere else."""
+    """Redirect syslog, because libcdsprpc reports its errno only there."""
     os.dup2(1, 2)
     c.CDLL(None).openlog(None, LOG_PERROR, 0)
 
 
 def main() -> None:
-    """Load, work, tell, and leave without the destructors: they crash after a failure."""
+    """Load, work, report, and exit without destructors, which crash after a failure."""
 
     def expire() -> None:
         say("fleet-session " + json.dumps({"late": True}))
@@ -151,19 +151,19 @@ def main() -> None:
     timer = threading.Timer(float(sys.argv[2]), expire)
     timer.daemon = True
     timer.start()
-    told = {"build": "", "steps": []}  # type: dict[str, object]
+    report = {"build": "", "steps": []}  # type: dict[str, object]
     try:
         syslog_to_stdout()
         context = read(sys.argv[3]) if sys.argv[3:] and sys.argv[3] else b""
         backend = Backend(sys.argv[1])
-        told = {"build": backend.build(), "steps": backend.steps}
+        report = {"build": backend.build(), "steps": backend.steps}
         work(backend, context, float(sys.argv[4]) if sys.argv[4:] else 0)
     except (OSError, AttributeError) as error:
-        told["load"] = str(error)
+        report["load"] = str(error)
         say("<E> %s" % error)  # noqa: UP031 - Python 3.6
-    say("fleet-session " + json.dumps(told))
-    failed = [name for name, code, _ in told["steps"] if code]  # type: ignore[attr-defined]
-    os._exit(1 if failed or "load" in told else 0)
+    say("fleet-session " + json.dumps(report))
+    failed = [name for name, code, _ in report["steps"] if code]  # type: ignore[attr-defined]
+    os._exit(1 if failed or "load" in report else 0)
 
 
 main()

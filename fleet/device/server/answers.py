@@ -12,8 +12,8 @@ from fleet.device.server.chat import Cutter
 from fleet.device.server.wire import EventStream, Head, HttpError, send_json
 from fleet.device.server.work import BackendError, Job
 
-TURN_SECONDS = 0.5  # how often a client that waits is looked at
-COMMENT_SECONDS = 5.0  # a stream in which nothing comes says that it lives
+TURN_SECONDS = 0.5  # interval at which a waiting client is checked
+COMMENT_SECONDS = 5.0  # interval of comments that keep a silent stream alive
 _POSTS = {
     "generate": ("/generate", "/generate/stream", "/v1/chat/completions", "/v1/completions"),
     "infer": ("/infer",),
@@ -24,7 +24,7 @@ _GETS = ("/health", "/openapi.json", "/v1/models")
 
 
 class Answers:
-    """Works off requests. `server` takes jobs (`submit`) and has the worker that cancels them."""
+    """The processing of requests. `server` accepts jobs (`submit`), and its worker cancels them."""
 
     def __init__(self, config: "Dict[str, Any]", server: Any, reader: Reader, kind: str) -> None:
         self._config, self._server, self._reader = config, server, reader
@@ -33,7 +33,7 @@ class Answers:
         self._seconds: float = config["request_seconds"]
 
     def admit(self, head: Head) -> int:
-        """Path and method; how long the body may be. Raises HttpError 404 or 405."""
+        """Check path and method; return the maximum body length. Raises HttpError 404 or 405."""
         if head.path in (*_GETS, self._model_path):
             wanted = "GET"
         elif head.path in self._posts:
@@ -56,7 +56,10 @@ class Answers:
         *,
         keep: bool,
     ) -> bool:
-        """One request; True when the connection may go on. Raises HttpError before an answer."""
+        """Answer one request; return True if the connection stays open.
+
+        Raises HttpError if no answer has been sent.
+        """
         if head.path in ("/v1/models", self._model_path):
             models = self._models()
             model = models if head.path == "/v1/models" else models["data"][0]
@@ -107,7 +110,10 @@ class Answers:
         return {"object": "list", "data": [{**model, **self._provenance()}]}
 
     async def _whole(self, job: Job, client: "_Client") -> "Tuple[str, Dict[str, Any]]":
-        """All of a job. Raises HttpError; ConnectionError when the client has gone."""
+        """Return the whole result of a job.
+
+        Raises HttpError, or ConnectionError if the client is gone.
+        """
         parts: "List[str]" = []
         events = self._events(job, client, self._seconds)
         try:
@@ -130,7 +136,7 @@ class Answers:
         stream: EventStream,
         ignored: "Dict[str, Any]",
     ) -> bool:
-        """A job as events. An error before the first one is an answer of its own."""
+        """Send a job as events. An error before the first event becomes a normal answer."""
         events = self._events(job, client, COMMENT_SECONDS)
         try:
             async for kind, value in events:
@@ -149,22 +155,22 @@ class Answers:
         return True
 
     async def _events(self, job: Job, client: "_Client", silence: float) -> Any:
-        """Events of a job; ("idle", None) after `silence` seconds without one.
+        """Yield the events of a job; ("idle", None) after `silence` seconds without one.
 
-        However this ends, nobody works for it any more: a client that goes cancels the job.
+        At the end the job is cancelled if it still runs, for example because the client is gone.
         """
         self._server.submit(job)
         over, last = False, time.monotonic()
         turn: "Optional[asyncio.Task[Tuple[str, Any]]]" = None
         try:
             while not over:
-                # The task outlives a look at the clock: wait_for may lose what it waited for.
+                # The task survives a timeout: wait_for may lose the event that it waits for.
                 turn = turn or asyncio.ensure_future(job.events.get())
                 await asyncio.wait({turn}, timeout=TURN_SECONDS)
                 now = time.monotonic()
                 if client.gone:
                     raise ConnectionError
-                if now - job.told > self._seconds:
+                if now - job.arrived > self._seconds:
                     late = "no end within %g s" % self._seconds
                     yield "error", BackendError("timeout", late, 504)
                     return
@@ -183,19 +189,19 @@ class Answers:
 
 
 class _Client:
-    """Whether the other side is still there."""
+    """The connection of a client."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
     @property
     def gone(self) -> bool:
-        """It has closed its side, or all of it."""
+        """True if the client has closed its side or the connection."""
         return self._reader.at_eof() or self._writer.transport.is_closing()
 
 
 class _Plain:
-    """The form of /generate."""
+    """The answer format of /generate."""
 
     error_event = "error"
 
@@ -203,15 +209,15 @@ class _Plain:
         self.config, self.ask = config, ask
 
     def whole(self, text: str, result: "Dict[str, Any]") -> "Dict[str, Any]":
-        """One answer, or the logits of one pass."""
+        """Return a whole answer, or the logits of one pass."""
         if self.ask.logits:
             return {"logits": result["logits"], "usage": usage(result)}
-        said = {"text": text, "finish_reason": result["finish"], "usage": usage(result)}
+        answer = {"text": text, "finish_reason": result["finish"], "usage": usage(result)}
         tokens = result.get("tokens")
-        return said if tokens is None else {**said, "tokens": tokens}
+        return answer if tokens is None else {**answer, "tokens": tokens}
 
     async def token(self, stream: EventStream, text: str, token: "Optional[int]") -> None:
-        """A piece of text, with the token id if the backend tells it."""
+        """Send a piece of text, with its token id if the backend reports it."""
         await stream.send(
             {"text": text} if token is None else {"token": token, "text": text}, "token"
         )
@@ -219,13 +225,13 @@ class _Plain:
     async def done(
         self, stream: EventStream, result: "Dict[str, Any]", more: "Dict[str, Any]"
     ) -> None:
-        """The end."""
-        said = {"finish_reason": result["finish"], "usage": usage(result), **more}
-        await stream.send(said, "done")
+        """Send the end of the stream."""
+        answer = {"finish_reason": result["finish"], "usage": usage(result), **more}
+        await stream.send(answer, "done")
 
 
 class _Completion(_Plain):
-    """The form of /v1/completions; what it shares with chat."""
+    """The answer format of /v1/completions, and the base of chat."""
 
     error_event = ""
     kind, chunk, prefix = "text_completion", "text_completion", "cmpl-"
@@ -240,16 +246,16 @@ class _Completion(_Plain):
         return {"id": self._id, "object": kind, "created": self._created, "model": model}
 
     def choice(self, text: str, result: "Dict[str, Any]") -> "Dict[str, Any]":
-        """The only choice of a whole answer."""
+        """Return the only choice of a whole answer."""
         return {"index": 0, "text": text, "logprobs": None, "finish_reason": result["finish"]}
 
     def whole(self, text: str, result: "Dict[str, Any]") -> "Dict[str, Any]":
-        """One answer."""
+        """Return a whole answer."""
         choices = [self.choice(text, result)]
         return {**self._frame(self.kind), "choices": choices, "usage": usage(result)}
 
     async def token(self, stream: EventStream, text: str, _: "Optional[int]") -> None:
-        """A piece of text."""
+        """Send a piece of text."""
         if text:
             await self._piece(stream, text, None)
 
@@ -263,7 +269,7 @@ class _Completion(_Plain):
     async def done(
         self, stream: EventStream, result: "Dict[str, Any]", more: "Dict[str, Any]"
     ) -> None:
-        """The last chunk, the counts if they were asked for, and [DONE]."""
+        """Send the last chunk, the counts if requested, and [DONE]."""
         await self._last(stream, result)
         if self.ask.usage:
             counts = {"choices": [], "usage": usage(result), **more}
@@ -272,13 +278,13 @@ class _Completion(_Plain):
 
 
 class _Chat(_Completion):
-    """The form of /v1/chat/completions."""
+    """The answer format of /v1/chat/completions."""
 
     kind, chunk, prefix = "chat.completion", "chat.completion.chunk", "chatcmpl-"
     _begun = False
 
     def choice(self, text: str, result: "Dict[str, Any]") -> "Dict[str, Any]":
-        """The only choice, with calls of tools if the answer has them."""
+        """Return the only choice, with tool calls if the answer has them."""
         message = {"role": "assistant", "content": text}  # type: Dict[str, Any]
         calls = _tool_calls(result)
         if calls:
@@ -292,7 +298,7 @@ class _Chat(_Completion):
     async def _delta(
         self, stream: EventStream, delta: "Dict[str, Any]", finish: "Optional[str]"
     ) -> None:
-        """Send a chunk; the first one says the role."""
+        """Send a chunk; the first one contains the role."""
         role = {} if self._begun or not delta else {"role": "assistant"}
         self._begun = self._begun or bool(role)
         choice = {"index": 0, "delta": {**role, **delta}, "finish_reason": finish}
@@ -317,28 +323,28 @@ def _tool_calls(result: "Dict[str, Any]") -> "List[Dict[str, Any]]":
 
 
 async def _failed(stream: EventStream, error: HttpError, event: str) -> None:
-    """An error in a stream, or as an answer of its own where nothing has been sent."""
+    """Send an error in the stream, or raise it if nothing has been sent."""
     if not stream.begun:
         raise error
     await stream.send(error.as_dict(), event)
 
 
 def usage(result: "Dict[str, Any]") -> "Dict[str, Any]":
-    """Counts as OpenAI names them; null where the backend does not count."""
+    """Return the token counts with OpenAI's names, null if the backend does not count."""
     asked, made = result["prompt_tokens"], result["completion_tokens"]
     whole = None if asked is None else asked + made
     return {"prompt_tokens": asked, "completion_tokens": made, "total_tokens": whole}
 
 
 def _times(job: Job) -> "Dict[str, Any]":
-    """Milliseconds in the queue and in all, as the server saw them."""
+    """Return the milliseconds in the queue and in total, as the server saw them."""
     now = time.monotonic()
-    waited = round((job.began - job.told) * 1000, 1)
-    return {"queue_ms": waited, "total_ms": round((now - job.told) * 1000, 1)}
+    waited = round((job.began - job.arrived) * 1000, 1)
+    return {"queue_ms": waited, "total_ms": round((now - job.arrived) * 1000, 1)}
 
 
 def as_http(error: BackendError) -> HttpError:
-    """The answer for what a backend reports."""
+    """Return the HTTP error for an error of a backend."""
     headers = {"Retry-After": "5"} if error.status == 503 else {}
     param = "prompt" if error.code == "context_exceeded" else None
     return HttpError(error.status, error.code, error.message, param=param, headers=headers)

@@ -1,8 +1,8 @@
-"""Requests, checked: bodies become prompts and limits, or errors (HttpError, 4xx).
+"""Validation of requests: bodies become prompts and limits, or errors (HttpError, 4xx).
 
-Nothing is passed over in silence. An unknown field is an error that names it, and so is a field
-without which the answer would be another one. A wish that the answer can do without, as for a
-sampler that the backend does not have, is accepted, and the answer names it under `ignored`.
+Nothing is ignored silently. An unknown field is an error that names it, and so is an unsupported
+field that would change the answer. An unsupported field that the answer does not depend on, such as
+a missing sampler option, is accepted and listed under `ignored`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FIELDS = (
     *("messages", "tools", "tool_choice", "parallel_tool_calls", "chat_template_kwargs"),
     *("prompt", "suffix", "echo", "best_of"),
 )
-# Numbers for a sampler: smallest and largest value.
+# Fields of a sampler with their smallest and largest value.
 SAMPLING = {
     "temperature": (0, 10),
     "top_p": (0, 1),
@@ -33,20 +33,20 @@ SAMPLING = {
     "presence_penalty": (-2, 2),
     "repetition_penalty": (0, 10),
 }
-# Values by which a field of SAMPLING asks for nothing.
+# Values of SAMPLING fields that have no effect.
 _NEUTRAL = {
     "top_p": 1, "top_k": -1, "min_p": 0, "frequency_penalty": 0, "presence_penalty": 0,
     "repetition_penalty": 1,
 }  # fmt: skip
-# Fields that no text of an answer depends on: whom it is for, what is kept, which price.
+# Fields that do not change the text of an answer: user, storage, price.
 _APART = {
     *("user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "store"),
     *("prompt_cache_retention", "cache_prompt", "prediction", "verbosity", "reasoning_effort"),
 }
 _PLAIN = "leave it out: the service only makes plain text"
-_JSON = {"type": "json_object"}  # the prompt has to ask for JSON itself, at OpenAI too
+_JSON = {"type": "json_object"}  # the prompt has to ask for JSON itself, as with OpenAI
 _LOGPROBS = "leave it out: log probabilities are not supported"
-# Fields without which the answer would not be what the client expects, and their harmless values.
+# Fields whose absence would surprise the client, with their harmless values.
 UNSUPPORTED = {
     "n": ((1,), "must be 1: a request gets one answer"),
     "best_of": ((1,), "must be 1: a request gets one answer"),
@@ -65,9 +65,11 @@ UNSUPPORTED = {
 
 
 class Ask(NamedTuple):
-    """A request for text. `prompt` is text or token ids; `usage`: a stream ends with a chunk that
-    counts the tokens; `sampling`: fields of SAMPLING that the backend has; `tools`: names of the
-    functions that may be called; `ignored`: fields without effect; `logits`: one pass, no text.
+    """A request for text. `prompt` is text or token ids.
+
+    `usage`: a stream ends with a chunk of token counts. `sampling` are fields of SAMPLING that the
+    backend supports, `tools` are names of the functions that may be called, `ignored` are fields
+    without effect. `logits`: one pass, no text.
     """
 
     prompt: "Union[str, List[int]]"
@@ -82,24 +84,24 @@ class Ask(NamedTuple):
 
 
 class Infer(NamedTuple):
-    """A request for one run. `npy`: tensors of the answer as .npy."""
+    """A request for one run. `npy`: the answer has tensors as .npy."""
 
     inputs: "Dict[str, Any]"
     npy: bool
 
 
 def body_of(head: Head, raw: bytes) -> "Dict[str, Any]":
-    """The JSON object of a request."""
+    """Return the JSON object of a request."""
     kind = head.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise HttpError(415, "not_json", "send Content-Type: application/json")
     try:
-        found = json.loads(raw.decode("utf-8"), parse_constant=_no_constant)
+        body = json.loads(raw.decode("utf-8"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise HttpError(400, "not_json", "not valid JSON: %s" % str(error)[:200]) from None
-    if not isinstance(found, dict):
+    if not isinstance(body, dict):
         raise HttpError(400, "not_json", "the body must be a JSON object")
-    return found
+    return body
 
 
 def _no_constant(name: str) -> None:
@@ -107,15 +109,15 @@ def _no_constant(name: str) -> None:
 
 
 def bad(param: str, message: str, code: str = "invalid_value") -> HttpError:
-    """400 for one field."""
+    """Return error 400 for one field."""
     return HttpError(400, code, "%s: %s" % (param, message), param=param)
 
 
 class Reader:
-    """Bodies, by the limits of the configuration.
+    """A validator of bodies with the limits of the configuration.
 
-    `sampling` are the fields of SAMPLING that the backend obeys. Of a `greedy` one, `temperature`
-    0 asks for nothing, and neither do the others.
+    `sampling` are the fields of SAMPLING that the backend supports. For a `greedy` backend,
+    `temperature` 0 and the other fields have no effect.
     """
 
     def __init__(
@@ -131,7 +133,7 @@ class Reader:
         self._sampling, self._greedy = sampling, greedy
 
     def generate(self, body: "Dict[str, Any]") -> Ask:
-        """Body of /generate and /generate/stream."""
+        """Validate the body of /generate and /generate/stream."""
         _only(body, ("prompt", "max_tokens", "stop", "logits"))
         logits = body.get("logits", False)
         if not isinstance(logits, bool):
@@ -140,14 +142,16 @@ class Reader:
         return Ask(prompt, limit, stops=_stops(body), logits=logits)
 
     def completion(self, body: "Dict[str, Any]") -> Ask:
-        """Body of /v1/completions: a text that the model continues, without a template."""
+        """Validate the body of /v1/completions: a text that the model continues, without a
+        template.
+        """
         given = body.get("prompt")
         if isinstance(given, list) and len(given) == 1 and isinstance(given[0], (str, list)):
             body = {**body, "prompt": given[0]}
         return self._openai(body, lambda: self._asked(body), ())
 
     def chat(self, body: "Dict[str, Any]") -> Ask:
-        """Body of /v1/chat/completions."""
+        """Validate the body of /v1/chat/completions."""
         tools, names = self._tools(body)
         switches = self._switches(body.get("chat_template_kwargs"))
         return self._openai(
@@ -179,7 +183,7 @@ class Reader:
         return Ask(prompt(), limit, stream, usage, stops, sampling, names, ignored)
 
     def _sampled(self, body: "Dict[str, Any]") -> "Tuple[Dict[str, Any], Tuple[str, ...]]":
-        """Return the wishes for the sampler, and those that this backend cannot honour."""
+        """Return the sampler options, and the names of those that this backend does not support."""
         obeyed, ignored = {}, []  # type: Tuple[Dict[str, Any], List[str]]
         for key, (least, most) in SAMPLING.items():
             value = body.get(key)
@@ -197,7 +201,7 @@ class Reader:
         return obeyed, tuple(ignored)
 
     def _tools(self, body: "Dict[str, Any]") -> "Tuple[List[Any], Tuple[str, ...]]":
-        """Return the schemas of the tools that the model is told of, and their names."""
+        """Return the schemas of the tools for the model, and their names."""
         tools, choice = body.get("tools") or [], body.get("tool_choice")
         if not isinstance(tools, list) or len(tools) > TOOLS:
             raise bad("tools", "must be a list of at most %d tools" % TOOLS)
@@ -231,7 +235,7 @@ class Reader:
         return given
 
     def infer(self, body: "Dict[str, Any]") -> Infer:
-        """Body of /infer; what fits the model is for the backend to say."""
+        """Validate the body of /infer. The backend checks whether the tensors fit the model."""
         _only(body, ("inputs", "output"))
         inputs, output = body.get("inputs"), body.get("output", "json")
         if not isinstance(inputs, dict):
@@ -251,7 +255,10 @@ class Reader:
         return Infer(inputs, output == "npy")
 
     def _limit(self, body: "Dict[str, Any]", key: str, *, cap: bool = False) -> int:
-        """Return the most tokens of an answer; with `cap` a larger wish is the service's own."""
+        """Return the maximum tokens of an answer.
+
+        With `cap`, a larger value becomes the service's own.
+        """
         value = body.get(key)
         if value is None or (cap and type(value) is int and value == -1):
             return self._tokens
@@ -293,7 +300,7 @@ class Reader:
         return value
 
     def _prompt(self, messages: object, tools: "List[Any]", switches: "Dict[str, bool]") -> str:
-        """Messages through the chat template."""
+        """Return the prompt of messages, made with the chat template."""
         if self._template is None:
             raise HttpError(
                 400,
@@ -344,7 +351,7 @@ _NEWER = "max_completion_tokens"
 
 
 def _streaming(body: "Dict[str, Any]") -> "Tuple[bool, bool]":
-    """Return `stream`, and whether a stream ends with the counts of tokens."""
+    """Return `stream`, and whether a stream ends with token counts."""
     stream, options = body.get("stream"), body.get("stream_options")
     stream = False if stream is None else stream
     if not isinstance(stream, bool):
@@ -371,8 +378,8 @@ def _stops(body: "Dict[str, Any]") -> "Tuple[str, ...]":
 
 
 def _calls(param: str, calls: object) -> "List[Any]":
-    """Return earlier calls of tools as templates take them: with the arguments as an object."""
-    found: "List[Any]" = []
+    """Return earlier tool calls as templates expect them, with the arguments as an object."""
+    parsed: "List[Any]" = []
     if not isinstance(calls or [], list):
         raise bad(param + ".tool_calls", "must be a list")
     for call in calls if isinstance(calls, list) else ():
@@ -384,12 +391,12 @@ def _calls(param: str, calls: object) -> "List[Any]":
             arguments = None
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise bad(param + ".tool_calls", "must be functions with a name and JSON arguments")
-        found.append({"type": "function", "function": {"name": name, "arguments": arguments}})
-    return found
+        parsed.append({"type": "function", "function": {"name": name, "arguments": arguments}})
+    return parsed
 
 
 def _joined(content: object) -> object:
-    """A list of text parts as one text; anything else as it is."""
+    """Return a list of text parts as one text, and any other value unchanged."""
     if isinstance(content, list) and all(
         isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
         for part in content

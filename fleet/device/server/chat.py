@@ -1,7 +1,7 @@
-"""Conversations and answers as text: chat templates, stop sequences, calls of tools.
+"""Conversations and answers as text: chat templates, stop sequences, tool calls.
 
-Templates are Jinja, as in `tokenizer_config.json` of a model. They run in Jinja's immutable
-sandbox. On a board Jinja stands beside this file in the release; Python 3.8 and newer.
+Templates are Jinja, as in `tokenizer_config.json` of a model, and run in Jinja's immutable sandbox.
+On a board, Jinja is next to this file in the release; Python 3.8 and newer.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any, Dict, List, NamedTuple, NoReturn, Optional, Sequence, Tu
 MAX_PROMPT_BYTES = 1 << 20  # a context of 128k tokens is about 0.5 MB of text
 SWITCHES = ("enable_thinking", "thinking")  # names of the switch for thinking in templates
 _MARK = re.compile(r"<\|[^<>|\s]{1,40}\|>|\[/?[A-Z_]{1,20}\]|</?s>")
-# How an answer begins that calls a tool: Qwen and Hermes, Nemotron, Llama 3.
+# The start of an answer with a tool call: Qwen and Hermes, Nemotron, Llama 3.
 _CALL_MARKS = ("<tool_call>", "<TOOLCALL>", "<|python_tag|>")
 _CALL_ENDS = {"<tool_call>": "</tool_call>", "<TOOLCALL>": "</TOOLCALL>"}
 
 
 class TemplateError(Exception):
-    """The template is wrong (`line`), or it does not accept a conversation (`line` 0)."""
+    """The template is invalid (`line`), or it does not accept a conversation (`line` 0)."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -29,16 +29,16 @@ class TemplateError(Exception):
 class Template:
     """A compiled chat template with the special tokens that it inserts.
 
-    `marks` are the words of the template that separate turns: text of a user must not have them.
+    `marks` are the words that separate turns in the template. Text of a user must not contain them.
     """
 
     def __init__(self, source: str, bos: str = "", eos: str = "") -> None:
-        """Raises TemplateError for a template with an error of syntax."""
-        import jinja2  # noqa: PLC0415 - 50 ms, only where there is a template
+        """Compile a template. Raises TemplateError for a syntax error."""
+        import jinja2  # noqa: PLC0415 - 50 ms, only needed with a template
         from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
 
-        # As transformers compiles chat templates (utils/chat_template_utils.py), without its
-        # function for the date: with a date in it a prompt would differ from day to day.
+        # The same as in transformers (utils/chat_template_utils.py) without its date function: a
+        # date would change the prompt from day to day.
         environment = ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
         )
@@ -61,7 +61,7 @@ class Template:
     ) -> str:
         """Return the prompt, ready for the model's answer.
 
-        `tools` are JSON schemas of functions as OpenAI has them. Raises TemplateError.
+        `tools` are JSON schemas of functions in OpenAI's format. Raises TemplateError.
         """
         values = {**self._tokens, **(switches or {})}  # type: Dict[str, Any]
         if tools:
@@ -91,17 +91,17 @@ def _tojson(value: object, indent: "Optional[int]" = None) -> str:
 
 
 class ParsedCall(NamedTuple):
-    """A call of a tool; `arguments` is JSON text."""
+    """A tool call. `arguments` is JSON text."""
 
     name: str
     arguments: str
 
 
 class Cutter:
-    """The text of an answer on its way to the client.
+    """A filter for the text of an answer on its way to the client.
 
-    The text ends before the first of `stops`. If `tools` has names, text that may be a call of a
-    tool is kept back until the end, where `calls` has the calls.
+    The text ends before the first of `stops`. If `tools` has names, text that may be a tool call is
+    held back until the end, and `calls` then contains the calls.
     """
 
     def __init__(self, stops: "Sequence[str]" = (), tools: "Sequence[str]" = ()) -> None:
@@ -111,14 +111,14 @@ class Cutter:
         self.calls: "List[ParsedCall]" = []
 
     def take(self, piece: str) -> str:
-        """Return the text that may go out now."""
+        """Return the text that may be sent now."""
         if self.stopped:
             return ""
         self._kept += piece
-        found = [at for stop in self._stops for at in (self._kept.find(stop),) if at >= 0]
-        if found:
+        places = [at for stop in self._stops for at in (self._kept.find(stop),) if at >= 0]
+        if places:
             self.stopped = True
-            self._kept = self._kept[: min(found)]
+            self._kept = self._kept[: min(places)]
         if self._calling or (self._tools and self._begins_call()):
             return ""
         return self._sent_up_to(len(self._kept) if self.stopped else self._safe_length())
@@ -141,7 +141,7 @@ class Cutter:
         return self._calling
 
     def _safe_length(self) -> int:
-        """Return how much of the kept text cannot be the beginning of a stop or of a call."""
+        """Return the length of held text that cannot be the start of a stop sequence or a call."""
         ends = (*self._stops, *(_CALL_MARKS if self._tools else ()))
         longest = max((len(end) for end in ends), default=1) - 1
         for size in range(min(longest, len(self._kept)), 0, -1):
@@ -151,11 +151,11 @@ class Cutter:
 
 
 def read_calls(text: str, tools: "Sequence[str]") -> "Tuple[str, List[ParsedCall]]":
-    """Return the text before the calls, and the calls of `tools` that an answer has.
+    """Return the text before the calls, and the calls of `tools` in an answer.
 
-    Forms: `<tool_call>{...}</tool_call>` (Qwen, Hermes), `<TOOLCALL>[{...}]</TOOLCALL>`
-    (Nemotron), `<|python_tag|>{...}` or the JSON alone, more with `;` between (Llama 3). An
-    answer with anything else in such a place has no calls and stays as it is.
+    Formats: `<tool_call>{...}</tool_call>` (Qwen, Hermes), `<TOOLCALL>[{...}]</TOOLCALL>`
+    (Nemotron), `<|python_tag|>{...}` or the JSON alone, several with `;` between them (Llama 3). An
+    answer with anything else in such a place has no calls and stays unchanged.
     """
     places = [(text.find(mark), mark) for mark in _CALL_MARKS if mark in text]
     at, mark = min(places) if places else (len(text) - len(text.lstrip()), "")

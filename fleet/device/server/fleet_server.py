@@ -1,7 +1,7 @@
 """Starts the server of a release: `python3 -I -B fleet_server.py FOLDER`.
 
-FOLDER holds config.json and token (0600). The rest of the program stands beside this file;
-in a release that is a folder of links, so the links must not be followed.
+FOLDER contains config.json and token (0600). The other modules are next to this file. In a release
+this is a folder of links, which must not be resolved.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Backend for folders of onnxruntime-genai, where the release brings that package."""
+"""The backend for onnxruntime-genai folders, if the release contains that package."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class GenaiBackend:
         self._window: int = config.get("window", 1)
 
     def open(self) -> None:
-        """Load the model; the QNN provider is a plug-in beside it."""
+        """Load the model. The QNN provider is a separate plug-in."""
         try:
             import onnxruntime_qnn  # noqa: PLC0415
         except ImportError as error:
@@ -47,7 +47,7 @@ class GenaiBackend:
         self._tokenizer = self._genai.Tokenizer(self._model)
 
     def abort(self) -> None:
-        """The loop looks after each token."""
+        """Do nothing: the loop checks for cancellation after each token."""
 
     def close(self) -> None:
         """Drop the model."""
@@ -60,7 +60,7 @@ class GenaiBackend:
         job: Job,
         sampling: "Dict[str, Any]",
     ) -> "Dict[str, Any]":
-        """One loop of at most `limit` tokens, from text or from token ids."""
+        """Generate at most `limit` tokens from text or from token ids."""
         generator, asked, most = self._begun(prompt, limit, _search(sampling))
         tokens, pieces = [], self._tokenizer.create_stream()  # type: List[int], Any
         while not generator.is_done() and not job.cancelled:
@@ -73,7 +73,7 @@ class GenaiBackend:
         return {"finish": finish, "tokens": tokens, **counts}
 
     def logits(self, prompt: "Union[str, List[int]]") -> "Dict[str, Any]":
-        """The logits behind the last token of the prompt, of one pass."""
+        """Return the logits after the last token of the prompt, from one pass."""
         generator, asked, _ = self._begun(prompt, 1, {})
         row = generator.get_logits().reshape(-1, generator.get_logits().shape[-1])[-1]
         return {"logits": row.tolist(), "prompt_tokens": asked, "completion_tokens": 0}
@@ -81,13 +81,15 @@ class GenaiBackend:
     def _begun(
         self, prompt: "Union[str, List[int]]", limit: int, search: "Dict[str, Any]"
     ) -> "Tuple[Any, int, int]":
-        """Return a generator that has the prompt, its tokens, and how many the answer may have."""
+        """Return a generator with the prompt, the number of its tokens, and the limit of the
+        answer.
+        """
         ids = self._tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
         asked = len(ids)
         if self.context is not None and asked >= self.context:
             message = "the prompt has %d tokens; the context of the model has %d"
             raise BackendError("context_exceeded", message % (asked, self.context), 400)
-        filled = -(-asked // self._window) * self._window  # genai fills the prompt up to windows
+        filled = -(-asked // self._window) * self._window  # genai pads the prompt to whole windows
         whole = filled + limit if self.context is None else min(filled + limit, self.context)
         params = self._genai.GeneratorParams(self._model)
         params.set_search_options(max_length=whole, **search)
@@ -97,12 +99,16 @@ class GenaiBackend:
 
 
 def _search(sampling: "Dict[str, Any]") -> "Dict[str, Any]":
-    """Options of onnxruntime-genai's search for the fields of a request."""
+    """Return the search options of onnxruntime-genai for the fields of a request."""
     names = {"seed": "random_seed"}
-    found = {names.get(key, key): value for key, value in sampling.items()}
-    if found.get("temperature") == 0:
-        del found["temperature"]
-        return {**found, "do_sample": False}
-    if found.get("top_k") == -1:
-        found["top_k"] = 0
-    return {**found, "do_sample": True} if {"temperature", "top_p", "top_k"} & set(found) else found
+    options = {names.get(key, key): value for key, value in sampling.items()}
+    if options.get("temperature") == 0:
+        del options["temperature"]
+        return {**options, "do_sample": False}
+    if options.get("top_k") == -1:
+        options["top_k"] = 0
+    return (
+        {**options, "do_sample": True}
+        if {"temperature", "top_p", "top_k"} & set(options)
+        else options
+    )

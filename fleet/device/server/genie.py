@@ -1,7 +1,7 @@
-"""Backend genie: one dialog of libGenie for all requests, made empty before each.
+"""The backend genie: one dialog of libGenie for all requests, reset before each.
 
 Seen with libGenie of QAIRT 2.51 on x86_64: without GenieDialog_reset the next query of a dialog
-says nothing; an aborted query gives 1; a full context gives 4.
+returns no text; an aborted query returns 1; a full context returns 4.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ ABORT = 1
 ABORTED = 1
 END = 3
 TOKENS = c.CFUNCTYPE(None, c.POINTER(c.c_uint32), c.c_uint32, c.c_int, c.c_void_p)
-LOG_LEVEL = 1  # errors: the log of a service must not grow with each request
+LOG_LEVEL = 1  # errors only: the log of a service must not grow with each request
 
 
 class Dialog(Genie):
-    """libGenie without a profile: it would grow with each query."""
+    """libGenie without a profile, which would grow with each query."""
 
     def open(self, text: bytes) -> "tuple[int, int]":
-        """(config status, dialog status); 0 is good."""
+        """Open the dialog and return (config status, dialog status); 0 is success."""
         status = self.lib.GenieDialogConfig_createFromJson(text, c.byref(self.config))
         if status:
             return status, -1
@@ -33,7 +33,7 @@ class Dialog(Genie):
         return 0, self.lib.GenieDialog_create(self.config, c.byref(self.dialog))
 
     def tokens(self, text: bytes) -> "Optional[int]":
-        """How many tokens a text is; None where this libGenie does not tell."""
+        """Return the number of tokens of a text, None if this libGenie does not report it."""
         tokenizer, ids, count = self._tokenizer(), c.c_void_p(), c.c_uint32()
         if tokenizer is None:
             return None
@@ -44,7 +44,7 @@ class Dialog(Genie):
         return None if status else count.value
 
     def text(self, ids: "List[int]") -> str:
-        """The text of tokens; a character that is not whole yet is U+FFFD."""
+        """Return the text of tokens; an incomplete character is U+FFFD."""
         callback, _kept = _room()
         out, array = c.c_char_p(), (c.c_int32 * len(ids))(*ids)
         self.lib.GenieTokenizer_decode(
@@ -61,7 +61,7 @@ class Dialog(Genie):
 
 
 def _room() -> "tuple[Any, list[Any]]":
-    """A callback by which Genie takes memory, and the list that keeps it alive."""
+    """Return a callback with which Genie allocates memory, and the list that keeps it alive."""
     kept = []  # type: List[Any]
 
     def allocate(size: int, where: "c._Pointer[c.c_void_p]") -> None:
@@ -72,7 +72,9 @@ def _room() -> "tuple[Any, list[Any]]":
 
 
 class _Pieces:
-    """Text of tokens that come one by one. It looks back to the last whole character only."""
+    """The text of tokens that arrive one by one. It decodes from the last complete
+    character only.
+    """
 
     def __init__(self, dialog: Dialog) -> None:
         self._dialog = dialog
@@ -80,7 +82,7 @@ class _Pieces:
         self._begin = self._done = 0
 
     def add(self, token: int) -> str:
-        """Return the text that this token makes whole; "" within a character."""
+        """Return the text that this token completes, "" within a character."""
         self.ids.append(token)
         before = self._dialog.text(self.ids[self._begin : self._done]) if self._done else ""
         after = self._dialog.text(self.ids[self._begin :])
@@ -94,8 +96,8 @@ class GenieBackend:
     """Text in, text out."""
 
     kind = "generate"
-    # Not libGenie's: GenieSampler_applyConfig of QAIRT 2.51 leaves a greedy sampler greedy, and
-    # aborts the process for temp 0.
+    # libGenie has no usable sampler: GenieSampler_applyConfig of QAIRT 2.51 leaves a greedy sampler
+    # greedy, and aborts the process for temp 0.
     sampling = ()  # type: tuple[str, ...]
 
     def __init__(self, config: "Dict[str, Any]") -> None:
@@ -107,7 +109,7 @@ class GenieBackend:
         self._dialog: "Optional[Dialog]" = None
 
     def open(self) -> None:
-        """Create the dialog: the NPU session."""
+        """Create the dialog, which opens the NPU session."""
         dialog = Dialog("libGenie.so", LOG_LEVEL)
         refused, failed = dialog.open(self._text)
         if refused or failed:
@@ -116,7 +118,7 @@ class GenieBackend:
         self._dialog = dialog
 
     def abort(self) -> None:
-        """End the query that runs; from any thread. A signal between two queries does nothing."""
+        """Abort the running query, from any thread. A signal between two queries has no effect."""
         if self._dialog is not None and hasattr(self._dialog.lib, "GenieDialog_signal"):
             self._dialog.lib.GenieDialog_signal(self._dialog.dialog, c.c_int(ABORT))
 
@@ -127,7 +129,7 @@ class GenieBackend:
         job: Job,
         _: "Dict[str, Any]",
     ) -> "Dict[str, Any]":
-        """One query of at most `limit` tokens; its pieces go to the job."""
+        """Run one query of at most `limit` tokens; its pieces go to the job."""
         if self._dialog is None:
             raise BackendError("no_session", "the NPU session is not open; fleet serve restart")
         dialog = self._dialog
@@ -153,7 +155,7 @@ class GenieBackend:
     def _from_text(
         self, dialog: Dialog, prompt: Any, job: Job
     ) -> "tuple[int, int, Dict[str, Any]]":
-        """Return Genie's status, the count of tokens, and nothing more: text in, text out."""
+        """Return Genie's status, the number of tokens, and no other fields."""
         decoder, count = codecs.getincrementaldecoder("utf-8")("replace"), [0]
 
         def take(piece: "Optional[bytes]", code: int, _: "Optional[int]") -> None:
@@ -170,7 +172,7 @@ class GenieBackend:
         return status, count[0], {}
 
     def _from_ids(self, dialog: Dialog, prompt: Any, job: Job) -> "tuple[int, int, Dict[str, Any]]":
-        """As `_from_text`, from token ids; the tokens of the answer are told too."""
+        """Query like `_from_text`, but with token ids; return the tokens of the answer too."""
         pieces, array = _Pieces(dialog), (c.c_uint32 * len(prompt))(*prompt)
 
         def take(ids: Any, count: int, _: int, __: "Optional[int]") -> None:
@@ -186,7 +188,7 @@ class GenieBackend:
         return status, len(pieces.ids), {"tokens": pieces.ids}
 
     def logits(self, _: "Union[str, List[int]]") -> "Dict[str, Any]":
-        """Genie has no such call."""
+        """Raise BackendError, because Genie has no such call."""
         raise BackendError("unsupported", "logits: Genie does not give them; leave it out", 400)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The OpenAPI document of a service: only the paths that its backend has, with its own limits."""
+"""The OpenAPI document of a service, with its own limits and only the paths of its backend."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _NO_TOKEN = ("400", "431", "408")
 
 
 def _object(properties: "Schema", *required: str, closed: bool = True) -> "Schema":
-    said: "Schema" = {"type": "object", "properties": properties, "required": list(required)}
-    return {**said, "additionalProperties": False} if closed else said
+    schema: "Schema" = {"type": "object", "properties": properties, "required": list(required)}
+    return {**schema, "additionalProperties": False} if closed else schema
 
 
 def _json(schema: "Schema") -> "Schema":
@@ -45,10 +45,10 @@ def _ref(name: str) -> "Schema":
 
 
 def _answers(good: "Schema", *codes: str) -> "Schema":
-    found = {"200": {"description": "Done.", **good}}
+    answers = {"200": {"description": "Done.", **good}}
     for code in codes:
-        found[code] = {"description": _ERRORS[code], **_json(_ref("Error"))}
-    return found
+        answers[code] = {"description": _ERRORS[code], **_json(_ref("Error"))}
+    return answers
 
 
 def _schemas(config: "Dict[str, Any]") -> "Schema":
@@ -136,13 +136,13 @@ def _chat(config: "Dict[str, Any]") -> "Schema":
     content = {"anyOf": [_TEXT, {"type": "array", "items": part}, {"type": "null"}]}
     roles = ["system", "developer", "user", "assistant", "tool"]
     message = _object({"role": {"enum": roles}, "content": content}, "role", closed=False)
-    said = {
+    properties = {
         **_common(config),
         "messages": {"type": "array", "minItems": 1, "maxItems": MESSAGES, "items": message},
         "max_completion_tokens": _COUNT,
         "tools": {"type": "array", "items": {"type": "object"}},
     }
-    return _object(said, "messages", closed=False)
+    return _object(properties, "messages", closed=False)
 
 
 def _completion(config: "Dict[str, Any]") -> "Schema":
@@ -151,7 +151,7 @@ def _completion(config: "Dict[str, Any]") -> "Schema":
 
 
 def _answered(kind: str, choice: "Schema") -> "Schema":
-    said = {
+    properties = {
         "id": _TEXT,
         "object": {"const": kind},
         "created": {"type": "integer"},
@@ -159,7 +159,7 @@ def _answered(kind: str, choice: "Schema") -> "Schema":
         "choices": {"type": "array", "items": _object(choice, *choice)},
         "usage": _ref("Usage"),
     }
-    return _object(said, *said, closed=False)
+    return _object(properties, *properties, closed=False)
 
 
 def _chatted() -> "Schema":
@@ -198,28 +198,28 @@ def _post(summary: str, body: "Schema", good: "Schema") -> "Schema":
 
 
 def _get(summary: str, schema: "Schema", *codes: str) -> "Schema":
-    said: "Schema" = {"summary": summary, "responses": _answers(_json(schema), *codes)}
-    return {"get": said}
+    operation: "Schema" = {"summary": summary, "responses": _answers(_json(schema), *codes)}
+    return {"get": operation}
 
 
 def _text_paths(config: "Dict[str, Any]") -> "Schema":
     events = {"content": {"text/event-stream": {"schema": _TEXT}}}
-    found = {
+    paths = {
         "/generate": _post("Text for a prompt.", _ref("Ask"), _json(_ref("Generated"))),
         "/generate/stream": _post(
             "The same as a stream: token events, then done.", _ref("Ask"), events
         ),
     }
     both = {"content": {**_json(_completed())["content"], **events["content"]}}
-    found["/v1/completions"] = _post("Text, compatible with OpenAI.", _completion(config), both)
+    paths["/v1/completions"] = _post("Text, compatible with OpenAI.", _completion(config), both)
     if config.get("template"):
         both = {"content": {**_json(_chatted())["content"], **events["content"]}}
-        found["/v1/chat/completions"] = _post("Chat, compatible with OpenAI.", _chat(config), both)
-    return found
+        paths["/v1/chat/completions"] = _post("Chat, compatible with OpenAI.", _chat(config), both)
+    return paths
 
 
 def document(config: "Dict[str, Any]", kind: str) -> "Schema":
-    """The whole document, for a backend that makes text (`generate`) or runs a graph (`infer`)."""
+    """Return the document, for a backend that makes text (`generate`) or runs a graph (`infer`)."""
     health = _get("Which model runs, and whether it is ready.", _ref("Health"), *_NO_TOKEN)
     not_yet = {"description": "Not ready yet, or stopping.", **_json(_ref("Health"))}
     health["get"]["responses"]["503"] = not_yet

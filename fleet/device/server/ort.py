@@ -1,8 +1,8 @@
-"""Backend ort: tensors in, tensors out, through ONNX Runtime's QNN provider; with a decoder alone
-tokens in, tokens out.
+"""The backend ort: tensors in and out through ONNX Runtime's QNN provider; with a decoder alone
+tokens in and out.
 
-Tensors come and go as JSON numbers, or exactly, as .npy in base64. Nothing runs on the CPU in
-silence: the session is the one of the runner.
+Tensors are JSON numbers, or exact as .npy in base64. Nothing runs silently on the CPU, because the
+session is that of the runner.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fleet.device.server.work import BackendError, Job
 
 
 class OrtBackend:
-    """One model: `/infer`, and for a decoder alone also what makes tokens."""
+    """A model with `/infer`, and with token generation for a decoder alone."""
 
     sampling = ()  # type: tuple[str, ...]
     greedy = True
@@ -45,7 +45,7 @@ class OrtBackend:
         }
 
     def abort(self) -> None:
-        """A run of a graph is short and is not ended."""
+        """Do nothing: a run of a graph is short and cannot be aborted."""
 
     def close(self) -> None:
         """Drop the session."""
@@ -54,7 +54,7 @@ class OrtBackend:
     def generate(
         self, prompt: "List[int]", limit: int, job: Job, _: "Dict[str, Any]"
     ) -> "Dict[str, Any]":
-        """The likeliest tokens after a prompt of token ids."""
+        """Generate the most likely tokens after a prompt of token ids."""
         tokens = []  # type: List[int]
         end = self._model.spec.get("end_token")
         try:
@@ -71,7 +71,7 @@ class OrtBackend:
         return {"finish": finish, "tokens": tokens, **counts}
 
     def logits(self, prompt: "List[int]") -> "Dict[str, Any]":
-        """The logits behind the last token of the prompt."""
+        """Return the logits after the last token of the prompt."""
         try:
             row = self._decoder.logits(prompt)
         except BadRequestError as error:
@@ -79,7 +79,7 @@ class OrtBackend:
         return {"logits": row.tolist(), "prompt_tokens": len(prompt), "completion_tokens": 0}
 
     def infer(self, inputs: "Dict[str, Any]", npy: bool) -> "Dict[str, Any]":
-        """One run. Raises BackendError 400 for what does not fit the model."""
+        """Run the model once. Raises BackendError 400 for inputs that do not fit it."""
         session = self._model.session
         wanted = {tensor.name: tensor for tensor in session.get_inputs()}
         for name in inputs:
@@ -98,8 +98,8 @@ class OrtBackend:
         outputs = session.run(None, feed)
         took = (time.perf_counter() - began) * 1000
         names = [tensor.name for tensor in session.get_outputs()]
-        said = {name: self._said(value, npy) for name, value in zip(names, outputs)}
-        return {"outputs": said, "run_ms": round(took, 3)}
+        results = {name: self._encoded(value, npy) for name, value in zip(names, outputs)}
+        return {"outputs": results, "run_ms": round(took, 3)}
 
     def _array(self, name: str, given: "Dict[str, Any]", kind: str) -> Any:
         np = self._model.np
@@ -117,7 +117,7 @@ class OrtBackend:
         return value
 
     def _from_numbers(self, data: Any, kind: Any) -> Any:
-        """JSON numbers as they are: nothing is rounded to an integer, cut, or read from a text."""
+        """Convert JSON numbers exactly: nothing is rounded, truncated, or parsed from text."""
         np = self._model.np
         value = np.array(data)
         fits = {"f": "fiu", "i": "iu", "u": "iu", "b": "b"}.get(kind.kind, "")
@@ -140,25 +140,25 @@ class OrtBackend:
         if major not in (1, 2):
             raise ValueError("the .npy has version %d; save it as version 1 or 2" % major)
         shape, _, dtype = getattr(np.lib.format, read)(stream)
-        # The header is believed only if it agrees with what came: no room is taken on its word.
+        # The header must agree with the received size: no memory is allocated because of it alone.
         if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(raw) - stream.tell():
             raise ValueError("the header of the .npy does not fit the size of the data")
         stream.seek(0)
         return np.load(stream, allow_pickle=False)
 
-    def _said(self, value: Any, npy: bool) -> "Dict[str, Any]":
-        said = {"type": str(value.dtype), "shape": list(value.shape)}  # type: Dict[str, Any]
+    def _encoded(self, value: Any, npy: bool) -> "Dict[str, Any]":
+        result = {"type": str(value.dtype), "shape": list(value.shape)}  # type: Dict[str, Any]
         if value.nbytes > self._most:
             raise BackendError("output_too_large", "an output is larger than the limit", 400)
         if npy:
             stream = io.BytesIO()
             self._model.np.save(stream, value)
-            return {**said, "npy": base64.b64encode(stream.getvalue()).decode()}
-        return {**said, "data": [_plain(number) for number in value.ravel().tolist()]}
+            return {**result, "npy": base64.b64encode(stream.getvalue()).decode()}
+        return {**result, "data": [_plain(number) for number in value.ravel().tolist()]}
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no NaN: what is no number is null."""
+    """Return a number for JSON; null if it is not finite."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -1,7 +1,7 @@
-"""Where a connection comes from: the user of the program at its other end, or its address.
+"""The origin of a connection: the user of the program at its other end, or its address.
 
-A program on the same board is asked for by sock_diag(7): the kernel tells any user the owner of a
-TCP socket by its two ends, without a walk over /proc/net/tcp.
+For a program on the same board sock_diag(7) is used: the kernel reports the owner of a TCP socket
+by its two ends to any user, without a search in /proc/net/tcp.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _ENDS = struct.Struct("!HH16s16s")  # of inet_diag_sockid: both ports and addres
 _ASKED = struct.Struct("=BBBxI")  # inet_diag_req_v2 before it: family, protocol, more, states
 _REST = struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)  # any interface, no cookie
 _FOUND = struct.Struct("=BBBB")  # inet_diag_msg: family, state, timer, retransmissions
-_UID_AT = _HEADER.size + _FOUND.size + _ENDS.size + len(_REST) + 12  # behind three counters
+_UID_AT = _HEADER.size + _FOUND.size + _ENDS.size + len(_REST) + 12  # after three counters
 
 
 class Peers:
-    """Tells connections of one origin from those of another one."""
+    """A lookup that distinguishes connections by their origin."""
 
     def __init__(self) -> None:
         self._link = None  # type: Optional[socket.socket]
@@ -33,16 +33,18 @@ class Peers:
             try:
                 self._link = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _SOCK_DIAG)
                 self._link.settimeout(1.0)
-            except OSError:  # SELinux of a phone, a kernel without it
+            except OSError:  # SELinux of a phone, or a kernel without it
                 self._link = None
 
     def close(self) -> None:
-        """Give the link to the kernel back."""
+        """Close the netlink socket."""
         if self._link is not None:
             self._link.close()
 
     def origin(self, peer: Any, own: Any) -> str:
-        """`uid N` of a program on this board, the address of another machine, or `unknown`."""
+        """Return `uid N` of a program on this board, the address of another machine, or
+        `unknown`.
+        """
         if not peer or not own:
             return "unknown"
         if peer[0] != own[0]:
@@ -61,9 +63,9 @@ class Peers:
         body = _ASKED.pack(family, _TCP, 0, 1 << _ESTABLISHED)
         body += _ENDS.pack(peer[1], own[1], *ends) + _REST
         self._link.send(_HEADER.pack(_HEADER.size + len(body), _BY_FAMILY, _REQUEST, 1, 0) + body)
-        said = self._link.recv(4096)
-        if _HEADER.unpack_from(said)[1] != _BY_FAMILY:  # an error: it is gone
+        reply = self._link.recv(4096)
+        if _HEADER.unpack_from(reply)[1] != _BY_FAMILY:  # an error: it is gone
             return None
-        if _FOUND.unpack_from(said, _HEADER.size)[1] != _ESTABLISHED:
+        if _FOUND.unpack_from(reply, _HEADER.size)[1] != _ESTABLISHED:
             return None
-        return int(struct.unpack_from("=I", said, _UID_AT)[0])
+        return int(struct.unpack_from("=I", reply, _UID_AT)[0])

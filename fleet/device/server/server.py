@@ -1,7 +1,7 @@
-"""The server: requests in, jobs to the one session, answers and streams out.
+"""The server: it accepts requests, queues jobs for the one session, and sends answers and streams.
 
-Exit status: 0 stopped, 10 a configuration that cannot work (nobody starts it again), 11 no
-session, 12 the port is taken, 70 the session hangs or is broken (to be started again).
+Exit status: 0 stopped, 10 a configuration that cannot work (not restarted), 11 no session, 12 the
+port is in use, 70 the session hangs or is broken (to be restarted).
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from fleet.device.server.wire import HEADER_BYTES, Head, HttpError, read_body, r
 from fleet.device.server.work import BackendError, Full, Job, Worker
 
 BAD, NO_SESSION, NO_PORT, BROKEN = 10, 11, 12, 70
-CONNECTIONS = 512  # that have shown the token
-STRANGERS = 128  # beside them: that have not; then the oldest of whoever has most of them goes
-ABORT_SECONDS = 20.0  # from a signal to abort until the session counts as hung
+CONNECTIONS = 512  # connections that have shown the token
+# more connections without the token; beyond it, the oldest of the largest origin is closed
+STRANGERS = 128
+ABORT_SECONDS = 20.0  # after the abort of a query, time until the session counts as hung
 LOG_BYTES = 4 << 20
 _TOKEN_CHARS = 16
 
 
 class Server:
-    """One model, one port."""
+    """The service of one model on one port."""
 
     def __init__(self, folder: str, config: "Dict[str, Any]", backend: Any) -> None:
         self.config, self._folder = config, folder
@@ -52,7 +53,7 @@ class Server:
         self._document = document(config, backend.kind)
 
     def submit(self, job: Job) -> None:
-        """Put a job into the queue. Raises HttpError: 429 full, 503 stopping or loading."""
+        """Queue a job. Raises HttpError: 429 full, 503 stopping or loading."""
         if self.stopping or not self.worker.ready:
             code = "stopping" if self.stopping else "loading"
             raise HttpError(503, code, "the service is %s" % code, headers={"Retry-After": "5"})
@@ -64,7 +65,7 @@ class Server:
             ) from None
 
     def health(self) -> "Dict[str, Any]":
-        """What /health says."""
+        """Return the content of /health."""
         config, worker = self.config, self.worker
         word = "stopping" if self.stopping else "ready" if worker.ready else "loading"
         return {
@@ -94,11 +95,11 @@ class Server:
             )
 
     def _wanted(self) -> bytes:
-        """The token, read again when the file is another one."""
+        """Return the token. The file is read again if it has changed."""
         path = os.path.join(self._folder, "token")
         try:
-            seen = os.stat(path)
-            mark = (seen.st_mtime_ns, seen.st_ino, seen.st_size)
+            status = os.stat(path)
+            mark = (status.st_mtime_ns, status.st_ino, status.st_size)
             if mark != self._token[0]:
                 self._token = (mark, read_token(path))
         except (OSError, ValueError) as error:
@@ -107,7 +108,7 @@ class Server:
         return self._token[1]
 
     async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """All requests of one connection."""
+        """Serve all requests of one connection."""
         ends = (writer.get_extra_info(name) for name in ("peername", "sockname"))
         self._strangers[writer] = self._peers.origin(*ends)
         if len(self._strangers) > STRANGERS:
@@ -124,9 +125,9 @@ class Server:
             writer.close()
 
     def _close_a_stranger(self) -> None:
-        """Close the oldest connection of the origin that has most of them.
+        """Close the oldest connection of the origin with the most connections.
 
-        Another user of the board who opens them without end closes only connections of their own.
+        Another user of the board who opens many connections therefore closes only their own.
         """
         counts = Counter(self._strangers.values())
         most = max(counts, key=lambda origin: counts[origin])
@@ -135,7 +136,7 @@ class Server:
         oldest.transport.abort()
 
     def _known_now(self, writer: asyncio.StreamWriter) -> None:
-        """This connection has shown the token. Raises HttpError 503 when too many have."""
+        """Record that this connection has shown the token. Raises HttpError 503 for too many."""
         if writer not in self._known and len(self._known) >= CONNECTIONS:
             raise HttpError(503, "too_many_connections", "too many connections")
         self._strangers.pop(writer, None)
@@ -144,7 +145,7 @@ class Server:
     async def _request(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, first: bool
     ) -> bool:
-        """One request; True when the connection may bring another one."""
+        """Serve one request; return True if the connection stays open."""
         bare = False
         try:
             head = await read_head(reader, first=first)
@@ -173,8 +174,8 @@ class Server:
     ) -> bool:
         keep = head.keep and not self.stopping
         if head.path == "/health":
-            said = self.health()
-            await send_json(writer, 200 if said["ready"] else 503, said, keep=keep)
+            health = self.health()
+            await send_json(writer, 200 if health["ready"] else 503, health, keep=keep)
         elif head.path == "/openapi.json":
             await send_json(writer, 200, self._document, keep=keep)
         else:
@@ -189,7 +190,7 @@ class Server:
         )
 
     async def run(self) -> int:
-        """Serve until the end; the exit status."""
+        """Serve until the end; return the exit status."""
         loop = asyncio.get_running_loop()
         try:
             server = await asyncio.start_server(
@@ -214,7 +215,7 @@ class Server:
         return self.status
 
     def stop(self) -> None:
-        """Finish what runs, refuse the rest, end."""
+        """Finish the running job, refuse the others, and end."""
         if self.stopping:
             return
         self.stopping = True
@@ -240,7 +241,7 @@ class Server:
             self.worker.cancel(self.worker.current)
         while not self.worker.idle and time.monotonic() < end + 2:
             await asyncio.sleep(0.05)
-        await asyncio.sleep(0.2)  # last answers go out
+        await asyncio.sleep(0.2)  # time for the last answers
         if self.worker.idle:
             self.worker.close(5.0)
         self._over.set()
@@ -251,7 +252,7 @@ class Server:
         self._loop.call_soon_threadsafe(self._over.set)
 
     async def _watch(self) -> None:
-        """End a session that does not heed; keep the log small."""
+        """Restart after a session that does not abort, and limit the size of the log."""
         while True:
             await asyncio.sleep(1.0)
             job = self.worker.current
@@ -270,7 +271,7 @@ _OWN_PATHS = (*OPEN_PATHS, "/v1/models")
 
 
 def read_token(path: str) -> bytes:
-    """The token of a file that nobody else can read. Raises OSError or ValueError."""
+    """Return the token of a file that no other user can read. Raises OSError or ValueError."""
     with open(path, "rb") as stream:
         if os.fstat(stream.fileno()).st_mode & 0o077:
             raise ValueError("other users can read %s: chmod 600 %s" % (path, path))
@@ -281,7 +282,7 @@ def read_token(path: str) -> bytes:
 
 
 def _rss() -> "Optional[int]":
-    """Bytes of memory that this process holds; None where the kernel does not tell."""
+    """Return the memory of this process in bytes, None if the kernel does not report it."""
     try:
         with open("/proc/self/statm") as stream:
             return int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -290,7 +291,7 @@ def _rss() -> "Optional[int]":
 
 
 def _trim_log() -> None:
-    """A log that is a file and too long is moved to `.1`; it was opened for appending."""
+    """Move a log file that is too long to `.1`. It is open for appending."""
     try:
         if os.fstat(2).st_size < LOG_BYTES:
             return
@@ -305,7 +306,7 @@ def _trim_log() -> None:
 
 
 def backend_for(config: "Dict[str, Any]") -> Any:
-    """The backend that the configuration names. Raises BackendError where it cannot be."""
+    """Return the backend of the configuration. Raises BackendError if it is not possible."""
     name = config["backend"]
     if name == "genie":
         from fleet.device.server.genie import GenieBackend  # noqa: PLC0415
@@ -323,21 +324,21 @@ def backend_for(config: "Dict[str, Any]") -> Any:
 
 
 def leave(status: int) -> None:
-    """End without the destructors of C libraries: libGenie's crash."""
+    """Exit without the destructors of C libraries, because libGenie's crash."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
 
 
 def main(folder: str) -> None:
-    """Read the configuration, serve, leave."""
+    """Read the configuration, serve, exit."""
     threading.current_thread().name = "loop"
     try:
         with open(os.path.join(folder, "config.json"), encoding="utf-8") as stream:
             config = json.load(stream)
         read_token(os.path.join(folder, "token"))
         backend = backend_for(config)
-        Reader(config)  # a wrong chat template
+        Reader(config)  # detects an invalid chat template
     except (OSError, ValueError, KeyError, BackendError, TemplateError) as error:
         sys.stderr.write("cannot start: %s\n" % error)
         leave(BAD)

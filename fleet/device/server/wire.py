@@ -1,7 +1,7 @@
-"""HTTP/1.1 on asyncio streams: requests read within limits, answers written.
+"""HTTP/1.1 on asyncio streams: reads requests within limits, writes answers.
 
-A request is refused by what it says of itself before its body is read. Only what a client of an
-API needs is understood: a body has a Content-Length, nothing is pipelined.
+A request is refused by its head before its body is read. Only what clients of an API need is
+supported: a body has a Content-Length, and nothing is pipelined.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _LENGTH = re.compile(r"[0-9]{1,18}")
 TARGET_BYTES = 2048
 HEADER_BYTES = 16 << 10
 HEADERS = 64
-FIRST_SECONDS = 10.0  # to the first byte of a new connection
+FIRST_SECONDS = 10.0  # until the first byte of a new connection
 HEADER_SECONDS = 10.0
 BODY_SECONDS = 60.0
-IDLE_SECONDS = 75.0  # between two requests of a kept connection
-STALL_SECONDS = 30.0  # a client that takes nothing for this long is gone
+IDLE_SECONDS = 75.0  # between two requests of a persistent connection
+STALL_SECONDS = 30.0  # a client that reads nothing for this long is gone
 
 
 class HttpError(Exception):
-    """An answer that is an error. `code` is stable, `param` the field that is meant."""
+    """An error answer. `code` is stable, `param` is the affected field."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class HttpError(Exception):
         self.param, self.headers = param, headers or {}
 
     def as_dict(self) -> "Dict[str, Any]":
-        """The body: always of this shape."""
+        """Return the body, always in this form."""
         kind = "invalid_request_error" if self.status < 500 else "service_error"
         return {
             "error": {"code": self.code, "message": self.message, "param": self.param, "type": kind}
@@ -51,20 +51,21 @@ class HttpError(Exception):
 
 
 class Head(NamedTuple):
-    """What stands before a body. Names of `headers` are lower case."""
+    """The head of a request. Names of `headers` are in lower case."""
 
     method: str
     path: str
     headers: "Dict[str, str]"
     length: int
-    newest: bool  # HTTP/1.1: chunks are understood
+    newest: bool  # HTTP/1.1: chunks are supported
     keep: bool
 
 
 async def read_head(reader: asyncio.StreamReader, *, first: bool) -> "Optional[Head]":
-    """The next request up to its body, `first`: of this connection; None when the client ended it.
+    """Read the next request up to its body; return None if the client ended the connection.
 
-    Raises HttpError; the connection must be closed after it.
+    `first` means the first request of the connection. Raises HttpError, after which the connection
+    must be closed.
     """
     try:
         begin = await asyncio.wait_for(reader.read(1), FIRST_SECONDS if first else IDLE_SECONDS)
@@ -102,22 +103,24 @@ def _parsed(text: str) -> Head:
 
 
 def _headers(lines: "list[str]") -> "Dict[str, str]":
-    found: "Dict[str, str]" = {}
+    headers: "Dict[str, str]" = {}
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
             raise HttpError(400, "bad_request", "a header line is not valid; write NAME: VALUE")
-        key, said = name.lower(), value.strip(" \t")
-        if key in found and key in ("content-length", "host", "authorization"):
+        key, text = name.lower(), value.strip(" \t")
+        if key in headers and key in ("content-length", "host", "authorization"):
             raise HttpError(400, "bad_request", "the header %s is there twice; send it once" % key)
-        found[key] = said
-    return found
+        headers[key] = text
+    return headers
 
 
 async def read_body(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: Head, most: int
 ) -> bytes:
-    """The body, of at most `most` bytes. Raises HttpError; the connection must be closed then."""
+    """Read the body of at most `most` bytes. Raises HttpError; the connection must then be
+    closed.
+    """
     if head.length > most:
         raise HttpError(413, "body_too_large", "the body may have %d bytes" % most)
     if head.length and head.headers.get("expect", "").lower() == "100-continue":
@@ -137,7 +140,7 @@ def _head(status: int, headers: "Dict[str, str]") -> bytes:
 
 
 async def drained(writer: asyncio.StreamWriter) -> None:
-    """Wait until the client has taken enough. Raises ConnectionError when it takes nothing."""
+    """Wait until the client has read enough. Raises ConnectionError if it reads nothing."""
     try:
         await asyncio.wait_for(writer.drain(), STALL_SECONDS)
     except asyncio.TimeoutError:
@@ -153,7 +156,7 @@ async def send_json(
     keep: bool = True,
     bare: bool = False,
 ) -> None:
-    """One whole answer; `bare`: without its body, as HEAD wants it."""
+    """Send a whole answer. `bare`: without its body, for HEAD."""
     body = json.dumps(value, ensure_ascii=True, allow_nan=False).encode() + b"\n"
     fields = {
         "Content-Type": "application/json",
@@ -167,7 +170,7 @@ async def send_json(
 
 
 class EventStream:
-    """Server-sent events. In chunks, so that a stream that breaks off is seen to be broken."""
+    """Server-sent events, in chunks so that the client notices a broken stream."""
 
     def __init__(self, writer: asyncio.StreamWriter, *, chunked: bool) -> None:
         self._writer, self._chunked = writer, chunked
@@ -186,13 +189,13 @@ class EventStream:
         return _head(200, fields)
 
     async def send(self, value: object, event: str = "") -> None:
-        """One event: a value as JSON, or a text as it is."""
+        """Send an event: a value as JSON, or a text unchanged."""
         data = value if isinstance(value, str) else json.dumps(value, allow_nan=False)
         head = "event: %s\n" % event if event else ""
         await self._write(("%sdata: %s\n\n" % (head, data)).encode())
 
     async def comment(self, text: str) -> None:
-        """A line that clients pass over; it keeps the connection alive."""
+        """Send a line that clients ignore, to keep the connection alive."""
         await self._write((": %s\n\n" % text).encode())
 
     async def _write(self, data: bytes) -> None:
@@ -203,7 +206,7 @@ class EventStream:
         await drained(self._writer)
 
     async def end(self) -> None:
-        """The stream is whole."""
+        """Send the end of the stream."""
         if self._chunked:
             self._writer.write(b"0\r\n\r\n")
         await drained(self._writer)

@@ -1,7 +1,7 @@
-"""One session, one thread, a bounded queue of jobs.
+"""The session, its thread, and a bounded queue of jobs.
 
-The loop of the server submits and cancels; the thread opens the backend and runs one job after
-the other. What a job gives goes to its queue in the loop, in order.
+The event loop of the server submits and cancels jobs; the thread opens the backend and runs one job
+after another. The results of a job go to its queue in the loop, in order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fleet.device.server.chat import Cutter
 
 
 class BackendError(Exception):
-    """What a backend reports. `status` is that of the answer, `code` is stable."""
+    """An error of a backend. `status` is that of the answer, `code` is stable."""
 
     def __init__(self, code: str, message: str, status: int = 500) -> None:
         super().__init__(message)
@@ -25,15 +25,15 @@ class BackendError(Exception):
 
 
 class Full(Exception):  # noqa: N818
-    """No place in the queue."""
+    """The queue is full."""
 
 
 class Job:
-    """One request. `events` gives ("token", (text, token id or None))*, then ("done", result) or
-    ("error", error).
+    """A request in the queue.
 
-    `told` is when it came, `began` when it left the queue (seconds of the monotonic clock).
-    `cutter` holds back text and may end the job at a stop sequence.
+    `events` yields ("token", (text, token id or None))*, then ("done", result) or ("error", error).
+    `arrived` is its arrival, `began` the time when it left the queue (seconds of the monotonic
+    clock). `cutter` holds back text and may end the job at a stop sequence.
     """
 
     def __init__(
@@ -42,15 +42,17 @@ class Job:
         self.call, self.cutter = call, cutter or Cutter()
         self.loop = asyncio.get_running_loop()
         self.events: "asyncio.Queue[Tuple[str, Any]]" = asyncio.Queue()
-        self.told, self.began = time.monotonic(), 0.0
-        self.cancelled = 0.0  # when; 0.0 is never
+        self.arrived, self.began = time.monotonic(), 0.0
+        self.cancelled = 0.0  # the time of the cancellation, 0.0 for none
 
     def tell(self, kind: str, value: object) -> None:
-        """From the thread of the backend."""
+        """Send an event from the thread of the backend."""
         self.loop.call_soon_threadsafe(self.events.put_nowait, (kind, value))
 
     def take(self, text: str, token: "Optional[int]" = None) -> None:
-        """Send a piece of text from the backend, unless it is held back or past a stop."""
+        """Send a piece of text from the backend, unless it is held back or after a stop
+        sequence.
+        """
         past = self.cutter.stopped
         text = self.cutter.take(text)
         if past:
@@ -61,7 +63,7 @@ class Job:
             self.tell("token", (text, token))
 
     def finish(self, result: "Dict[str, Any]") -> "Dict[str, Any]":
-        """Send the rest of the text; return the result with the calls of tools."""
+        """Send the rest of the text; return the result with the tool calls."""
         rest = self.cutter.end()
         if rest:
             self.tell("token", (rest, None))
@@ -70,7 +72,7 @@ class Job:
 
 
 class Worker:
-    """The thread that owns the backend. All methods are for the loop."""
+    """The thread that owns the backend. All methods are called from the event loop."""
 
     def __init__(self, backend: Any, room: int, failed: "Callable[[str], None]") -> None:
         self._backend, self._room, self._failed = backend, room, failed
@@ -83,26 +85,26 @@ class Worker:
         self._thread = threading.Thread(target=self._work, name="backend", daemon=True)
 
     def start(self) -> None:
-        """Open the backend, then work."""
+        """Open the backend, then run jobs."""
         self._thread.start()
 
     @property
     def about(self) -> "Dict[str, Any]":
-        """What the backend says of its open model, for /health."""
+        """The backend's description of its open model, for /health."""
         return dict(getattr(self._backend, "about", {}))
 
     @property
     def length(self) -> int:
-        """Jobs that wait, without the one that runs."""
+        """The number of waiting jobs, without the running one."""
         return len(self._waiting)
 
     @property
     def idle(self) -> bool:
-        """Nothing runs and nothing waits."""
+        """True if no job runs or waits."""
         return self.current is None and not self._waiting
 
     def submit(self, job: Job) -> None:
-        """Put a job at the end. Raises Full."""
+        """Append a job to the queue. Raises Full."""
         with self._turn:
             if len(self._waiting) >= self._room:
                 raise Full
@@ -110,7 +112,7 @@ class Worker:
             self._turn.notify()
 
     def cancel(self, job: Job) -> None:
-        """Nobody waits for this job any more."""
+        """Cancel a job for which nobody waits any more."""
         with self._turn:
             job.cancelled = job.cancelled or time.monotonic()
             if job in self._waiting:
@@ -122,14 +124,14 @@ class Worker:
             self._backend.abort()
 
     def dismiss(self) -> "Tuple[Job, ...]":
-        """Take all waiting jobs out of the queue."""
+        """Remove and return all waiting jobs."""
         with self._turn:
             gone = tuple(self._waiting)
             self._waiting.clear()
         return gone
 
     def close(self, seconds: float) -> None:
-        """Free the session; gives up after `seconds`."""
+        """Free the session; give up after `seconds`."""
         with self._turn:
             self._closing = True
             self._turn.notify()
@@ -138,7 +140,7 @@ class Worker:
     def _work(self) -> None:
         try:
             self._backend.open()
-        except Exception as error:  # noqa: BLE001 - whatever a backend's library raises
+        except Exception as error:  # noqa: BLE001 - any exception of a backend's library
             self._failed("%s: %s" % (type(error).__name__, error))
             return
         self.ready = True

@@ -1,1 +1,1 @@
-"""Programs of ours that run on a device which has Python; sent with the data they are for."""
+"""Programs of fleet for devices with Python. They are sent together with their data."""

@@ -1,4 +1,4 @@
-"""What leases stand on: the boot, its seconds, words of small files. As lease.sh has them."""
+"""The base of leases: the boot, its uptime, words of small files. Equivalent to lease.sh."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 
 
 class FailedError(Exception):
-    """No lease can be kept here; its text says why."""
+    """No lease can be kept here; the text is the reason."""
 
 
 def boot() -> str:
-    """What is another one after each boot; "" when the system does not tell.
+    """Return an id that changes with each boot, "" if the system has none.
 
     Windows counts its boots (value BootId below PrefetchParameters).
     """
@@ -31,7 +31,7 @@ def boot() -> str:
 
 
 def uptime() -> int:
-    """Whole seconds since the boot."""
+    """Return whole seconds since the boot."""
     if sys.platform == "win32":
         import ctypes
 
@@ -43,7 +43,7 @@ def uptime() -> int:
 
 
 def line_of(path: str) -> list[str]:
-    """The words of the first line of a small file; [] without it."""
+    """Return the words of the first line of a small file, [] if it is missing."""
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
             return stream.readline().split()
@@ -54,6 +54,6 @@ def line_of(path: str) -> list[str]:
 
 
 def number(text: str) -> int:
-    """At most nine digits without a zero before them; -1 for anything else."""
+    """Parse at most nine digits without a leading zero; return -1 for anything else."""
     plain = text.isascii() and text.isdigit() and len(text) <= 9
     return int(text) if plain and str(int(text)) == text else -1

@@ -1,4 +1,4 @@
-"""Files on the device's disk: written, removed, read; Python 3.7 or newer."""
+"""Files on the device's disk: write, remove, read; Python 3.7 or newer."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ PATIENCE_SECONDS = 5.0  # a virus scanner or a reader holds a file of Windows fo
 
 
 class EndedError(Exception):
-    """Nothing more is done. The status tells why, as that of receive.sh."""
+    """The program ends. The status is that of receive.sh."""
 
     def __init__(self, status: int, line: str) -> None:
         super().__init__(line)
@@ -24,12 +24,12 @@ class EndedError(Exception):
 
 
 def reason(error: OSError) -> str:
-    """The C library's words: those of Windows are in the language of the device."""
+    """Return the C library's text, because that of Windows is in the device's language."""
     return os.strerror(error.errno) if error.errno else str(error)
 
 
 def patiently(work: "Callable[..., object]", *args: object) -> object:
-    """Do it again while another process has the file open: Windows refuses renames then."""
+    """Retry while another process has the file open, since Windows then refuses renames."""
     import time
 
     end = time.monotonic() + PATIENCE_SECONDS
@@ -43,7 +43,7 @@ def patiently(work: "Callable[..., object]", *args: object) -> object:
 
 
 def feed(path: str, update: "Callable[[memoryview], object]") -> None:
-    """All of a file through `update`."""
+    """Pass a whole file through `update`."""
     view = memoryview(bytearray(PIECE))
     with open(path, "rb", buffering=0) as stream:
         while True:
@@ -54,9 +54,9 @@ def feed(path: str, update: "Callable[[memoryview], object]") -> None:
 
 
 def put(path: str, text: "str | memoryview", new: str = "", sync: bool = False) -> None:
-    """A small file, whole or not at all. `new`: its name until then, else `<path>.new`.
+    """Write a small file atomically. `new` is its temporary name, else `<path>.new`.
 
-    What stands there is taken away, never written to: it may be a link, also a hard one.
+    An existing file is removed and never written to, because it may be a symbolic or hard link.
     """
     data = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
     new = new or path + ".new"
@@ -72,12 +72,12 @@ def put(path: str, text: "str | memoryview", new: str = "", sync: bool = False) 
 
 
 def is_file(path: str) -> bool:
-    """A regular file that is no link."""
+    """Return True for a regular file that is not a link."""
     return os.path.isfile(path) and not os.path.islink(path)
 
 
 def remove(path: str) -> None:
-    """Whatever stands there, with all in it; nothing is followed."""
+    """Remove a path with everything in it, without following links."""
     if os.path.isdir(path) and not os.path.islink(path):
         for top, folders, files in os.walk(path, topdown=False):
             for name in files:
@@ -94,28 +94,29 @@ def remove(path: str) -> None:
 
 
 def whole(path: str) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     digest = hashlib.sha256()
     feed(path, digest.update)
     return digest.hexdigest()
 
 
 def sign(path: str, size: str) -> None:
-    """The kind, the size, and for each block of 64 KiB CRC-32 of its quarters and its first bytes.
+    """Print the kind, the size, and for each block of 64 KiB CRC-32 of its quarters and its first
+    bytes.
 
-    It only finds what may be equal; the hash of the whole decides.
+    The signature only finds possible matches; the hash of the whole decides.
     """
     import zlib
 
     lines = []
-    seen, quarter = 0, int(size) // 4
+    total, quarter = 0, int(size) // 4
     with open(path, "rb") as stream:
         while True:
             block = memoryview(stream.read(int(size)))
             if not block:
                 break
-            seen += len(block)
+            total += len(block)
             parts = [zlib.crc32(block[at : at + quarter]) for at in range(0, int(size), quarter)]
             digest = b"".join(part.to_bytes(4, "big") for part in parts)
             lines.append((digest + bytes(block[:16]).ljust(16, b"\0")).hex())
-    say("crc32-4", str(seen), *lines)
+    say("crc32-4", str(total), *lines)

@@ -1,8 +1,7 @@
-"""What a base folder holds, each blob hashed; Python 3.7 or newer. As fsck.sh, by the same words.
+"""Lists a base folder and hashes its blobs; Python 3.7 or newer. Same interface as fsck.sh.
 
-argv: `list <base> - -`, `look <base> <blocks of 64 KiB a second, 0: any> -`, `aside <base>
-<blocks> <word>`, `passed <base> - <word>`. See fsck.sh for the answers. Nothing is written but by
-the last two.
+argv: `list <base> - -`, `look <base> <blocks of 64 KiB a second, 0: any> -`, `aside <base> <blocks>
+<word>`, `passed <base> - <word>`. See fsck.sh for the answers. Only the last two write.
 """
 
 import hashlib
@@ -24,17 +23,17 @@ BEAT_SECONDS = 1.0
 
 
 class Reader:
-    """Hashes blobs, not faster than it may, and says how far it is."""
+    """A hasher of blobs with a rate limit and progress reports."""
 
     def __init__(self, store: str, rate: int) -> None:
-        """`rate` in bytes a second, 0 for as fast as it goes."""
+        """Prepare the hasher. `rate` is in bytes per second, 0 for no limit."""
         self.store, self.rate = store, rate
         self.view = memoryview(bytearray(PIECE))
-        self.began = self.told = time.monotonic()
+        self.began = self.reported = time.monotonic()
         self.read = 0
 
     def hash(self, sha: str) -> str:
-        """That of the content, "" where it cannot be read."""
+        """Return the hash of a blob's content, "" if it cannot be read."""
         digest, done = hashlib.sha256(), 0
         try:
             with open(f"{self.store}/{sha}", "rb", buffering=0) as stream:
@@ -50,12 +49,12 @@ class Reader:
             return ""
 
     def beat(self, sha: str, done: int) -> None:
-        """Say it once a second; wait where it went too fast."""
+        """Report the progress once per second, and wait if the rate is too high."""
         while True:
             now = time.monotonic()
-            if now - self.told >= BEAT_SECONDS:
+            if now - self.reported >= BEAT_SECONDS:
                 say(f"at {sha} {done}")
-                self.told = now
+                self.reported = now
             early_seconds = self.read / self.rate - (now - self.began) if self.rate else 0.0
             if early_seconds <= 0:
                 return
@@ -63,25 +62,25 @@ class Reader:
 
 
 def entries(folder: str) -> "list[str]":
-    """Names in it, hidden ones left out; [] without it."""
-    found = os.listdir(folder) if os.path.isdir(folder) else []
-    return sorted(name for name in found if name[:1] != ".")
+    """Return the names in a folder without hidden ones, [] if the folder is missing."""
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return sorted(name for name in names if name[:1] != ".")
 
 
 def blobs(store: str) -> "dict[int, tuple[str, int]]":
-    """inode → name and size of each."""
-    found = {}
+    """Return inode → name and size of each blob."""
+    known = {}
     for name in entries(store):
         if is_hash(name) and is_file(f"{store}/{name}"):
-            seen = os.lstat(f"{store}/{name}")
-            found[seen.st_ino] = name, seen.st_size
-    return found
+            status = os.lstat(f"{store}/{name}")
+            known[status.st_ino] = name, status.st_size
+    return known
 
 
 def links(
     system: PosixLinks, store: str, rel: str, known: "dict[int, tuple[str, int]]"
 ) -> "Iterator[str]":
-    """`<where it leads><TAB><name>` of each file of a release that is a link."""
+    """Yield `<target><TAB><name>` for each file of a release that is a link."""
     for top, folders, names in os.walk(rel):
         for name in sorted((*folders, *names)):
             path = f"{top}/{name}"
@@ -94,7 +93,7 @@ def links(
 
 
 def releases(system: PosixLinks, base: str, known: "dict[int, tuple[str, int]]") -> None:
-    """What is live, what was, and each release with its links."""
+    """Print the live releases, the histories, and each release with its links."""
     for name in entries(f"{base}/current"):
         say(f"current {name} {system.live(base, name) or '-'}")
     for name in entries(f"{base}/history"):
@@ -111,12 +110,12 @@ def releases(system: PosixLinks, base: str, known: "dict[int, tuple[str, int]]")
             if is_file(f"{own}/manifest.json"):
                 text = " ".join(text_of(f"{own}/manifest.json").split("\n"))
                 lines.append(f"manifest {name} {release} {text}")
-            found = links(system, f"{base}/store", rel, known)
-            say(*lines, *(f"link {name} {release} {link}" for link in found))
+            found_links = links(system, f"{base}/store", rel, known)
+            say(*lines, *(f"link {name} {release} {link}" for link in found_links))
 
 
 def aside(base: str, sha: str, word: str, reader: Reader) -> None:
-    """A blob whose name lies is put aside."""
+    """Quarantine a blob whose content does not match its name."""
     blob, to = f"{base}/store/{sha}", f"{base}/quarantine/{sha}-{word}"
     if not is_hash(sha) or not is_file(blob):
         say(f"gone {sha}")
@@ -131,7 +130,7 @@ def aside(base: str, sha: str, word: str, reader: Reader) -> None:
 
 
 def idle() -> None:
-    """Whoever else wants the processor or the disk comes first."""
+    """Lower the priority for processor and disk."""
     if hasattr(os, "nice"):
         os.nice(19)
         words = ["ionice", "-c", "3", "-p", str(os.getpid())]
@@ -142,12 +141,12 @@ def idle() -> None:
 
 
 def main(what: str, base: str, blocks: str, word: str, *_: str) -> int:
-    """The exit status."""
+    """Run the check on POSIX and return the exit status."""
     return check(PosixLinks(), what, base, blocks, word)
 
 
 def check(system: PosixLinks, what: str, base: str, blocks: str, word: str) -> int:
-    """The same on any system."""
+    """Run the check on any system."""
     say("fleet-fsck 1")
     try:
         if what == "passed":
@@ -156,9 +155,9 @@ def check(system: PosixLinks, what: str, base: str, blocks: str, word: str) -> i
             return 0
         store = f"{base}/store"
         if what == "list":
-            found = blobs(store)
-            releases(system, base, found)
-            say(*(f"blob {size} {sha}" for sha, size in found.values()), "end")
+            known = blobs(store)
+            releases(system, base, known)
+            say(*(f"blob {size} {sha}" for sha, size in known.values()), "end")
             return 0
         idle()
         reader = Reader(store, int(blocks) * BLOCK)
@@ -166,10 +165,10 @@ def check(system: PosixLinks, what: str, base: str, blocks: str, word: str) -> i
             for line in sys.stdin.buffer.read().decode("ascii", "replace").split():
                 aside(base, line, word, reader)
         else:
-            found = blobs(store)
-            releases(system, base, found)
-            say(*(f"blob {size} {sha}" for sha, size in found.values()))
-            for sha, _ in found.values():
+            known = blobs(store)
+            releases(system, base, known)
+            say(*(f"blob {size} {sha}" for sha, size in known.values()))
+            for sha, _ in known.values():
                 got = reader.hash(sha)
                 if got:
                     say(f"hash {sha} {got}")

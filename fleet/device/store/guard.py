@@ -1,4 +1,4 @@
-"""The guard of a write lease where no POSIX shell is: see device/sh/lease/lease_guard.sh."""
+"""The guard of a write lease without a POSIX shell; see device/sh/lease/lease_guard.sh."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOST = 113
 
 
 class Guard:
-    """A step under a write lease; of a lease that is lost nothing is begun."""
+    """A step under a write lease. Nothing starts under a lost lease."""
 
     def __init__(self, folder: str, n: str, token: str, ttl: str, mode: str) -> None:
         self.folder, self.n, self.token = folder, int(n), token
@@ -22,7 +22,7 @@ class Guard:
         self.me = f"{folder}/write.{n}"
 
     def look(self) -> tuple[bool, str]:
-        """(it still runs, whose it is); boot and time are set."""
+        """Return (whether the lease is active, its token), and set boot and time."""
         self.boot, self.now = boot(), uptime()
         left = False
         for name in ("keep", "step"):
@@ -31,7 +31,7 @@ class Guard:
         return left, (line_of(self.me + "/owner") + [""] * 5)[4]
 
     def lost(self, why: str) -> int:
-        """Say so; the status."""
+        """Report the loss and return the status."""
         with contextlib.suppress(OSError, FailedError):
             top = Leases(self.folder).highest("write")
             by = " ".join(line_of(f"{self.folder}/write.{top}/owner"))
@@ -41,7 +41,7 @@ class Guard:
         return LOST
 
     def begin(self) -> int:
-        """Renew, then look whether it is still the newest; 0: go on."""
+        """Renew the lease, then check that it is still the newest; return 0 to continue."""
         left, token = self.look()
         if token != self.token:
             return self.lost("gone")
@@ -60,7 +60,7 @@ class Guard:
         return 0
 
     def end(self, status: int) -> None:
-        """A later step may run already, when the host gave this one up; what is lost stays so."""
+        """End the step, unless a later step runs already. A lost lease stays lost."""
         left, _ = self.look()
         mine = (line_of(self.me + "/step") + [""] * 4)[3] == str(os.getpid())
         if mine and left and self.frees and status == 0:
@@ -72,7 +72,7 @@ class Guard:
 
 
 def guarded(words: tuple[str, ...], then: Callable[[tuple[str, ...]], int]) -> int:
-    """`lease_guard`: five words, then those of the step; `then` does it."""
+    """Run `lease_guard`: five words, then those of the step, which `then` runs."""
     guard = Guard(*words[:5])
     try:
         status = guard.begin()

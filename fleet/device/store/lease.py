@@ -1,8 +1,8 @@
-"""Leases as docs/leases.md has them: the work of the lease scripts where no POSIX shell is.
+"""Leases as in docs/leases.md: the work of the lease scripts without a POSIX shell.
 
-The same folders and files as on other systems: <place>/<kind>.<N>, of which the highest N counts,
-with `owner`, `keep`, `step`, `released`. A generation comes into being by one rename, which fails
-where another one is. Runs on POSIX too, where the tests are.
+Files and folders are the same as on other systems: <place>/<kind>.<N>, of which the highest N
+counts, with `owner`, `keep`, `step`, `released`. A generation is created by one rename, which fails
+if another one exists. It also runs on POSIX, where the tests are.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ MOST = 999_999_999
 
 
 def say(*words: object) -> None:
-    """One line of the answer."""
+    """Print one line of the answer."""
     say_lines(" ".join(map(str, words)))
 
 
 def keep(path: str, text: str) -> None:
-    """A small file, on the disk; its name until then is no other process's."""
+    """Write a small file and sync it; its temporary name is unique to this process."""
     put(path, text, f"{path}.{os.getpid()}", sync=True)
 
 
 def place(make: bool) -> str:
-    """The folder that all users share; "" when there is none and none is to be made."""
+    """Return the folder that all users share, "" if it is missing and must not be created."""
     own = os.environ.get("FLEET_LEASE_DIR")
     parent = own or os.environ.get("PROGRAMDATA") or "/var/tmp"  # noqa: S108
-    found = f"{parent}/fleet-lease".replace("\\", "/")
-    if os.path.islink(found):
-        raise FailedError(f"{found} is a symbolic link")
-    if os.path.isdir(found):
-        return found
-    if os.path.exists(found):
-        raise FailedError(f"{found} is no folder")
+    folder = f"{parent}/fleet-lease".replace("\\", "/")
+    if os.path.islink(folder):
+        raise FailedError(f"{folder} is a symbolic link")
+    if os.path.isdir(folder):
+        return folder
+    if os.path.exists(folder):
+        raise FailedError(f"{folder} is no folder")
     if not make:
         return ""
     try:
-        os.mkdir(found)
+        os.mkdir(folder)
         if os.name != "nt":
-            os.chmod(found, 0o1777)  # noqa: S103 - all users share it, as on other systems
+            os.chmod(folder, 0o1777)  # noqa: S103 - all users share it, as on other systems
     except FileExistsError:
         pass
     except OSError as error:
         raise FailedError(f"no folder for leases can be written: {parent}") from error
-    return found
+    return folder
 
 
 @dataclass
 class Generation:
-    """One generation as it was read. `top` 0: there is none."""
+    """A generation as it was read. `top` 0 means that there is none."""
 
     top: int = 0
     state: str = "free"
@@ -68,11 +68,11 @@ class Generation:
     reason: str = ""
     run: str = ""
     token: str = ""
-    seen: str = "none"
+    mark: str = "none"
 
 
 class Leases:
-    """The leases below one folder, at one moment."""
+    """The leases below one folder at one moment."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -81,16 +81,16 @@ class Leases:
             raise FailedError("uptime or boot id of the board cannot be read")
 
     def highest(self, kind: str, below: int = MOST) -> int:
-        """The highest generation, below a number."""
-        found = [0]
+        """Return the highest generation below a number."""
+        numbers = [0]
         for name in os.listdir(self.folder):
             head, _, tail = name.rpartition(".")
             if head == kind and 0 < number(tail) < below:
-                found.append(number(tail))
-        return max(found)
+                numbers.append(number(tail))
+        return max(numbers)
 
     def look(self, kind: str, below: int = MOST) -> Generation:
-        """Who holds."""
+        """Return the current generation with its holder."""
         top = self.highest(kind, below)
         if not top:
             return Generation()
@@ -98,43 +98,53 @@ class Leases:
         _, owner, reason, run, token, born, since = (line_of(at + "owner") + [""] * 7)[:7]
         kb, ku, kl = (line_of(at + "keep") + [""] * 3)[:3]
         sb, su, sm, sp = (line_of(at + "step") + [""] * 4)[:4]
-        seen = Generation(top, owner=owner, reason=reason, run=run, token=token)
-        seen.seen = f"{token} {kb} {ku} {kl}/{sb} {su} {sm} {sp}"
+        generation = Generation(top, owner=owner, reason=reason, run=run, token=token)
+        generation.mark = f"{token} {kb} {ku} {kl}/{sb} {su} {sm} {sp}"
         if os.path.exists(at + "released") or not token:
-            return seen
+            return generation
         if kb == self.boot:
-            seen.left = number(ku) - self.now if number(ku) >= 0 else 0
+            generation.left = number(ku) - self.now if number(ku) >= 0 else 0
         elif kind == "reserve" and number(kl) >= 0:
-            seen.left = number(kl) - self.now
+            generation.left = number(kl) - self.now
         if sb == self.boot and number(su) >= 0:
-            seen.left = max(seen.left, number(su) - self.now)
+            generation.left = max(generation.left, number(su) - self.now)
             if sm == "run" and number(su) > self.now:
-                seen.busy = "run"
+                generation.busy = "run"
         if born == self.boot and number(since) >= 0:
-            seen.age = self.now - number(since)
-        if seen.left > 0:
-            seen.state = "held"
-        return seen
+            generation.age = self.now - number(since)
+        if generation.left > 0:
+            generation.state = "held"
+        return generation
 
-    def tell(self, word: str, kind: str, seen: Generation) -> None:
-        """A line about a holder."""
-        held = (seen.owner, seen.reason, seen.run, seen.token, seen.left, seen.age, seen.busy)
-        say(word, kind, seen.top, *held)
+    def tell(self, word: str, kind: str, generation: Generation) -> None:
+        """Print a line about a holder."""
+        held = (
+            generation.owner,
+            generation.reason,
+            generation.run,
+            generation.token,
+            generation.left,
+            generation.age,
+            generation.busy,
+        )
+        say(word, kind, generation.top, *held)
 
-    def spent(self, kind: str, seen: Generation) -> bool:
-        """Whether no number comes after that one; says who made it. Fleet never gets there."""
-        if seen.top < MOST - 1:
+    def spent(self, kind: str, generation: Generation) -> bool:
+        """Return True if no higher number is possible, and print who made it. fleet never gets
+        there.
+        """
+        if generation.top < MOST - 1:
             return False
-        at = f"{self.folder}/{kind}.{seen.top}"
+        at = f"{self.folder}/{kind}.{generation.top}"
         say("spent", kind, maker_of(at), at)
         return True
 
     def fresh(self, token: str) -> str:
-        """Where a new generation is put together."""
+        """Return the temporary path of a new generation."""
         return f"{self.folder}/.new.{self.now}.{token}"
 
     def create(self, kind: str, n: int, words: tuple[str, ...], ttl: int, released: bool) -> bool:
-        """Put generation `n` there in one rename; False when another one was first."""
+        """Create generation `n` in one rename; return False if another one was first."""
         new, there = self.fresh(words[3]), f"{self.folder}/{kind}.{n}"
         try:
             shutil.rmtree(new, ignore_errors=True)
@@ -152,14 +162,14 @@ class Leases:
         return True
 
     def withdraw(self, kind: str, n: int, token: str) -> None:
-        """Out of sight in one rename, then away."""
+        """Rename a generation away, then delete it."""
         new = self.fresh(token)
         with contextlib.suppress(OSError):
             patiently(os.rename, f"{self.folder}/{kind}.{n}", new)
             shutil.rmtree(new, ignore_errors=True)
 
     def clear(self, kind: str, before: int) -> None:
-        """Old generations, and what killed takers left. Those of others are theirs."""
+        """Remove old generations and leftovers of killed processes. Those of other users stay."""
         for name in os.listdir(self.folder):
             head, _, tail = name.rpartition(".")
             old = head == kind and 0 < number(tail) < before
@@ -169,7 +179,7 @@ class Leases:
 
 
 def maker_of(path: str) -> str:
-    """Login name or number of whose it is; `-` where the system does not tell it."""
+    """Return the login name or number of the owner, `-` if the system does not report it."""
     if os.name == "nt":
         return "-"
     import pwd
@@ -182,7 +192,7 @@ def maker_of(path: str) -> str:
 
 
 def take(kind: str, me: str, why: str, job: str, mine: str, ttl: str, dead: str) -> bool:
-    """`lease_take`: see device/sh/lease/lease_take.sh. Whether it is there."""
+    """Run `lease_take` (device/sh/lease/lease_take.sh); return whether the lease was acquired."""
     leases = Leases(place(True))
     say("place", leases.folder)
     other = "reserve" if kind == "write" else "write"
@@ -202,9 +212,9 @@ def take(kind: str, me: str, why: str, job: str, mine: str, ttl: str, dead: str)
     n = now.top + 1
     ours = leases.create(kind, n, (me, why, job, mine), int(ttl), released=False)
     if ours:
-        # The holder may have renewed between our look and our rename: it sees us, or we see that.
+        # The holder may have renewed between the check and the rename: one of both sides sees it.
         before = leases.look(kind, n)
-        ours = leases.highest(kind) == n and (before.top, before.seen) == (now.top, now.seen)
+        ours = leases.highest(kind) == n and (before.top, before.mark) == (now.top, now.mark)
         if not ours:
             leases.withdraw(kind, n, mine)
     if not ours:
@@ -221,37 +231,37 @@ def take(kind: str, me: str, why: str, job: str, mine: str, ttl: str, dead: str)
 
 
 def refuse(leases: Leases, kind: str) -> bool:
-    """Say who holds, else that several were at it. Never is the lease ours then."""
-    seen = leases.look(kind)
-    if seen.state == "held":
-        leases.tell("held", kind, seen)
+    """Print the holder, or that several tried at once. The lease is not ours in any case."""
+    generation = leases.look(kind)
+    if generation.state == "held":
+        leases.tell("held", kind, generation)
     else:
         say("raced")
     return False
 
 
 def drop(me: str, why: str, mine: str, force: str) -> None:
-    """`lease_drop`: end what holds, by a generation that is released at once."""
+    """Run `lease_drop`: end the holder's lease by a generation that is released at once."""
     if not place(False):
         return
     leases = Leases(place(True))
     for kind in ("reserve", "write"):
         for turn in range(5):
-            seen = leases.look(kind)
-            if leases.spent(kind, seen) or seen.state != "held":
+            generation = leases.look(kind)
+            if leases.spent(kind, generation) or generation.state != "held":
                 break
-            if force != "force" and (kind == "write" or seen.owner != me):
-                leases.tell("held", kind, seen)
+            if force != "force" and (kind == "write" or generation.owner != me):
+                leases.tell("held", kind, generation)
                 break
-            if leases.create(kind, seen.top + 1, (me, why, "=", mine), 0, released=True):
-                leases.tell("dropped", kind, seen)
+            if leases.create(kind, generation.top + 1, (me, why, "=", mine), 0, released=True):
+                leases.tell("dropped", kind, generation)
                 break
             if turn == 4:
                 say("raced")
 
 
 def free(folder: str, n: str, mine: str) -> None:
-    """`lease_free`: give a write lease back."""
+    """Run `lease_free`: give back a write lease."""
     at = f"{folder}/write.{n}"
     if (line_of(at + "/owner") + [""] * 5)[4] == mine:
         keep(at + "/released", "")
@@ -259,21 +269,21 @@ def free(folder: str, n: str, mine: str) -> None:
 
 
 def who() -> None:
-    """`lease_who`: reads only."""
+    """Run `lease_who`, which only reads."""
     folder = place(False)
     if not folder:
         say("top", "write", 0)
         return
     leases = Leases(folder)
     for kind in ("write", "reserve"):
-        seen = leases.look(kind)
-        say("top", kind, seen.top)
-        if not leases.spent(kind, seen) and seen.state == "held":
-            leases.tell("held", kind, seen)
+        generation = leases.look(kind)
+        say("top", kind, generation.top)
+        if not leases.spent(kind, generation) and generation.state == "held":
+            leases.tell("held", kind, generation)
 
 
 def answer(work: Callable[..., object], *args: str) -> bool:
-    """The answer in its frame. Whether a command may go on behind it."""
+    """Print the answer in its frame. Return whether the following command may run."""
     on: object = False
     say(TAG)
     try:

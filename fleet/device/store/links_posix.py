@@ -1,6 +1,6 @@
-"""What a store on POSIX is made of: symbolic links into it, and one that leads to the live release.
+"""The store on POSIX: symbolic links into it, and one link to the live release.
 
-`current/<name>` is replaced in one rename(2). links_windows.py has what is done otherwise there.
+`current/<name>` is replaced in one rename(2). links_windows.py contains the differences.
 """
 
 import os
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 
 class PosixLinks:
-    """The system below the store."""
+    """The file system operations of the store."""
 
     env = "env.sh"
     posix = True  # stamps, recyclable blobs, patches
-    put = staticmethod(put)  # a small file, whole or not at all
+    put = staticmethod(put)  # a small file, atomically
     mode: "Callable[[str, int], None]" = staticmethod(os.chmod)
     rename: "Callable[[str, str], object]" = staticmethod(os.replace)
-    remove = staticmethod(remove)  # whatever stands there, with all in it
-    room = staticmethod(give_way)  # of what can be spared, where so many bytes lack room
-    drop = staticmethod(keep)  # nothing uses these blobs
+    remove = staticmethod(remove)  # any path, with everything in it
+    room = staticmethod(give_way)  # of recyclable blobs, if there is not enough room
+    drop = staticmethod(keep)  # blobs that nothing uses
 
     def login(self, base: str, name: str) -> "tuple[str, str]":
-        """Name and text of the environment for people who log in; see switch.sh."""
+        """Return name and text of the environment for people who log in; see switch.sh."""
         quoted = base.replace("'", "'\\''")
         return f"{name}.sh", (
             f"# The environment of the live release of {name}, by fleet. "
@@ -38,7 +38,7 @@ class PosixLinks:
         )
 
     def live(self, base: str, name: str) -> str:
-        """Id of the live release, "" without one."""
+        """Return the id of the live release, "" if there is none."""
         return target(f"{base}/current/{name}")
 
     def point(self, base: str, name: str, release_id: str, run: str) -> None:
@@ -48,7 +48,7 @@ class PosixLinks:
         replace(f"{base}/current/{name}", f"../releases/{name}/{release_id}", new)
 
     def sweep(self, base: str, name: str) -> None:
-        """What a kill left of switches of this name; see switch.sh."""
+        """Remove what killed switches of this name left; see switch.sh."""
         folder = f"{base}/current"
         for entry in os.listdir(folder):
             path, by_ln = f"{folder}/{entry}", entry[:-6] == f"{name}_"
@@ -58,18 +58,18 @@ class PosixLinks:
                 os.unlink(path)
 
     def leads(self, path: str, blob: str) -> bool:
-        """Whether a file of a release is that blob."""
+        """Return True if a file of a release is that blob."""
         return os.path.exists(path) and link_of(path) == blob
 
     def link(self, path: str, blob: str, new: str) -> None:
-        """Let a file of a release be that blob. `new`: its name until then, "" in a new folder."""
+        """Make a file of a release that blob. `new` is its temporary name, "" in a new folder."""
         if not new:
             os.symlink(blob, path)
         elif link_of(path) != blob:
             replace(path, blob, new)
 
     def small(self, path: str, data: memoryview, mode: int) -> None:
-        """A small new file; `flush` of its folder brings it to the disk."""
+        """Write a small new file; `flush` of its folder syncs it."""
         file = os.open(path, WRITE | os.O_EXCL, mode)
         try:
             while data:
@@ -78,10 +78,10 @@ class PosixLinks:
             os.close(file)
 
     def flush(self, path: str) -> None:
-        """The file system of a path is on the disk then. Another program can say which."""
+        """Sync the file system of a path. Only another program can sync one file system."""
         words = ["sync", "-f", path]
         try:
-            if hasattr(os, "posix_spawnp"):  # without a copy of this process
+            if hasattr(os, "posix_spawnp"):  # avoids a fork of this process
                 status = os.waitpid(os.posix_spawnp("sync", words, os.environ), 0)[1]
             else:
                 status = os.spawnvp(os.P_WAIT, "sync", words)
@@ -91,12 +91,12 @@ class PosixLinks:
             os.sync()
 
     def discard(self, release: str) -> bool:
-        """Remove a release. False where it is in use."""
+        """Remove a release. Return False if it is in use."""
         remove(release)
         return True
 
     def unused(self, base: str, blobs: "Iterable[str]") -> "list[str]":
-        """Those of these files of the store that no release needs."""
+        """Return the files of the store that no release needs."""
         used: set[str] = set()
         for top, folders, names in os.walk(f"{base}/releases", onerror=fail):
             used.update(target(f"{top}/{name}") for name in (*folders, *names))
@@ -104,7 +104,7 @@ class PosixLinks:
 
 
 def replace(path: str, to: str, new: str) -> None:
-    """A link in place of whatever is there, in one rename."""
+    """Replace any path by a link, in one rename."""
     remove(new)
     os.symlink(to, new)
     if os.path.isdir(path) and not os.path.islink(path):
@@ -113,5 +113,5 @@ def replace(path: str, to: str, new: str) -> None:
 
 
 def fail(error: OSError) -> None:
-    """A folder that cannot be read: what is in use is unknown then."""
+    """Raise the error of a folder that cannot be read, because its use of blobs is unknown."""
     raise error

@@ -1,8 +1,8 @@
-"""What a store on Windows is made of: hard links into it, and a small file with the live id.
+"""The store on Windows: hard links into it, and a small file with the live id.
 
-So skel and catalog lie in one folder and no file is there twice. `current/<name>` is replaced in
-one rename (MoveFileEx): who reads it finds the old id or the new one. Releases are started by their
-id, so nothing runs through it. Runs on POSIX too, where the tests are.
+Skel and catalog are thus in one folder, and no file exists twice. `current/<name>` is replaced in
+one rename (MoveFileEx), so a reader finds the old id or the new one. Releases are started by their
+id. It also runs on POSIX, where the tests are.
 """
 
 import os
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 class WindowsLinks(PosixLinks):
-    """What is done otherwise."""
+    """The operations that differ on Windows."""
 
     env = "env.ps1"
     posix = False
 
     def login(self, base: str, name: str) -> "tuple[str, str]":
-        """The same for PowerShell."""
+        """Return name and text of the environment for PowerShell."""
         quoted = base
-        for mark in "'\u2018\u2019\u201a\u201b":  # any of these ends a text in single quotes
+        for mark in "'\u2018\u2019\u201a\u201b":  # each of these ends a text in single quotes
             quoted = quoted.replace(mark, mark * 2)
         return f"{name}.ps1", (
             f"# The environment of the live release of {name}, by fleet. "
@@ -38,23 +38,25 @@ class WindowsLinks(PosixLinks):
         )
 
     def live(self, base: str, name: str) -> str:
-        """The word of the small file."""
+        """Return the id in the small file."""
         return text_of(f"{base}/current/{name}").strip()
 
     def point(self, base: str, name: str, release_id: str, run: str) -> None:
-        """The same name each time: what a kill left is written over."""
+        """Make a release the live one. The temporary name is fixed, so leftovers are
+        overwritten.
+        """
         del run
         WindowsLinks.put(f"{base}/current/{name}", release_id + "\n", f"{base}/current/.{name}.new")
 
     def leads(self, path: str, blob: str) -> bool:
-        """Two names of one file."""
+        """Return True for two names of one file."""
         try:
             return os.path.samefile(path, blob) and not os.path.islink(path)
         except OSError:
             return False
 
     def link(self, path: str, blob: str, new: str) -> None:
-        """A hard link; nothing can be renamed over a file that is open."""
+        """Create a hard link. An open file cannot be replaced by a rename."""
         del new
         if self.leads(path, blob):
             return
@@ -67,43 +69,47 @@ class WindowsLinks(PosixLinks):
 
     @staticmethod
     def put(path: str, text: "str | memoryview", new: str = "", sync: bool = True) -> None:
-        """On the disk at once: nothing flushes a file system there."""
+        """Write and sync, because Windows cannot flush a file system."""
         put(path, text, new, sync)
 
     def small(self, path: str, data: memoryview, mode: int) -> None:
-        """On the disk at once."""
+        """Write a small file and sync it."""
         put(path, data, sync=True)
         WindowsLinks.mode(path, mode)
 
     @staticmethod
     def mode(path: str, mode: int) -> None:
-        """Every file can be started there, and read-only ones never be removed."""
+        """Do nothing on Windows: every file is executable, and read-only files cannot be
+        removed.
+        """
         if os.name != "nt":
             os.chmod(path, mode)
 
     @staticmethod
     def rename(path: str, to: str) -> None:
-        """As soon as nobody reads it."""
+        """Rename as soon as nobody reads the file."""
         patiently(os.rename if os.path.isdir(path) else os.replace, path, to)
 
     @staticmethod
     def remove(path: str) -> None:
-        """Junctions are not followed."""
+        """Remove a path without following junctions."""
         if os.path.isdir(path) and not os.path.islink(path):
             patiently(shutil.rmtree, path)
         elif os.path.lexists(path):
             patiently(os.unlink, path)
 
     def flush(self, path: str) -> None:
-        """Each file was."""
+        """Do nothing, because each file was synced."""
 
     @staticmethod
     def room(store: str, need: int) -> None:
-        """Nothing is kept that could go."""
+        """Do nothing, because there are no recyclable blobs."""
 
     def discard(self, release: str) -> bool:
-        """A folder with an open file cannot be renamed: then nothing of it goes, as of a library
-        that is loaded.
+        """Remove a release. Return False if it is in use.
+
+        A folder with an open file, such as a loaded library, cannot be renamed; nothing is then
+        removed.
         """
         folder, _, name = release.rpartition("/")
         gone = release if name.startswith(".gone-") else f"{folder}/.gone-{name}"
@@ -116,7 +122,7 @@ class WindowsLinks(PosixLinks):
         return True
 
     def unused(self, base: str, blobs: "Iterable[str]") -> "list[str]":
-        """Each release that uses a blob is one more name of it."""
+        """Return the blobs that no release needs, by their number of hard links."""
         store = f"{base}/store"
         return [
             blob
@@ -126,7 +132,7 @@ class WindowsLinks(PosixLinks):
 
     @staticmethod
     def drop(store: str, loose: "list[str]") -> None:
-        """One that is open goes the next time."""
+        """Delete blobs. An open one is deleted the next time."""
         for blob in loose:
             try:
                 os.unlink(f"{store}/{blob}")

@@ -1,9 +1,9 @@
-"""A new blob out of what the device has of older ones; Python 3.7 or newer.
+"""A new blob made from older ones on the device; Python 3.7 or newer.
 
-Lines of the stream, in the order of the new content, to a line `done`, or `stop` where it does not
-go on: `copy <first> <count>`
-blocks of 64 KiB of the old blob, `take <MiB> <rest>` and those bytes, `same <MiB> <rest>` of what
-the recyclable blob has at that place. What the old ones lack shows by the hash.
+The stream has lines in the order of the new content, up to a line `done`, or `stop` if it ends
+early. `copy <first> <count>` are blocks of 64 KiB of the old blob. `take <MiB> <rest>` is followed
+by these bytes. `same <MiB> <rest>` are bytes that the recyclable blob has at that place. The hash
+detects missing parts of the old blobs.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ COPY = 1 << 16
 
 
 class Follower:
-    """Hashes a file while it grows."""
+    """A thread that hashes a file while it grows."""
 
     def __init__(self, path: str, limit: int) -> None:
         import threading
@@ -37,7 +37,7 @@ class Follower:
         self.thread.start()
 
     def work(self) -> None:
-        """The thread."""
+        """Run the thread."""
         view = memoryview(bytearray(PIECE))
         at = 0
         while True:
@@ -55,14 +55,14 @@ class Follower:
                 at += count
 
     def grow(self, limit: int, ended: bool = False) -> None:
-        """So long is the file now."""
+        """Set the current length of the file."""
         with self.grown:
             self.limit = limit
             self.ended = ended
             self.grown.notify()
 
     def close(self) -> str:
-        """The SHA-256 of all of it."""
+        """Return the SHA-256 of the whole file."""
         self.grow(self.limit, True)
         self.thread.join()
         os.close(self.file)
@@ -70,7 +70,7 @@ class Follower:
 
 
 class Patch:
-    """The new content, as far as it is there."""
+    """The new content so far."""
 
     def __init__(self, stream: "Input", out: "Writer", part: str, end: int) -> None:
         self.stream, self.out, self.end = stream, out, end
@@ -79,7 +79,10 @@ class Patch:
         self.stopped = False
 
     def apply(self, old: str, own: "int | None") -> str:
-        """Its hash. `own`: where `same` bytes are read; None where they stand already."""
+        """Apply the stream and return the hash.
+
+        `own` is read for `same`, None if the bytes are in place.
+        """
         sound = os.path.isfile(old) and not os.path.islink(old)
         base = os.open(old if sound else os.devnull, os.O_RDONLY)
         out = self.out
@@ -111,17 +114,17 @@ class Patch:
         return self.follower.close()
 
     def grown(self, size: int) -> None:
-        """So much of it is there, and may be hashed."""
+        """Record that the file has this many bytes, which may be hashed."""
         self.out.size = size
         self.follower.grow(size)
 
     def old(self, file: int, at: int) -> "Callable[[memoryview], int]":
-        """Reads an old file from there on, as the new one grows."""
+        """Return a reader of an old file from `at` on, which advances with the new file."""
         begun = self.out.size
         return lambda room: os.preadv(file, [room], at + self.out.size - begun)
 
     def fill(self, left: int, read: "Callable[[memoryview], int]") -> bool:
-        """So many bytes more. False where there were fewer."""
+        """Write `left` more bytes. Return False if there were fewer."""
         while left:
             count = read(self.view[: min(left, PIECE)])
             if not count:

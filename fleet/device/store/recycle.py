@@ -1,46 +1,47 @@
-"""Recyclable blobs: large ones that no release needs any more, made over into their successors.
+"""Recyclable blobs: large ones that no release needs, which become their successors.
 
-`store/<sha256>.spare`. Of a new version only what differs is written then, and no disk has to find
-room for gigabytes; they are the first to go where it does. Python 3.7 or newer.
+They are `store/<sha256>.spare`. Only the differences of a new version are then written, and the
+disk needs no room for a second copy. They are deleted first if the disk is full. Python 3.7 or
+newer.
 """
 
 import os
 
-LEAST = 16 << 20  # below, a new file is as cheap
-SHARE = 4  # all of them together take a quarter of the free disk at most
+LEAST = 16 << 20  # a smaller file is cheap to write as a new file
+SHARE = 4  # all of them together take at most a quarter of the free disk
 MARGIN = 64 << 20
 END = ".spare"
 HEX = frozenset("0123456789abcdef")
 
 
 def is_hash(name: str) -> bool:
-    """Whether a name is a SHA-256."""
+    """Return True if a name is a SHA-256."""
     return len(name) == 64 and set(name) <= HEX
 
 
 def free(store: str) -> int:
-    """Bytes that this user can still write there."""
+    """Return the bytes that this user can still write."""
     disk = os.statvfs(store)
     return disk.f_bavail * disk.f_frsize
 
 
 def keep(store: str, loose: "list[str]") -> None:
-    """Of files that nothing uses, the large ones stay, new ones first; others go.
+    """Keep the large files that nothing uses, new ones first; delete the others.
 
-    Which of the old ones go where the disk lacks room is no matter of age: clocks jump.
+    The choice among old ones does not depend on their age, because clocks jump.
     """
-    found = []
+    large_files = []
     for name in loose:
-        seen = os.lstat(f"{store}/{name}")
+        status = os.lstat(f"{store}/{name}")
         old = name.endswith(END)
         sha = name[: -len(END)] if old else name
-        large = seen.st_mode & 0o170000 == 0o100000 and seen.st_size >= LEAST
+        large = status.st_mode & 0o170000 == 0o100000 and status.st_size >= LEAST
         if large and is_hash(sha):
-            found.append((old, sha, name, seen.st_size))
+            large_files.append((old, sha, name, status.st_size))
         else:
             os.unlink(f"{store}/{name}")
-    room = (free(store) + sum(entry[3] for entry in found if entry[0])) // SHARE
-    for _, sha, name, size in sorted(found):
+    room = (free(store) + sum(entry[3] for entry in large_files if entry[0])) // SHARE
+    for _, sha, name, size in sorted(large_files):
         if size > room:
             os.unlink(f"{store}/{name}")
             continue
@@ -49,23 +50,24 @@ def keep(store: str, loose: "list[str]") -> None:
 
 
 def give_way(store: str, need: int) -> None:
-    """They go where the disk lacks room for so many bytes."""
+    """Delete recyclable blobs if the disk lacks room for this many bytes."""
     if free(store) < need + MARGIN:
         for sha in names(store):
             os.unlink(f"{store}/{sha}{END}")
 
 
 def names(store: str) -> "list[str]":
-    """SHA-256 of each."""
+    """Return the SHA-256 of each recyclable blob."""
     if not os.path.isdir(store):
         return []
-    found = [name[: -len(END)] for name in os.listdir(store) if name.endswith(END)]
-    return sorted(sha for sha in found if is_hash(sha))
+    hashes = [name[: -len(END)] for name in os.listdir(store) if name.endswith(END)]
+    return sorted(sha for sha in hashes if is_hash(sha))
 
 
 def take(store: str, sha: str, path: str) -> "int | None":
-    """Let one be `path`. None when it may be written; where somebody still reads it, it is
-    left to them, and opened for its bytes.
+    """Rename a recyclable blob to `path`; return None if it may be overwritten.
+
+    If a process still reads it, leave it to that process, and return a descriptor for its bytes.
     """
     spare = f"{store}/{sha}{END}"
     if os.path.islink(spare) or not os.path.isfile(spare):
@@ -82,8 +84,10 @@ def take(store: str, sha: str, path: str) -> "int | None":
 
 
 def alone(file: int) -> bool:
-    """Whether no other process has the file open or mapped: the kernel gives a write lease only
-    then (fcntl(2)). False where it gives none at all, as on network file systems.
+    """Return True if no other process has the file open or mapped.
+
+    The kernel grants a write lease only then (fcntl(2)). Return False if it grants none at all, as
+    on network file systems.
     """
     try:
         import fcntl

@@ -1,7 +1,7 @@
-"""The releases of a name: what is there, stage, switch, prune; Python 3.7 or newer.
+"""The releases of a name: state, stage, switch, prune; Python 3.7 or newer.
 
-The same as state.sh, stage.sh, switch.sh and prune.sh, with the same answers, in one process:
-2,000 files took those 0.7 s on a lab board. What links are on the device is the `system`'s.
+It gives the same answers as state.sh, stage.sh, switch.sh and prune.sh in one process: 2,000 files
+took those 0.7 s on a lab board. `system` defines the links on the device.
 """
 
 import os
@@ -34,11 +34,11 @@ class Releases:
 
     @property
     def now(self) -> str:
-        """Id of the live release, "" without one."""
+        """The id of the live release, "" if there is none."""
         return self.system.live(self.base, self.name)
 
     def state(self, release_id: str, how: str, stream: Input) -> None:
-        """What is there of one release."""
+        """Print the state of one release."""
         lines = beginning(self.base, self.name, release_id, self.now)
         if how != "hash" and untouched(lines, self.base, self.name, release_id):
             lines.append("sealed")
@@ -47,9 +47,9 @@ class Releases:
         say(*lines, "end")
 
     def files(self, release_id: str, how: str, stream: Input) -> "list[str]":
-        """Of each file of the list what is there of it."""
+        """Return the state of each file of the list."""
         lines: list[str] = []
-        seen: set[str] = set()
+        checked: set[str] = set()
         rel = f"{self.folder}/{release_id}"
         try:
             made = os.stat(f"{own_of(self.base, self.name, release_id)}/.installed").st_mtime_ns
@@ -64,25 +64,28 @@ class Releases:
             blob = f"{self.store}/{sha}"
             if staged and not self.system.leads(f"{rel}/{name}", blob):
                 lines.append(f"unlinked {sha}")
-            if sha in seen:
+            if sha in checked:
                 continue
-            seen.add(sha)
+            checked.add(sha)
             lines += self.blob((sha, int(size), key, name), now)
             if self.doubtful(blob, made, how) and whole(blob) != sha:
                 lines.append(f"bad {sha}")
 
     @staticmethod
     def doubtful(blob: str, made: int, how: str) -> bool:
-        """Whether a blob is to be hashed: `made` is when the release was switched to, ns or 0."""
+        """Return True if a blob must be hashed. `made` is the time of the switch in ns, or 0."""
         try:
-            found = os.lstat(blob)
+            status = os.lstat(blob)
         except OSError:
             return False
-        young = made != 0 and found.st_mtime_ns > made
-        return found.st_mode & 0o170000 == 0o100000 and (how == "hash" or young)
+        young = made != 0 and status.st_mtime_ns > made
+        return status.st_mode & 0o170000 == 0o100000 and (how == "hash" or young)
 
     def speculative(self, stream: Input) -> None:
-        """A file whose size a blob has, or whose name the live release, may need no sending."""
+        """Print which files can be sent before their hash is known.
+
+        A file may need no transfer if a blob has its size or the live release has its name.
+        """
         sizes: set[int] = set()
         store, live = self.store, f"{self.base}/current/{self.name}"
         if os.path.isdir(store):
@@ -107,18 +110,18 @@ class Releases:
         say(*lines, *recyclable, "end")
 
     def blob(self, entry: "tuple[str, int, str, str]", now: str) -> "list[str]":
-        """What is there of one blob: its hash, size, name of an early part, and file name."""
+        """Return the state of one blob: (hash, size, name of an early part, file name)."""
         sha, size = entry[:2]
         try:
-            found = os.lstat(f"{self.store}/{sha}")
+            status = os.lstat(f"{self.store}/{sha}")
         except OSError:
             return self.lacking(entry, now)
-        if found.st_mode & 0o170000 == 0o100000:
-            return [f"have {sha}" if found.st_size == size else f"bad {sha}"]
+        if status.st_mode & 0o170000 == 0o100000:
+            return [f"have {sha}" if status.st_size == size else f"bad {sha}"]
         return []
 
     def lacking(self, entry: "tuple[str, int, str, str]", now: str) -> "list[str]":
-        """How far it came, and what the live release has under its name."""
+        """Return the received length of a blob, and the file with its name in the live release."""
         sha, size, key, name = entry
         lines = []
         part, early = f"{self.store}/{sha}.part", f"{self.store}/{key}.part"
@@ -133,14 +136,14 @@ class Releases:
         return lines
 
     def blob_of(self, path: str) -> str:
-        """The blob that a link of a release leads to, "" where it is gone."""
+        """Return the blob that a link of a release points to, "" if it is missing."""
         top, _, sha = link_of(path).rpartition("/")
         blob = f"{top}/{sha}"
         there = top == self.store and os.path.isfile(blob) and not os.path.islink(blob)
         return sha if there and set(sha) <= HEX else ""
 
     def stage(self, words: "list[str]", stream: Input) -> None:
-        """A release folder of links into the store, beside the live one."""
+        """Create a release folder of links into the store, next to the live one."""
         release_id, run = words[2], words[3]
         listed, env, manifest = (stream.take(int(size)) for size in words[4:7])
         rel, new = f"{self.folder}/{release_id}", f"{self.folder}/.stage-{run}"
@@ -173,7 +176,7 @@ class Releases:
         say("staged")
 
     def settle(self, release_id: str, new: str, fresh: bool) -> None:
-        """What is fleet's gets its place first; see settle.sh."""
+        """Move fleet's own files to their place first; see settle.sh."""
         rel, own = f"{self.folder}/{release_id}", f"{self.own}/{release_id}"
         if fresh or os.path.islink(own) or not os.path.isdir(own):
             self.system.remove(own)
@@ -184,9 +187,9 @@ class Releases:
                 self.system.rename(f"{new}/own/{name}", f"{own}/{name}")
         else:
             if not fresh and text_of(f"{rel}/.installed") == release_id + "\n":
-                seen = os.stat(f"{rel}/.installed")
+                status = os.stat(f"{rel}/.installed")
                 self.system.put(f"{new}/own/.installed", release_id + "\n")
-                os.utime(f"{new}/own/.installed", ns=(seen.st_atime_ns, seen.st_mtime_ns))
+                os.utime(f"{new}/own/.installed", ns=(status.st_atime_ns, status.st_mtime_ns))
             self.system.rename(f"{new}/own", own)
         if fresh:
             self.system.remove(rel)
@@ -194,18 +197,18 @@ class Releases:
         self.system.remove(new)
 
     def note(self, release_id: str) -> None:
-        """A line of the history; whole or not at all."""
+        """Append a line to the history atomically."""
         new = f"{self.base}/history/.{self.name}.new"  # <name>.new may be another release's
         self.system.put(self.history, text_of(self.history) + release_id + "\n", new)
 
     def switch(self, release_id: str, run: str) -> None:
         """Make a staged release the current one, in one rename."""
         rel, own = f"{self.folder}/{release_id}", own_of(self.base, self.name, release_id)
-        # What an earlier fleet made and switched to has its marks among the user's files.
+        # Releases of an earlier fleet have their marks among the user's files.
         mark = ".installed" if own == rel else "manifest.json"
         if not os.path.isdir(rel) or not os.path.isfile(f"{own}/{mark}"):
             raise EndedError(78, f"failed switch release {release_id} is not there")
-        # A switch that was killed before its line: what is live would be unknown to prune.
+        # A switch may have been killed before its line; prune could not tell what is live.
         now = self.now
         last = text_of(self.history).splitlines()[-1:]
         if now and last != [now]:
@@ -229,7 +232,7 @@ class Releases:
         say("switched")
 
     def write_login(self) -> None:
-        """Write the environment for people who log in, at a path that stays over releases."""
+        """Write the environment for people who log in, at a path that stays the same."""
         name, text = self.system.login(self.base, self.name)
         path = f"{self.base}/env/{name}"
         if text_of(path) != text:
@@ -270,7 +273,7 @@ class Releases:
 
 
 def files_in(folder: str) -> "set[str]":
-    """Names of the regular files in it, without asking for each."""
+    """Return the names of the regular files in a folder, without a stat of each."""
     if not os.path.isdir(folder):
         return set()
     with os.scandir(folder) as entries:

@@ -1,24 +1,24 @@
-"""Whether a release is as it was at the switch; alone, because it is asked most often.
+"""Checks whether a release is as it was at the switch; a separate program, as it runs most often.
 
-argv: `<base> <name> <id>`; the answer is the beginning of that of state.sh, and `sealed`. Only
-what every Python has loaded at its start is imported: a small core takes 10 ms for the rest.
+argv: `<base> <name> <id>`. The answer is the beginning of that of state.sh, and `sealed`. Only
+modules that every Python loads at its start are imported: a small core needs 10 ms for others.
 """
 
 import os
 import sys
 
-OWN = (".installed", "env.sh", "manifest.json")  # what is stamped of fleet's own
+OWN = (".installed", "env.sh", "manifest.json")  # stamped files of fleet's own
 
 
 def say(*lines: str) -> None:
-    """Lines for the workstation, at once."""
+    """Print lines for the workstation at once."""
     out = sys.stdout.buffer
     out.write("".join(line + "\n" for line in lines).encode("utf-8", "surrogateescape"))
     out.flush()
 
 
 def link_of(path: str) -> str:
-    """Where a link leads, "" when it is none."""
+    """Return the target of a link, "" if it is no link."""
     try:
         return os.readlink(path)
     except OSError:
@@ -26,12 +26,12 @@ def link_of(path: str) -> str:
 
 
 def target(path: str) -> str:
-    """The last part of where a link leads, "" when it is none."""
+    """Return the last part of a link's target, "" if it is no link."""
     return link_of(path).rsplit("/", 1)[-1]
 
 
 def text_of(path: str) -> str:
-    """A small file, "" when it is not there."""
+    """Return the text of a small file, "" if it is missing."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as stream:
             return stream.read()
@@ -40,17 +40,18 @@ def text_of(path: str) -> str:
 
 
 def own_of(base: str, name: str, release_id: str) -> str:
-    """The folder of fleet's own files of a release; the release's where an earlier fleet made it,
-    which had them among those of the user.
+    """Return the folder of fleet's own files of a release.
+
+    It is the release itself if an earlier fleet made it, which kept them among the user's files.
     """
     own, release = (f"{base}/{room}/{name}/{release_id}" for room in ("meta", "releases"))
     return own if os.path.isdir(own) or not os.path.isdir(release) else release
 
 
 def stamp(release: str, own: str) -> str:
-    """Inode, size, times and name of every file: who finds them so later need not look closer.
+    """Return inode, size, times and name of every file, which a later check compares.
 
-    As GNU find prints `%i %s %T@ %C@ %p`, sorted: stamp.sh compares so.
+    Format: GNU find `%i %s %T@ %C@ %p`, sorted, since stamp.sh compares with it.
     """
     lines = [line(os.stat(f"{own}/{name}"), f"{own}/{name}") for name in OWN]
     folders = [release]
@@ -58,28 +59,28 @@ def stamp(release: str, own: str) -> str:
         folder = folders.pop()
         place = os.open(folder, os.O_RDONLY)
         for name in os.listdir(place):
-            seen = os.stat(name, dir_fd=place)
-            if seen.st_mode & 0o170000 == 0o040000:
+            status = os.stat(name, dir_fd=place)
+            if status.st_mode & 0o170000 == 0o040000:
                 folders.append(f"{folder}/{name}")
             else:
-                lines.append(line(seen, f"{folder}/{name}"))
+                lines.append(line(status, f"{folder}/{name}"))
         os.close(place)
     return "".join(sorted(lines, key=os.fsencode))
 
 
-def line(seen: os.stat_result, path: str) -> str:
-    """Of one file."""
-    times = f"{time(seen.st_mtime_ns)} {time(seen.st_ctime_ns)}"
-    return f"{seen.st_ino} {seen.st_size} {times} {path}\n"
+def line(status: os.stat_result, path: str) -> str:
+    """Return the line of one file."""
+    times = f"{time(status.st_mtime_ns)} {time(status.st_ctime_ns)}"
+    return f"{status.st_ino} {status.st_size} {times} {path}\n"
 
 
 def time(nanoseconds: int) -> str:
-    """Seconds with ten digits of them, as find has them."""
+    """Return seconds with ten decimals, as find prints them."""
     return f"{nanoseconds // 10**9}.{nanoseconds % 10**9:09}0"
 
 
 def stamped(release: str, own: str) -> bool:
-    """True when all is as it was at the switch."""
+    """Return True if the release is as it was at the switch."""
     try:
         kept = text_of(f"{own}/.seal")
         return bool(kept) and kept == stamp(release, own)
@@ -88,7 +89,7 @@ def stamped(release: str, own: str) -> bool:
 
 
 def beginning(base: str, name: str, release_id: str, now: str) -> "list[str]":
-    """What is live (`now`), whether the release is installed, and the history."""
+    """Return the live release (`now`), whether the release is installed, and the history."""
     lines = ["fleet-state 1"]
     lines += [f"current {now}"] if now else []
     release, own = f"{base}/releases/{name}/{release_id}", own_of(base, name, release_id)
@@ -102,14 +103,14 @@ def beginning(base: str, name: str, release_id: str, now: str) -> "list[str]":
 
 
 def untouched(lines: "list[str]", base: str, name: str, release_id: str) -> bool:
-    """Whether the release is live and stamped, by the `beginning`."""
+    """Return True if the release is live and stamped, given the `beginning`."""
     live = f"current {release_id}" in lines[1:2] and "installed" in lines[2:3]
     release = f"{base}/releases/{name}/{release_id}"
     return live and stamped(release, f"{base}/meta/{name}/{release_id}")
 
 
 def main(base: str, name: str, release_id: str) -> int:
-    """The exit status."""
+    """Print the answer and return the exit status."""
     lines = beginning(base, name, release_id, target(f"{base}/current/{name}"))
     say(*lines, *(["sealed"] if untouched(lines, base, name, release_id) else []), "end")
     return 0

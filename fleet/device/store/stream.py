@@ -1,4 +1,4 @@
-"""Standard input as lines and bytes, and a file written while more comes; Python 3.7 or newer."""
+"""Standard input as lines and bytes, and a file writer with a sync thread; Python 3.7 or newer."""
 
 import hashlib
 import os
@@ -11,41 +11,41 @@ if TYPE_CHECKING:
     from io import BufferedReader
 
 BLOCK = 1 << 20
-DIRTY = 32 << 20  # bytes after which the disk is asked to begin writing
+DIRTY = 32 << 20  # bytes after which the disk starts to write
 
 
 class Input:
-    """Standard input: lines, and bytes."""
+    """Standard input as lines and bytes."""
 
     def __init__(self) -> None:
         self.stream: BufferedReader = sys.stdin.buffer  # type: ignore[assignment]
         try:
             import fcntl
 
-            fcntl.fcntl(0, 1031, 1 << 20)  # F_SETPIPE_SZ: fewer turns of the processor
+            fcntl.fcntl(0, 1031, 1 << 20)  # F_SETPIPE_SZ: fewer context switches
         except (ImportError, OSError):
             pass
 
     def line(self) -> str:
-        """The next line without its end; "" when there is none, or no end of it."""
+        """Return the next line without its end, "" if there is none or it is incomplete."""
         line = self.stream.readline()
         return line[:-1].decode("utf-8", "surrogateescape") if line[-1:] == b"\n" else ""
 
     def into(self, view: memoryview) -> int:
-        """Fill some of it; 0 at the end of the stream."""
+        """Fill a part of the view; return 0 at the end of the stream."""
         return self.stream.readinto1(view)
 
     def take(self, size: int) -> memoryview:
-        """So many bytes; fewer when the stream ends."""
+        """Read `size` bytes, or fewer if the stream ends."""
         data = bytearray(size)
         return memoryview(data)[: self.stream.readinto(data)]
 
 
 class Writer:
-    """Writes a file from its end on; a thread has the disk write while more is received."""
+    """A writer that appends to a file, while a thread syncs it to the disk."""
 
     def __init__(self, path: str, hashing: bool, over: bool = False) -> None:
-        """`over`: from the beginning of what is there."""
+        """Open the file. `over` writes over it from its beginning."""
         import threading
 
         self.file = os.open(path, WRITE | (0 if over else os.O_APPEND), 0o644)
@@ -61,7 +61,7 @@ class Writer:
         self.thread.start()
 
     def sync(self) -> None:
-        """Work of the thread; a failing disk shows at the next write or at the last sync."""
+        """Run the thread. A disk error shows at the next write or at the last sync."""
         flush = getattr(os, "fdatasync", os.fsync)
         while True:
             self.go.wait()
@@ -74,7 +74,7 @@ class Writer:
                 return
 
     def write(self, view: "memoryview | bytes") -> None:
-        """All of it."""
+        """Write the whole view."""
         view = memoryview(view)
         os.lseek(self.file, self.size, 0)
         while view:
@@ -89,13 +89,13 @@ class Writer:
             self.go.set()
 
     def end(self) -> None:
-        """The thread has ended then; the file is still open."""
+        """End the thread; the file stays open."""
         self.ended = True
         self.go.set()
         self.thread.join()
 
     def close(self) -> None:
-        """The file too."""
+        """End the thread and close the file."""
         self.end()
         file, self.file = self.file, -1
         if file >= 0:

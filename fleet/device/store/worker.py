@@ -1,10 +1,10 @@
-"""The device worker: takes blobs and makes releases, in one process; Python 3.7 or newer.
+"""The device worker, which receives blobs and makes releases in one process; Python 3.7 or newer.
 
-argv: `receive <base>`: the stream of blobs.py; in it also `stage <name> <id> <run> <bytes of the
-list> <of env.sh> <of the manifest>` with those, `switch <name> <id> <run>` and `prune <name>
-<keep>`. `state <base> <name> <id> <size|hash>`. `ahead <base> <name>`: of each line `<key> <size>
-<name>` (tabs) that may be sent before its hash is known, how much is there, and of the others, `old
-<key> <blob> <bytes>`, what the live release has under the name. `sign <file> <bytes>`.
+argv: `receive <base>`: the stream of blobs.py. The stream may also contain `stage <name> <id> <run>
+<bytes of the list> <of env.sh> <of the manifest>` with these bytes, `switch <name> <id> <run>` and
+`prune <name> <keep>`. `state <base> <name> <id> <size|hash>`. `ahead <base> <name>`: for each line
+`<key> <size> <name>` (tabs) of a file that may be sent before its hash is known, how much is there;
+for the others `old <key> <blob> <bytes>`, the file in the live release. `sign <file> <bytes>`.
 """
 
 import os
@@ -19,7 +19,7 @@ from fleet.device.store.stream import Input
 
 
 def receive(system: PosixLinks, base: str) -> int:
-    """The stream, to its end."""
+    """Process the stream to its end."""
     stream = Input()
     try:
         store = Store(system, base, stream)
@@ -48,7 +48,7 @@ def receive(system: PosixLinks, base: str) -> int:
 
 
 def act(base: str, words: "list[str]", stream: Input, store: Store) -> None:
-    """One frame of the stream. After a blob that is bad no release is made of what is there."""
+    """Process one frame of the stream. After a damaged blob no release is made."""
     if words[0] == "files":
         store.files(int(words[2]), int(words[3]))
         return
@@ -67,7 +67,7 @@ def act(base: str, words: "list[str]", stream: Input, store: Store) -> None:
 
 
 def main(what: str, *args: str) -> int:
-    """The exit status."""
+    """Run a command and return the exit status."""
     os.umask(0o022)
     system = PosixLinks()
     try:

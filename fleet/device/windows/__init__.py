@@ -1,1 +1,1 @@
-"""What Python on the device runs: the work of the device scripts, where no POSIX shell is."""
+"""The work of the device scripts in Python, for devices without a POSIX shell."""

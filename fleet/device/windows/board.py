@@ -1,7 +1,7 @@
-"""Work on a Windows device by name: the same names, arguments and answers as the scripts have.
+"""Tasks on a Windows device by name, with the names, arguments and answers of the scripts.
 
-`main` is called with the words of one command; its result is the exit status. What comes by
-standard input is the work's own. Runs on POSIX too, where the tests are.
+`main` is called with the words of one command and returns the exit status. Standard input belongs
+to the task. It also runs on POSIX, where the tests are.
 """
 
 from __future__ import annotations
@@ -29,20 +29,22 @@ from fleet.device.store.stream import Input
 from fleet.device.store.worker import receive
 
 LATE = 124
-STRANGE = 250  # the program ended with a number that ssh cannot carry, such as 0xC0000005
+STRANGE = 250  # the program ended with a number that ssh cannot transmit, such as 0xC0000005
 MARK = b"fleet-file\n"
-PATH = "FLEET_PATH"  # of a release: goes before PATH, which only the device knows
+PATH = "FLEET_PATH"  # of a release: prepended to PATH, which only the device knows
 
 
 def err(text: str, status: int) -> int:
-    """Words on standard error; the status."""
+    """Print text to standard error and return the status."""
     sys.stderr.write(text + "\n")
     return status
 
 
 def run(work: str, config: str, limit: str, feed: str, after: str, *argv: str) -> int:
-    """See run.sh: a runner in a work folder of its own, ended with its children at the limit."""
-    remove(work)  # what another left there may be a link
+    """Run a runner in its own work folder, and end it with its children at the limit; see
+    run.sh.
+    """
+    remove(work)  # an existing path may be a link of another user
     os.makedirs(work, 0o700)
     with open(work + "/prompt.txt", "wb") as stream:
         shutil.copyfileobj(sys.stdin.buffer, stream)
@@ -55,7 +57,7 @@ def run(work: str, config: str, limit: str, feed: str, after: str, *argv: str) -
         env["ADSP_LIBRARY_PATH"] = os.path.normpath(env["ADSP_LIBRARY_PATH"])
     if own:
         env["PATH"] = own + os.pathsep + env.get("PATH", "")
-    tool = os.path.normpath(argv[0])  # of slashes: the loader and FastRPC of Windows want their own
+    tool = os.path.normpath(argv[0])  # backslashes: the loader and FastRPC of Windows need them
     words = [sys.executable if argv[0] == "python3" else tool, *argv[1:]]
     status = start(words, work + "/prompt.txt" if feed == "prompt" else os.devnull, env, limit)
     if after == "clean":
@@ -64,7 +66,7 @@ def run(work: str, config: str, limit: str, feed: str, after: str, *argv: str) -
 
 
 def start(words: list[str], source: str, env: dict[str, str], limit: str) -> int:
-    """Run a program that reads `source` for at most `limit` seconds; its status."""
+    """Run a program that reads `source` for at most `limit` seconds; return its status."""
     if os.name == "nt" and words[0].rstrip(" .").lower().endswith((".bat", ".cmd")):
         return err(f"{words[0]} is a batch file: cmd.exe would read its arguments as code", 126)
     with open(source, "rb") as given:
@@ -82,14 +84,14 @@ def start(words: list[str], source: str, env: dict[str, str], limit: str) -> int
 
 
 def execute(limit: str, *argv: str) -> int:
-    """See exec.sh."""
+    """Run a command; see exec.sh."""
     sys.stdout.buffer.write(MARK)
     sys.stdout.buffer.flush()
     return run(tempfile.mkdtemp(), "", limit, "none", "clean", *argv)
 
 
 def expire(child: subprocess.Popen[bytes], late: threading.Event) -> None:
-    """The limit: the program and all that it started."""
+    """Kill the program and everything that it started, at the limit."""
     late.set()
     if os.name == "nt":
         subprocess.run(
@@ -101,7 +103,7 @@ def expire(child: subprocess.Popen[bytes], late: threading.Event) -> None:
 
 
 def ended(code: int) -> int:
-    """A status that ssh carries; a crash is said in words, by the number that Windows gives it."""
+    """Return a status that ssh can transmit. Print the Windows number of a crash."""
     if code < 0 and os.name != "nt":
         return 128 - code
     if 0 <= code <= 255:
@@ -110,7 +112,7 @@ def ended(code: int) -> int:
 
 
 def collect(work: str, *patterns: str) -> int:
-    """See collect.sh."""
+    """Send the files of a run; see collect.sh."""
     out = sys.stdout.buffer
     out.write(MARK)
     status = 44
@@ -131,7 +133,7 @@ def collect(work: str, *patterns: str) -> int:
 
 
 def show(path: str, old: str = "") -> int:
-    """See show.sh."""
+    """Send a file; see show.sh."""
     if old and not os.path.isdir(os.path.dirname(path)):
         path = old
     out = sys.stdout.buffer
@@ -143,26 +145,26 @@ def show(path: str, old: str = "") -> int:
 
 
 def boot_id() -> int:
-    """What is another one after each boot."""
+    """Print an id that changes with each boot."""
     say(boot())
     return 0
 
 
 def state(base: str, name: str, release: str, how: str, *_: str) -> int:
-    """See state.sh; `sealed` is never said."""
+    """Print the state of a release; see state.sh. `sealed` is never printed."""
     Releases(WindowsLinks(), base, name).state(release, how, Input())
     return 0
 
 
 def fsck(what: str, base: str, blocks: str, word: str) -> int:
-    """See fsck.sh."""
+    """Check the store; see fsck.sh."""
     from fleet.device.store.fsck import check  # noqa: PLC0415 - sent for this call only
 
     return check(WindowsLinks(), what, base, blocks, word)
 
 
 def status(base: str) -> int:
-    """See status.sh."""
+    """Print the status; see status.sh."""
     say("fleet-status 1")
     system = WindowsLinks()
     names = sorted(os.listdir(base + "/current")) if os.path.isdir(base + "/current") else []
@@ -203,7 +205,7 @@ WORKS: dict[str, Callable[..., int]] = {
     "state": state,
     "status": status,
 }
-# The words that each takes; a reading command goes on behind them once the lease is there.
+# The number of words of each; a reading command follows them once the lease is acquired.
 LEASES: dict[str, tuple[Callable[..., object], int]] = {
     "lease_drop": (drop, 4),
     "lease_free": (free, 3),
@@ -213,7 +215,7 @@ LEASES: dict[str, tuple[Callable[..., object], int]] = {
 
 
 def work(name: str, *args: str) -> int:
-    """One of the works, also inside of another."""
+    """Run one of the tasks, which may contain another one."""
     if name == "lease_guard":
         return guarded(args, lambda then: main(*then))
     if name in LEASES:
@@ -226,7 +228,7 @@ def work(name: str, *args: str) -> int:
 
 
 def main(*words: str) -> int:
-    """Do it."""
+    """Run a command and report its errors."""
     name = words[0]
     try:
         return work(*words)

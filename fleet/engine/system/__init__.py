@@ -1,1 +1,1 @@
-"""Changes the system below the releases, and undoes the changes."""
+"""Changes of the system below the releases, and their undo."""

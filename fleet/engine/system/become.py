@@ -1,4 +1,4 @@
-"""Becoming root on a device, for listed commands alone."""
+"""Root rights on a device, for listed commands only."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _NO_ROOT = {
 
 @dataclass
 class Become:
-    """How this login becomes root: root (it is), sudo, password (sudo with one), none.
+    """The way in which this login becomes root: root (it is), sudo, password (sudo with one), none.
 
-    The password goes to sudo's standard input and nowhere else. It is tried once, before
-    anything is changed: accounts lock.
+    The password goes only to sudo's standard input. It is tried once, before anything is changed,
+    because accounts lock.
     """
 
     kind: str
@@ -36,11 +36,11 @@ class Become:
 
     @property
     def possible(self) -> bool:
-        """False when an administrator has to run the commands."""
+        """False if an administrator has to run the commands."""
         return self.kind in {ROOT, SUDO} or (self.kind == PASSWORD and self.password is not None)
 
     def describe(self) -> str:
-        """How, for people."""
+        """Return a description for people."""
         return {
             ROOT: "the login is root",
             SUDO: "sudo without a password",
@@ -49,7 +49,7 @@ class Become:
         }[self.kind]
 
     def wrap(self, command: Command) -> Command:
-        """The command as root. `-k`: no ticket of another login is used or kept."""
+        """Return the command as root. `-k`: no sudo ticket of another login is used or kept."""
         if self.kind == ROOT:
             return command
         if self.kind == PASSWORD:
@@ -57,12 +57,12 @@ class Become:
         return Command(("sudo", "-n", "--", *command.argv))
 
     def stdin(self) -> Iterator[bytes]:
-        """What sudo reads: the password and nothing more. The listed commands read nothing."""
+        """Yield the input of sudo: only the password. The listed commands read nothing."""
         if self.kind == PASSWORD and self.password is not None:
             yield self.password.reveal().encode() + b"\n"
 
     def prove(self, session: Session) -> None:
-        """Try it once with a command that does nothing. Raises BecomeError."""
+        """Test the rights once with a command that does nothing. Raises BecomeError."""
         if self._tried or self.kind == ROOT:
             return
         if not self.possible:
@@ -98,12 +98,14 @@ class Become:
 
 
 def _words(result: Result) -> str:
-    """The last words without sudo's prompt."""
-    said = masked(result.error_text or result.text).splitlines()
-    lines = [line.partition("[sudo] password for ")[0] or _after_prompt(line) for line in said]
+    """Return the last words without sudo's prompt."""
+    lines_of_sudo = masked(result.error_text or result.text).splitlines()
+    lines = [
+        line.partition("[sudo] password for ")[0] or _after_prompt(line) for line in lines_of_sudo
+    ]
     return " | ".join([line.strip() for line in lines if line.strip()][-4:]) or "no message"
 
 
 def _after_prompt(line: str) -> str:
-    """What stands behind `[sudo] password for ubuntu: ` on the same line."""
+    """Return the text after `[sudo] password for ubuntu: ` on the same line."""
     return line.partition("[sudo] password for ")[2].partition(": ")[2]

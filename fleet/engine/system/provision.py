@@ -1,4 +1,4 @@
-"""The system of a device: what it shows, what has to be done, and doing it."""
+"""The system of a device: its state, the plan for it, and the execution of the plan."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fleet.ops.system.wanted import questions
 Undo = tuple[Command, ...]
 _RIGHTS = (AddMember, ReloadUdev, Reconnect, Reboot)
 SHIM_SECONDS = 30.0
-# One playbook serves boards and phones: what stands there for the boards is no error here.
+# A playbook serves boards and phones: its settings for boards are no error here.
 _ANDROID = (
     "Android: FastRPC and its rights come with the firmware; `fastrpc:` and `system:` of the "
     "playbook are for Linux"
@@ -38,7 +38,7 @@ _WINDOWS = (
 
 @dataclass(frozen=True)
 class SystemSnapshot:
-    """A plan for the system and how this login becomes root for it."""
+    """A plan for the system, and the way in which this login becomes root for it."""
 
     plan: SystemPlan
     become: Become
@@ -48,7 +48,7 @@ _NOTHING = SystemSnapshot(SystemPlan(), Become(NONE))
 
 
 def system_snapshot(session: Session, spec: SystemSpec, facts: Facts) -> SystemSnapshot:
-    """Ask the device and plan. One round trip; a second one where root is needed."""
+    """Ask the device and plan, in one round trip; a second one if root is needed."""
     if spec.empty:
         return _NOTHING
     if facts.android is not None or facts.windows is not None:
@@ -62,7 +62,7 @@ def system_snapshot(session: Session, spec: SystemSpec, facts: Facts) -> SystemS
 
 
 def ask_system(session: Session, spec: SystemSpec) -> SystemState:
-    """One round trip: the state of everything that the spec names. Reads only."""
+    """Return the state of everything in the spec, in one round trip that only reads."""
     asked = questions(spec)
     result = session.ask(
         system_command(),
@@ -73,19 +73,19 @@ def ask_system(session: Session, spec: SystemSpec) -> SystemState:
 
 
 def _with_rights(session: Session, plan: SystemPlan) -> SystemSnapshot:
-    """How root is to be had, and what the package manager says that it would bring."""
+    """Return the plan with the way to root and the package manager's announced effects."""
     install = next((s for s in plan.steps if isinstance(s, InstallPackages)), None)
     known = not any(isinstance(step, RefreshPackages) for step in plan.steps)
     names = install.names if install is not None and known else ()
-    become, said = ask_rights(session, tuple(n for n in names if not n.startswith("/")))
-    return SystemSnapshot(system_effects(plan, said), become)
+    become, effects = ask_rights(session, tuple(n for n in names if not n.startswith("/")))
+    return SystemSnapshot(system_effects(plan, effects), become)
 
 
-def system_effects(plan: SystemPlan, said: Mapping[str, list[str]]) -> SystemPlan:
-    """The plan with what the package manager says that its installation does besides."""
+def system_effects(plan: SystemPlan, effects: Mapping[str, list[str]]) -> SystemPlan:
+    """Return the plan with the announced side effects of the package manager."""
 
     def lines(word: str) -> list[str]:
-        return said.get(word, [])
+        return effects.get(word, [])
 
     brings = tuple(lines("brings"))
     size = "; ".join(line[:1].lower() + line[1:] for line in lines("size"))
@@ -103,22 +103,22 @@ def system_effects(plan: SystemPlan, said: Mapping[str, list[str]]) -> SystemPla
 def ask_rights(
     session: Session, names: tuple[str, ...] = ()
 ) -> tuple[Become, dict[str, list[str]]]:
-    """How this login becomes root; and what a simulated installation says of its effects."""
+    """Return the way to root, and the effects of a simulated installation."""
     result = session.ask(device_script("rights", "ask", *names), "rights")
-    said: dict[str, list[str]] = {"become": []}
+    answer: dict[str, list[str]] = {"become": []}
     for word, *rest in framed(result.text, "fleet-rights 1", session.host.name):
-        said.setdefault(word, []).append(" ".join(rest))
-    kind = said["become"][0] if said["become"] else NONE
+        answer.setdefault(word, []).append(" ".join(rest))
+    kind = answer["become"][0] if answer["become"] else NONE
     secret = session.host.become_password
-    return Become(kind, secret.get() if secret is not None and kind == PASSWORD else None), said
+    return Become(kind, secret.get() if secret is not None and kind == PASSWORD else None), answer
 
 
-def _objections(said: list[str], removed: list[str]) -> list[Finding]:
+def _objections(refusals: list[str], removed: list[str]) -> list[Finding]:
     refusal = Finding(
         rule="system-packages",
         severity="refuse",
         message="the package manager of the device refuses the installation: "
-        + "; ".join(said[:3]),
+        + "; ".join(refusals[:3]),
         have="an installation that fails",
         need="an installation that succeeds",
         cure="run on the device: sudo apt-get -f install; or use other versions or package sources",
@@ -131,11 +131,13 @@ def _objections(said: list[str], removed: list[str]) -> list[Finding]:
         cure="remove these packages by hand if you do not need them, or set another packaging "
         "as `fastrpc:` in the playbook",
     )
-    return [finding for finding, words in ((refusal, said), (removal, removed)) if words]
+    return [finding for finding, words in ((refusal, refusals), (removal, removed)) if words]
 
 
 def _firmware(brings: tuple[str, ...]) -> tuple[Finding, ...]:
-    """Firmware that comes with packages and wins over what the board's vendor put there."""
+    """Return a warning about firmware packages, which would override the board vendor's
+    firmware.
+    """
     names = [name for name in brings if name.startswith(("linux-firmware", "firmware-"))]
     if not names:
         return ()
@@ -155,9 +157,9 @@ def _firmware(brings: tuple[str, ...]) -> tuple[Finding, ...]:
 
 
 def cured(findings: tuple[Finding, ...], plan: SystemPlan) -> tuple[Finding, ...]:
-    """Refusals that the steps of the plan take away, turned into warnings that say so.
+    """Turn refusals that the steps of the plan resolve into warnings.
 
-    After the steps the device is asked again, and then every refusal counts.
+    After the steps the device is probed again, and every refusal then counts.
     """
     if not plan.steps:
         return findings
@@ -183,7 +185,7 @@ def cured(findings: tuple[Finding, ...], plan: SystemPlan) -> tuple[Finding, ...
 
 
 def carry_out(session: Session, step: Action, become: Become) -> None:
-    """One step on the system: put its contents in place, then its commands, each as root."""
+    """Run one step on the system: write its files, then run its commands, each as root."""
     if isinstance(step, LinkLibrary):
         command = device_script("shim", step.base, step.name, step.target)
         session.ask(command, "link", seconds=SHIM_SECONDS, mutates=True)
@@ -200,7 +202,7 @@ def run_as_root(
     staged: Mapping[str, bytes],
     seconds: float,
 ) -> None:
-    """Literal commands, one after the other; contents that they read are put there before."""
+    """Run literal commands in order, after writing the files that they read."""
     become.prove(session)
     for path, content in staged.items():
         session.ask(device_script("put", path), "put", stdin=[content], mutates=True)
@@ -211,16 +213,16 @@ def run_as_root(
 
 
 def accounts(session: Session) -> dict[str, dict[str, str]]:
-    """Groups, users and packages of the device: name → version, "" for what has none."""
+    """Return groups, users and packages of the device: name → version, "" if it has none."""
     result = session.ask(device_script("accounts"), "accounts")
-    found: dict[str, dict[str, str]] = {"group": {}, "user": {}, "package": {}}
+    names: dict[str, dict[str, str]] = {"group": {}, "user": {}, "package": {}}
     for kind, name, *version in framed(result.text, "fleet-accounts 1", session.host.name):
-        found[kind][name] = " ".join(version)
-    return found
+        names[kind][name] = " ".join(version)
+    return names
 
 
 def came(before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]) -> Undo:
-    """The commands that take back what is new or changed in `after`."""
+    """Return the commands that undo everything new or changed in `after`."""
 
     def new(kind: str) -> tuple[str, ...]:
         return tuple(name for name in after[kind] if name not in before[kind])
@@ -234,7 +236,7 @@ def came(before: dict[str, dict[str, str]], after: dict[str, dict[str, str]]) ->
 
 
 def still_lacking(plan: DevicePlan) -> None:
-    """Raise DeviceError when steps on the system are left after all were done."""
+    """Raise DeviceError if system steps are left after all were done."""
     if plan.system_steps:
         host = plan.host.name
         raise DeviceError(

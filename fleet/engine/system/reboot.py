@@ -1,4 +1,6 @@
-"""A reboot, waited for: down, up, ready; told apart by the boot id, never by a fixed sleep."""
+"""A reboot and the wait for it: down, up, ready, recognised by the boot id, without fixed
+sleeps.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +12,24 @@ from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError, FleetError, TransportError
 from fleet.model.events import StepStarted
 
-DOWN_SECONDS = 120.0  # services that do not end are killed after 90 s by systemd
+DOWN_SECONDS = 120.0  # systemd kills services that do not end after 90 s
 UP_SECONDS = 300.0  # an EVK needs 40 s; a file system check takes minutes
 READY_SECONDS = 120.0
-POLL_SECONDS = 1.0  # between two looks
+POLL_SECONDS = 1.0  # between two polls
 _BOOT_ID = Command(("cat", "/proc/sys/kernel/random/boot_id"), call=Call("boot_id"))
 _SYSTEM = Command(("sh", "-c", "systemctl is-system-running 2>/dev/null || echo none"))
 
 
 def boot_id(session: Session) -> str:
-    """The id of the present boot."""
+    """Return the id of the current boot."""
     return session.ask(_BOOT_ID, "boot id", seconds=15.0).text.strip().splitlines()[-1]
 
 
 def wait_for_reboot(session: Session, before: str) -> str:
-    """Wait until the device runs with another boot id than `before`; gives the new one.
+    """Wait until the device runs with another boot id than `before`; return the new one.
 
-    The connection is dropped and made anew, with its identity checked. Raises DeviceError
-    naming the phase that did not end.
+    The connection is closed and opened again, with a check of its identity. Raises DeviceError that
+    names the phase that did not end.
     """
     host = session.host.name
     session.emit(StepStarted(host, "reboot", "waiting until the device shuts down"))
@@ -79,11 +81,11 @@ def _until_up(session: Session, before: str) -> str:
 
 
 def _until_ready(session: Session) -> None:
-    """systemd has ended its start; `degraded` is ready too. Without systemd: at once."""
+    """Wait until systemd has finished its start; `degraded` counts too. Return without systemd."""
     deadline = Deadline(READY_SECONDS)
     while True:
-        said = session.ask(_SYSTEM, "ready", seconds=15.0).text.split()
-        if not said or said[0] not in {"initializing", "starting"}:
+        words = session.ask(_SYSTEM, "ready", seconds=15.0).text.split()
+        if not words or words[0] not in {"initializing", "starting"}:
             return
         deadline.check("the services of the device")
         time.sleep(POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""Taking back what a deploy did to the systems of devices."""
+"""The undo of the changes that a deploy made to the systems of devices."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from fleet.profiles.runs import RunStore
 
 
 def undo_root(runs: RunStore) -> Path:
-    """Where the logs are: beside the records of runs."""
+    """Return the folder of the logs, next to the records of runs."""
     return runs.root.with_name("undo")
 
 
 def changed_by(run_id: str, hosts: Sequence[Host]) -> tuple[str, dict[str, list[str]]]:
-    """Return the id of the run and, by device, the steps that `undo` would take back, in order.
+    """Return the id of the run and, for each device, the steps that `undo` would undo, in order.
 
     Raises InputError when there is no such run.
     """
@@ -41,7 +41,7 @@ def changed_by(run_id: str, hosts: Sequence[Host]) -> tuple[str, dict[str, list[
 
 
 def _known_run(run_id: str, runs: RunStore) -> str:
-    """Return the id of a run that changed a system. `last` is the one that was begun last."""
+    """Return the id of a run that changed a system. `last` is the run that began last."""
     root = undo_root(runs)
     known = sorted(folder.name for folder in root.iterdir()) if root.is_dir() else []
     if run_id == "last" and known:
@@ -67,7 +67,7 @@ def undo(
     parallel: int,
     runs: RunStore | None = None,
 ) -> list[DeviceResult[None]]:
-    """Play the logs of a run backwards (`last`: the newest). Releases stay as they are.
+    """Undo the steps of a run in reverse order (`last`: the newest run). Releases do not change.
 
     Raises InputError when there is no such run; a device without a log is left unchanged.
     """

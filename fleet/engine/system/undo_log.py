@@ -1,8 +1,8 @@
-"""The way back: what was done to the system of a device, written down before it is done.
+"""The undo log: the steps on a device's system, written before each step begins.
 
-One file a run and device, a JSON line for each step before it begins and one after it
-ended. `fleet undo RUN` plays the lines backwards; a workstation that was killed leaves a
-file that says how far it came.
+There is one file for each run and device. It has a JSON line for each step before it begins and one
+after it ended. `fleet undo RUN` undoes the steps in reverse order. If the workstation is killed,
+the file shows how far it came.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ ACL_STAYS = f"keeps an {ACL} of a udev rule until you reboot or run setfacl -b"
 
 
 class Done(Struct, frozen=True, kw_only=True):
-    """A step that was begun, and how it is taken back. `undone`: by an undo that failed at
-    another step.
-    """
+    """A step that was begun, and its undo. `undone` is set if an undo failed at another step."""
 
     describe: str = field(name="begin")
     undo: _Words
@@ -54,19 +52,19 @@ class Done(Struct, frozen=True, kw_only=True):
 
     @property
     def commands(self) -> tuple[Command, ...]:
-        """The commands that take it back."""
+        """The commands that undo the step."""
         return tuple(map(Command, self.undo))
 
 
 class UndoLog:
-    """`<root>/<run id>/<host>.jsonl`."""
+    """The log file `<root>/<run id>/<host>.jsonl`."""
 
     def __init__(self, root: Path, run_id: str, host: str) -> None:
         self.path = root / run_id / f"{host}.jsonl"
         self.command = f"fleet undo {run_id} --limit {host}"
 
     def begin(self, step: Action) -> None:
-        """Write down how `step` is taken back, before it begins; on disk when this returns."""
+        """Record how `step` is undone, before it begins. The line is synced to the disk."""
         system = step if isinstance(step, SystemStep) else None
         self._append(
             Done(
@@ -81,12 +79,12 @@ class UndoLog:
         )
 
     def end(self, undo: tuple[Command, ...] | None = None) -> None:
-        """The step that was begun last has ended well; `undo` is known better now."""
+        """Record that the last step succeeded; `undo` is now known better."""
         known = {} if undo is None else {"undo": _words(undo)}
         self._append({"end": True, **known})
 
     def undone(self, step: int) -> None:
-        """The step of this number is taken back; another one is not."""
+        """Record that the step with this number was undone."""
         self._append({"undone": step})
 
     def _append(self, line: object) -> None:
@@ -98,21 +96,23 @@ class UndoLog:
                 os.fsync(stream.fileno())
 
     def read(self) -> list[Done]:
-        """The steps in the order in which they were begun. InputError for a damaged file."""
-        found: list[Done] = []
+        """Return the steps in the order in which they began. Raises InputError for a
+        damaged file.
+        """
+        steps: list[Done] = []
         for number, line in enumerate(_lines(self.path), 1):
             try:
-                found = _take(found, json.loads(line))
+                steps = _take(steps, json.loads(line))
             except (ValueError, TypeError, IndexError, RecursionError, InputError) as error:
                 raise InputError(
                     f"line {number} of {self.path}, the log of changed system files, is damaged: "
                     f"{reason(error)}",
                     hint=f"remove that line: sed -i {number}d {shlex.quote(str(self.path))}",
                 ) from error
-        return found
+        return steps
 
     def taken_back(self) -> None:
-        """Keep the file, under a name that says that it was played."""
+        """Rename the file to mark it as undone."""
         self.path.replace(self.path.with_suffix(".undone"))
 
 
@@ -121,16 +121,16 @@ def _lines(path: Path) -> Iterator[str]:
         yield from path.read_text("utf-8").splitlines()
 
 
-def _take(found: list[Done], line: dict[str, Any]) -> list[Done]:
+def _take(steps: list[Done], line: dict[str, Any]) -> list[Done]:
     if "undone" in line:
         step = int(line["undone"])
-        return [structs.replace(e, undone=e.undone or n == step) for n, e in enumerate(found)]
+        return [structs.replace(e, undone=e.undone or n == step) for n, e in enumerate(steps)]
     if "end" in line:
-        last = structs.replace(found[-1], ended=True)
+        last = structs.replace(steps[-1], ended=True)
         if "undo" in line:
             last = structs.replace(last, undo=msgspec.convert(line["undo"], _Words))
-        return [*found[:-1], last]
-    return [*found, read_plain(Done, line, "line", "")]
+        return [*steps[:-1], last]
+    return [*steps, read_plain(Done, line, "line", "")]
 
 
 def _words(commands: Iterable[Command]) -> _Words:
@@ -138,16 +138,18 @@ def _words(commands: Iterable[Command]) -> _Words:
 
 
 def backwards(done: list[Done]) -> list[Done]:
-    """The order of the undo: last first, and what only makes others read files at the end."""
+    """Return the order of the undo: last first; commands that make others reload files come
+    last.
+    """
     back = [step for step in reversed(done) if step.commands and not step.undone]
     return [step for step in back if not step.refreshes] + [step for step in back if step.refreshes]
 
 
 def take_back(session: Session, log: UndoLog, become: Become) -> list[str]:
-    """Undo what the log holds; gives remarks on steps that have no way back.
+    """Undo the steps of the log; return remarks on steps that cannot be undone.
 
-    A step that fails keeps none of the others. Raises DeviceError that names both; then the log
-    stays, and the next undo plays what is left.
+    A failing step does not prevent the others. Raises DeviceError that names the failed and the
+    undone steps; the log then stays, and the next undo continues with the rest.
     """
     done = log.read()
     failed: list[str] = []
@@ -157,7 +159,7 @@ def take_back(session: Session, log: UndoLog, become: Become) -> list[str]:
         try:
             _play(session, step, become)
         except DeviceError as error:
-            if type(error) is not DeviceError:  # no root, no lease: the others would fail as well
+            if type(error) is not DeviceError:  # no root, no lease: the others would fail too
                 raise
             failed.append(f"{step.describe} ({error.message})")
         else:
@@ -183,15 +185,16 @@ def _play(session: Session, step: Done, become: Become) -> None:
 
 
 def _with_acl(session: Session, done: list[Done]) -> list[str]:
-    """Device nodes whose mode was given back, and that have an access control list: the rule of
-    FastRPC's packages gives the heap one, and its tool may be gone with them. Without those
-    that a step names as kept.
+    """Return the device nodes with restored modes that still have an access control list.
+
+    The rule of FastRPC's packages gives the heap one, and the tool for it may be removed with them.
+    Nodes that a step names as kept are left out.
     """
     modes = [command.argv for step in done for command in step.commands]
     nodes = {argv[-1] for argv in modes if argv[0] == "chmod" and argv[-1].startswith("/dev/")}
     if not nodes:
         return []
-    seen = session.run(Command(("ls", "-ld", "--", *sorted(nodes))), "undo", seconds=LOOK_SECONDS)
-    lines = [line.split() for line in seen.text.splitlines() if line.strip()]
-    found = [words[-1] for words in lines if words[0].endswith("+")]  # POSIX ls, "STDOUT"
-    return [path for path in found if not any(path in step.no_undo for step in done)]
+    result = session.run(Command(("ls", "-ld", "--", *sorted(nodes))), "undo", seconds=LOOK_SECONDS)
+    lines = [line.split() for line in result.text.splitlines() if line.strip()]
+    listed = [words[-1] for words in lines if words[0].endswith("+")]  # POSIX ls, "STDOUT"
+    return [path for path in listed if not any(path in step.no_undo for step in done)]
