@@ -351,7 +351,7 @@ def _knows(run: RunSpec, word: bytes) -> bool:
 @lru_cache(maxsize=64)
 def _has(path: Path, word: bytes) -> bool:
     try:
-        return word in path.read_bytes()
+        return re.search(re.escape(word) + rb"(?![\w-])", path.read_bytes()) is not None
     except OSError:
         return False
 

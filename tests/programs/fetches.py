@@ -21,6 +21,7 @@ WHAT = (
     ("larger models", "PyPI: gguf, flatbuffers, tqdm, ai-edge-litert", "25 MB", ""),
     ("genie", "PyPI: onnxruntime-qnn 2.3.0 to 2.7.0", "450 MB", ""),
     ("qnn-net-run", "nothing: programs of your SDK", "0 MB", "FLEET_QAIRT_SDK"),
+    ("geniex-bench", "nothing: a build for this machine", "0 MB", "FLEET_GENIEX"),
     ("genie-t2t-run", "nothing: a program of your SDK", "0 MB", "FLEET_QAIRT_SDK"),
 )
 

@@ -188,6 +188,10 @@ def test_a_genie_bundle_is_run_by_its_folder_and_a_gguf_by_its_file(tmp_path: Pa
     argv = RUNNER.start(gguf).argv
     assert after(argv, "-m") == "{release}/bundle/m.gguf"
     assert (after(argv, "-c"), after(argv, "--log")) == ("512", "debug")
+    older = release(tmp_path / "older", new=False)  # seen: --log is an unknown argument there
+    older.write_bytes(older.read_bytes() + b"\0--logits\0")
+    names = ("mmproj-m.gguf", "m.gguf")
+    assert "--log" not in RUNNER.start(of(older, "llama.cpp", names, device="hybrid")).argv
 
 
 def test_random_tokens_repetitions_and_media_have_no_text(tmp_path: Path) -> None:
