@@ -80,8 +80,8 @@ class GeniexOptions(Options, frozen=True):
     ctx_size: Positive | None = None
     gpu_layers: Annotated[int, Meta(ge=-1)] | None = None
     threads: Positive | None = None
-    seed: Annotated[int, Meta(ge=0)] = 42
-    temperature: Annotated[float, Meta(ge=0)] = 0.0
+    seed: Annotated[int, Meta(ge=0)] | None = None
+    temperature: Annotated[float, Meta(ge=0)] | None = None
     power_mode: _MODES | None = None
     extra: list[str] = field(default_factory=list)
 
@@ -156,7 +156,7 @@ class GeniexRunner(OwnProgram):
             _check_bundle(kit)
         argv = [program(kit.run, self.layout), "--plugin", plugin, "--device", options.device]
         argv += ["-m", _model(kit, options, plugin), "-n", str(kit.run.max_tokens)]
-        argv += ["--seed", str(options.seed), "--temperature", f"{options.temperature:g}"]
+        argv += _sampling(options, plugin)
         argv += ["--warmup", str(options.warmups), "-r", str(options.repetitions)]
         if options.prompt_tokens is not None:
             argv += ["-p", str(options.prompt_tokens)]
@@ -282,6 +282,20 @@ def _plugin(kit: Kit) -> str:
             hint=f"write `plugin: {fits}` under `run: options:`, or remove `plugin:`",
         )
     return str(plugin)
+
+
+def _sampling(options: GeniexOptions, plugin: str) -> list[str]:
+    """Return the words for seed and temperature; the plugin qairt leaves both to the bundle.
+
+    Both plugins take 0 for `not given` (the bundle's, or 0.8), and below 0 the likeliest token
+    (sampler_config_utils.h and params.cpp of cb60a5d).
+    """
+    of_bundle = plugin == "qairt"
+    seed = options.seed if options.seed is not None else 0 if of_bundle else 42
+    words = ["--seed", str(seed)]
+    if options.temperature is None and of_bundle:
+        return words
+    return [*words, "--temperature", f"{options.temperature or -1:g}"]
 
 
 def _contradiction(option: str, why: str) -> InputError:

@@ -98,6 +98,14 @@ def test_repetitions_of_the_program_are_its_medians(
     assert "medians of 5 repetitions of geniex-bench" in record.marks
 
 
+def test_temperature_0_takes_the_likeliest_token(bench: Bench, tmp_path: Path, tree: Path) -> None:
+    """The plugin llama_cpp itself reads 0 as 0.8: then the seed decides on the text."""
+    options = [{"seed": seed, "temperature": heat} for heat in (0, 0.8) for seed in (1, 2)]
+    texts = [deployed(bench, tmp_path, tree, **each)[0].text for each in options]
+    assert texts[0] == texts[1] != ""
+    assert texts[2] != texts[3]
+
+
 def test_hybrid_on_a_board_without_hexagon_does_not_count(
     bench: Bench, tmp_path: Path, tree: Path
 ) -> None:

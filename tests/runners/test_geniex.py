@@ -194,6 +194,26 @@ def test_a_genie_bundle_is_run_by_its_folder_and_a_gguf_by_its_file(tmp_path: Pa
     assert "--log" not in RUNNER.start(of(older, "llama.cpp", names, device="hybrid")).argv
 
 
+@pytest.mark.parametrize(
+    ("kind", "options", "words"),
+    [
+        ("genie", {}, ["--seed", "0"]),
+        ("genie", {"seed": 7, "temperature": 0}, ["--seed", "7", "--temperature", "-1"]),
+        ("llama.cpp", {}, ["--seed", "42", "--temperature", "-1"]),
+        ("llama.cpp", {"seed": 7, "temperature": 0.5}, ["--seed", "7", "--temperature", "0.5"]),
+    ],
+)
+def test_the_bundle_samples_unless_the_playbook_says_how(
+    tmp_path: Path, kind: str, options: dict[str, Any], words: list[str]
+) -> None:
+    """GenieX reads 0 as `not given`: of the bundle, or 0.8; below 0 is the likeliest token."""
+    names = GENIE if kind == "genie" else ("m.gguf",)
+    argv = RUNNER.start(of(release(tmp_path), kind, names, **options)).argv
+    at = argv.index("--seed")
+    assert list(argv[at : at + len(words)]) == words
+    assert ("--temperature" in argv) == ("--temperature" in words)
+
+
 def test_random_tokens_repetitions_and_media_have_no_text(tmp_path: Path) -> None:
     program = release(tmp_path)
     argv = RUNNER.start(of(program, prompt_tokens=256, repetitions=3, warmups=1)).argv

@@ -78,6 +78,11 @@ _QUESTIONS = (
 APART = frozenset({"boot", "time"})  # measured one after the other: `turns.apart`
 CAUSES = tuple(question.what for question in _QUESTIONS if question.cause)
 _OTHER_LENGTH = "another prompt, so TTFT and prompt tok/s are those of prompts of other lengths"
+# qualcomm/GenieX cb60a5d, sdk/benchmark: README.md, fill_sampler of benchmark.c
+_GENIE_GENIEX = (
+    "GenieX brings its own QAIRT, pads the prompt to a multiple of 128 tokens, samples with top-p "
+    "1 and no repetition penalty, and newer versions add the chat template for a text"
+)
 _CHANGE_LIBRARIES = {"runtime", "runner", "chip", "op packages"}
 
 
@@ -151,7 +156,8 @@ def _ask(question: _Question, a: Sequence[Record], b: Sequence[Record]) -> list[
     ]
     make = ConditionFinding(question.what, question.weight, texts[0], texts[1])
     if known_left and known_right and known_left != known_right:
-        return [make]
+        programs = question.what == "runner" and known_left | known_right == {"genie", "geniex"}
+        return [replace(make, text=_GENIE_GENIEX) if programs else make]
     known = bool(known_left or known_right)
     if None in left | right and (question.needed or known):
         return [replace(make, weight=Weight.UNKNOWN)]

@@ -151,3 +151,13 @@ def test_findings_are_plain_data() -> None:
     assert to_plain(ConditionFinding("x", Weight.WARNS, "1", "2")) == {
         "what": "x", "weight": "warns", "a": "1", "b": "2", "board": "", "text": "",
     }  # fmt: skip
+
+
+def test_between_genie_and_geniex_the_programs_differ_too() -> None:
+    a, b = changed(runner="genie"), changed(runner="geniex")
+    (said,) = [one for one in check(a, b) if one.what == "runner"]
+    assert said.weight is Weight.COMPARED
+    for words in ("multiple of 128 tokens", "samples with top-p 1", "chat template"):
+        assert words in said.text
+    (other,) = [one for one in check(a, changed(runner="llama.cpp")) if one.what == "runner"]
+    assert other.text == ""
