@@ -37,6 +37,7 @@ _MEMBERS = (
     *("name", "transport", "address", "port", "user", "identity_files", "key_passphrase"),
     *("password", "become_password", "proxy_jump", "ssh_config", "known_hosts", "host_key"),
     *("connect_timeout", "base_dir", "soc", "target", "serial", "identity", "groups", "labels"),
+    "until",
 )
 
 

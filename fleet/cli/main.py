@@ -176,6 +176,7 @@ CONFIG = {  # the commands below `config`, each with its module and function
     "runners": ("runners", "runners"),
     "trust": ("trusted", "trust"),
     "phones": ("phones", "phones"),
+    "session": ("session", "session"),
 }
 NO_RUN = {"-h", "--help", "--dry-run", "--resume", "--runs", "--only"}  # a deploy that begins none
 

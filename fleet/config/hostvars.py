@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fleet.config.problems import Problems
@@ -18,6 +19,7 @@ from fleet.config.values import (
     FILE_PATH,
     TARGET,
     After,
+    Before,
     Duration,
     FilePath,
     Pattern,
@@ -39,6 +41,7 @@ SECTIONS = {
 PRIORITY = "ansible_group_priority"
 WHOLE_NUMBER = "a whole number"
 _MAX_PORT = 65535
+_INSTANT = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")  # of Windows
 REFERENCE = "reference"  # a mark: the text becomes a SecretRef
 
@@ -135,6 +138,15 @@ def _base_dir(value: str) -> str:
     return value.rstrip("/")
 
 
+def _instant(value: object) -> float:
+    try:
+        return datetime.strptime(str(value), "%Y-%m-%dT%H:%M:%S%z").timestamp()
+    except ValueError as error:
+        raise InputError(
+            f"'{value}' is not a time in UTC", hint='write it like "2026-11-28T09:30:00Z"'
+        ) from error
+
+
 def _listed(value: str | list[str]) -> list[str]:
     return [value] if isinstance(value, str) else value
 
@@ -228,6 +240,10 @@ HOST_KEYS: Mapping[str, HostKey] = {
     ),
     "identity": key_of(
         "Machine id or serial number of the device; fleet refuses any other device.", _IDENTIFIER
+    ),
+    "until": HostKey(
+        "End of the session of a board by the hour, in UTC; nothing starts after it.",
+        Annotated[float, Before(_instant), Schema({"type": "string", "pattern": _INSTANT})],
     ),
     "labels": HostKey(
         "Labels of your choice, as NAME: VALUE; a host also gets the labels of its groups.",

@@ -11,6 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExec
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from fleet.engine.budget import judged
 from fleet.engine.session import Session
 from fleet.engine.transfer.context import TransferContext
 from fleet.model.errors import (
@@ -208,7 +209,7 @@ def guarded(session: Session, work: Work[Value]) -> DeviceResult[Value]:
     except FleetError as error:
         if isinstance(error, ConnectionLostError):
             session.tell_apart(error)
-        note(result, error)
+        note(result, judged(session.host, session.transport, error))
     except Exception as error:  # noqa: BLE001 - the border between devices
         note(result, disk_full(error) or unforeseen(error))
     finally:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from fleet.device.shell import failed
+from fleet.engine.budget import require_time, within
 from fleet.engine.transfer.context import TransferContext
 from fleet.model.command import Call, Command, Result
 from fleet.model.deadline import Deadline, awake_clock
@@ -81,7 +82,7 @@ class Session:
         """Connect within the host's connect_timeout; with much to send the second carrier too."""
         if self.transfer.bulk and self._second is None:
             self._open_second()
-        self.transport.open(Deadline(self.host.connect_timeout))
+        self.transport.open(within(self.host, Deadline(self.host.connect_timeout)))
         who = self.transport.identity(Deadline(IDENTITY_SECONDS))
         if self._who is not None and not who.same(self._who):
             self.close()
@@ -191,6 +192,7 @@ class Session:
             raise CancelledError(
                 "you stopped the command before it finished", hint="run the same command again"
             )
+        require_time(self.host)
         if self.lease is not None:
             self.lease.check()
 
@@ -242,7 +244,7 @@ class Session:
         `via` is another way to the device than the open connection.
         """
         link = via or self.transport
-        limit = deadline or Deadline(seconds)
+        limit = within(self.host, deadline or Deadline(seconds))
         lease = self.lease if mutates else None
         try:
             if lease is None:

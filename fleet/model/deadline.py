@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 
@@ -20,12 +21,18 @@ def awake_clock() -> float:
 class Deadline:
     """A monotonic deadline. `Deadline(30)` ends in 30 seconds."""
 
-    __slots__ = ("_began", "_end", "seconds")
+    __slots__ = ("_began", "_end", "_last", "seconds")
 
     def __init__(self, seconds: float) -> None:
         self.seconds = min(seconds, LONGEST_SECONDS)  # waiting for longer raises OverflowError
         self._began = time.monotonic()
         self._end = self._began + self.seconds
+        self._last = math.inf
+
+    def cut(self, seconds: float) -> None:
+        """End in at most so many seconds, also where bytes move."""
+        self._last = time.monotonic() + seconds
+        self._end = min(self._end, self._last)
 
     @property
     def remaining(self) -> float:
@@ -63,7 +70,7 @@ class Stall(Deadline):
     def touch(self) -> None:
         """Note that bytes moved: restart the full time."""
         self._began = time.monotonic()
-        self._end = self._began + self.seconds
+        self._end = min(self._began + self.seconds, self._last)
 
 
 def parse_duration(text: str | float) -> float:

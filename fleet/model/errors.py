@@ -22,6 +22,7 @@ FleetError                     anything fleet reports; carries the cure
 │   └── LeaseLostError         the board was taken over while we wrote to it
 ├── CancelledError             the user ended it (exit 130)
 ├── PreflightError             a deploy that cannot work, refused before a byte moves
+│   └── BudgetError            the session of a board by the hour is over
 ├── RuntimeStoreError          a QAIRT runtime is missing, mixed or damaged
 ├── BundleError                a bundle folder cannot be read
 ├── AiHubError                 Qualcomm AI Hub gives no model: no access, no answer, job not done
@@ -250,6 +251,10 @@ class CancelledError(FleetError):
 
 class PreflightError(FleetError):
     """The deploy cannot work. It was refused before a byte was sent."""
+
+
+class BudgetError(PreflightError):
+    """The session of a board by the hour is over: nothing starts, and what ran was cut."""
 
 
 class RuntimeStoreError(FleetError):

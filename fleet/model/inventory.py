@@ -55,7 +55,8 @@ class Host:
     `soc` names the chip (`QCS9075`) if the device does not report it. `serial` is the adb serial
     number, a USB path (`usb:1-4.2`), or HOST:PORT. `adb_server` is HOST:PORT of a server other than
     adb's default. `os` is linux or windows, if the ssh server does not show it. `identity` is the
-    required identity of the device.
+    required identity of the device. `until` is the end of the session of a board by the hour, in
+    seconds since 1970.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Host:
     key_passphrase: SecretRef | None = None
     adb_server: str | None = None
     os: str | None = None
+    until: float | None = None
 
     @property
     def phone(self) -> bool:

@@ -256,6 +256,11 @@ def _holder(words: list[str], generation: int, left: int) -> LeaseHolder:
     )
 
 
+def end_command(base: str) -> Command:
+    """Remove what fleet made on a board: its base folder (as in the inventory) and the leases."""
+    return _lease_script("session_end", base)
+
+
 @cache
 def _text(name: str) -> str:
     return device_script("lease").argv[2] + device_script(name).argv[2]

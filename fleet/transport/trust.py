@@ -44,8 +44,9 @@ class _Look(paramiko.MissingHostKeyPolicy):
         raise _Looked(hostname, key)
 
 
-def offered_key(host: Host) -> Offer:
-    """Return the key that a host offers, through its jump hosts. No login is attempted.
+def offered_key(host: Host, *, accept_new: bool = False) -> Offer:
+    """Return the key that a host offers, through its jump hosts, of which `accept_new` pins new
+    keys. No login to the host is attempted.
 
     Raises UnreachableError. Raises HostKeyError for a revoked key and for a jump host that is not
     trusted.
@@ -55,7 +56,7 @@ def offered_key(host: Host) -> Offer:
             f"fleet reaches {host.name} over {host.transport}, which has no host keys",
             hint="name hosts with `transport: ssh` only: fleet config list",
         )
-    link = SshTransport(host)
+    link = SshTransport(host, accept_new=accept_new)
     with mapped(host, link.describe, host.connect_timeout, opening=True):
         connection = link.connection(host.connect_timeout)
         connection.client.get_host_keys().clear()

@@ -39,6 +39,7 @@ PLAIN: dict[str, list[object]] = {
     "serial": ["usb:1-4.2", "127.0.0.1:5555"],
     "adb_server": ["127.0.0.1:5037"],
     "identity": ["SHA256:abc", "R5CT"],
+    "until": ["2026-11-28T09:30:00Z"],
     "labels": [{}, {"lan": "shelf 1", "rack": "2"}],
 }
 WORDS = [each for values in PLAIN.values() for each in values] + [

@@ -68,6 +68,9 @@ PYTHON_ALLOWED = {
     "device/server/server.py",  # lines of the log
     "transport/hostkeys.py",  # whether known_hosts is still the file that was read
     "transport/trustlog.py",
+    "cli/session.py",  # a farm ends a session by the wall clock
+    "engine/budget.py",
+    "config/hostvars.py",
 }
 
 

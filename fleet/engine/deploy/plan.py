@@ -7,7 +7,9 @@ device, or one of the SDK's that is still to be sent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fleet.bundles.closure import (
@@ -18,11 +20,13 @@ from fleet.bundles.closure import (
     newer_glibc,
 )
 from fleet.bundles.preflight import preflight
+from fleet.engine.budget import too_long
 from fleet.engine.session import Session
 from fleet.engine.states import Survey, facts_of
 from fleet.engine.system.become import Become
 from fleet.engine.system.provision import cured, system_snapshot
 from fleet.engine.transfer.carriers import way
+from fleet.model.command import Command
 from fleet.model.errors import DeviceError, PreflightError
 from fleet.model.facts import Facts
 from fleet.model.finding import Finding
@@ -39,7 +43,6 @@ if TYPE_CHECKING:  # a push needs no runtimes
 from collections.abc import Iterable
 
 from fleet.device.shell import device_script, framed
-from fleet.model.command import Command
 
 
 def libraries_command(names: Iterable[str], programs: Iterable[str] = ()) -> Command:
@@ -56,6 +59,9 @@ def parse_libraries(text: str, host: str) -> frozenset[str]:
         for words in framed(text, "fleet-libraries 1", host)
         if len(words) == 2 and words[0] == "there"
     )
+
+
+_TRIAL_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,16 @@ def plan_device(session: Session, builder: ReleaseBuilder, *, verify: bool = Fal
         ),
         then=_then(builder),
     )
+    late = too_long(session.host, builder.playbook, plan, partial(_rate, session))
+    plan = replace(plan, findings=(*late, *plan.findings)) if late else plan
     return Planned(plan, system.become, seen.holders.generation)
+
+
+def _rate(session: Session) -> float:
+    """Return the rate of the link in bytes a second, by one MiB; the round trip counts too."""
+    began = time.monotonic()
+    session.ask(Command(("wc", "-c")), "rate", stdin=[b"\0" * _TRIAL_BYTES])
+    return _TRIAL_BYTES / max(time.monotonic() - began, 1e-6)
 
 
 def plan_system(session: Session, spec: SystemSpec, facts: Facts | None = None) -> Planned:

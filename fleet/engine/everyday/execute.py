@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from fleet.device.shell import AfterMark, device_script
+from fleet.engine.budget import allowed
 from fleet.engine.lease.lease import Lease
 from fleet.engine.pool import NOT_ATTEMPTED, DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Beginning, Session
@@ -64,7 +65,7 @@ class Executing:
         """On one device. Raises DeviceError for a status that is not 0, DeadlineError when it was
         late; `value` is what the command printed and who holds the board.
         """
-        limit = math.ceil(self.timeout)
+        limit = math.ceil(allowed(session.host, self.timeout))
         argv = self.argv(session.transport.system)
         command = device_script("exec", str(limit), *argv)
         become = _root(session) if self.sudo else Become(ROOT)

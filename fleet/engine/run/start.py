@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from fleet.device.shell import AfterMark, device_script
+from fleet.engine.budget import allowed
 from fleet.engine.everyday.logs import LogLines, LogQuery
 from fleet.engine.pool import DeviceResult
 from fleet.engine.session import Beginning, Session
@@ -81,7 +82,7 @@ def execute(
 ) -> Ended:
     """Run to the end and collect what is named. A run past its deadline has status 124."""
     start = placed.start
-    limit = str(math.ceil(start.timeout))
+    limit = str(math.ceil(allowed(session.host, start.timeout)))
     feed = "prompt" if start.feeds_prompt else "none"
     collect = (*start.collect, *((LOOKS,) if sampling else ()))
     words = (placed.work, start.config, limit, feed, "keep" if collect else "clean", *placed.argv)

@@ -1,0 +1,250 @@
+"""`fleet config session`: a board by the hour becomes a host of the inventory, for its time."""
+
+from __future__ import annotations
+
+import getopt
+import json
+import shlex
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from fleet.cli import options as opt
+from fleet.cli import output
+from fleet.cli.common import end_devices, hosts_of
+from fleet.cli.results import emit, show_errors
+from fleet.config.inventory import load_inventory
+from fleet.config.yamlpos import read
+from fleet.model.deadline import Deadline, parse_duration
+from fleet.model.errors import InputError, InventoryError, UnreachableError
+from fleet.model.files import told
+
+HEADER = "# Written by fleet config session; a host goes when its time is over.\n"
+ADB_SERVER, ADBD = 5037, 5555  # the ports of a phone, behind a tunnel
+_VALUED = "B:b:c:D:E:e:F:I:i:J:L:l:m:O:o:p:Q:R:S:W:w:"  # options of ssh(1) with a value
+_PLAIN = "1246AaCfGgKkMNnqsTtVvXxYy"
+_LOOK_SECONDS = 15.0
+_LIKE = "ssh -i KEY -L 2222:BOARD:22 -N sshtunnel@GATEWAY"
+
+
+Line = Annotated[
+    str | None,
+    typer.Argument(metavar="LINE", help="The ssh command that the farm prints, in quotes."),
+]
+For = Annotated[str, typer.Option("--for", help="How long the session still lasts: 30m, 2h.")]
+Key = Annotated[Path | None, typer.Option("--key", help="Private key, instead of that of LINE.")]
+Password = Annotated[
+    str | None,
+    typer.Option("--password", metavar="REFERENCE", help="Login password: env:NAME, file:PATH"),
+]
+End = Annotated[
+    str | None,
+    typer.Option(
+        "--end", metavar="HOST", help="Remove fleet's files from the board, and the host."
+    ),
+]
+
+
+class FarmLine(NamedTuple):
+    """The parts of a tunnel command; `local` is "" where the line has a placeholder."""
+
+    key: str
+    local: str
+    board: str
+    port: int
+    gateway: str
+
+
+def session(
+    inventory: opt.Inventory,
+    line: Line = None,
+    duration: For = "1h",
+    key: Key = None,
+    user: Annotated[str, typer.Option("--user", help="Login name on the board.")] = "root",
+    password: Password = None,
+    end: End = None,
+    accept_new: opt.AcceptNew = False,
+    as_json: opt.Json = False,
+) -> None:
+    """Add a board by the hour from the tunnel command of a device farm, or end its session.
+
+    The board's key is trusted for this session only, and nothing starts after its time.
+
+    Example: fleet config session 'ssh -i qdc.pem -L 2222:sa1.svc:22 -N sshtunnel@GW' --for 1h
+    Example: fleet config session --end sa1 -i session.yaml
+    """
+    if (line is None) == (end is None):
+        raise InputError(
+            "give either the tunnel command of the farm, or --end HOST",
+            hint=f"fleet config session '{_LIKE}' --for 1h",
+        )
+    if end is not None:
+        _end(inventory, end, as_json=as_json)
+        return
+    until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + parse_duration(duration)))
+    login = {"user": user} | ({"password": password} if password else {})
+    name, keys = _added(
+        inventory, parsed_line(line or "", key), {"until": until, **login}, accept_new
+    )
+    if as_json:
+        output.emit_json({"inventory": str(inventory), "name": name, **keys})
+        return
+    output.say(f"{name} is a host of {inventory} until {until}")
+    if "host_key" in keys:
+        output.say(f"its key {keys['host_key']} is trusted for this session only")
+    output.advise(f"next: fleet selftest {name} -i {inventory}")
+
+
+def _added(
+    path: Path, line: FarmLine, keys: dict[str, Any], accept_new: bool
+) -> tuple[str, dict[str, Any]]:
+    """Write the host into the file; its name and its keys. The file is as before where the board
+    or the gateway is not trusted or does not answer.
+    """
+    others = {name: each for name, each in _hosts(path).items() if _lasts(each)}
+    name = line.board.partition(".")[0]
+    if line.port in {ADB_SERVER, ADBD}:
+        keys = {"until": keys["until"], **_phone(line)}
+    else:
+        keys = {"host": line.board, "port": line.port, "proxy_jump": line.gateway, **keys}
+        keys["identity_file"] = line.key
+    try:
+        _write(path, {**others, name: keys})
+        keys |= _pinned(path, name, accept_new=accept_new)
+        _write(path, {**others, name: keys})
+    except BaseException:
+        _write(path, others)
+        raise
+    return name, keys
+
+
+def parsed_line(line: str, key: Path | None = None) -> FarmLine:
+    """Return the parts of a command like `ssh -i KEY -L 2222:BOARD:22 -N USER@GATEWAY`.
+
+    The form is that of Qualcomm Device Cloud, as public repositories quote it: port 22 of a board,
+    port 5037 of a phone's adb server. Raises InputError for another one.
+    """
+    try:
+        words = shlex.split(line.replace("\\\n", " "))
+        pairs, rest = getopt.gnu_getopt(words[1:], _VALUED + _PLAIN)
+    except (ValueError, getopt.GetoptError) as error:
+        raise InputError(
+            f"the line is no ssh command: {error}", hint=f"copy it: {_LIKE}"
+        ) from error
+    given = dict(pairs)
+    parts = given.get("-L", "").split(":")
+    named = Path(words[0]).stem == "ssh" if words else False
+    if not named or len(rest) != 1 or len(parts) not in {3, 4} or not parts[-1].isdigit():
+        raise InputError(
+            "the line is not a tunnel command with one -L PORT:BOARD:PORT and one gateway",
+            hint=f"copy the line that the farm prints under Connect, like: {_LIKE}",
+        )
+    identity = str(key or given.get("-i", ""))
+    if not Path(identity).expanduser().is_file():
+        raise InputError(
+            f"the private key {identity or '(none in the line)'} is not a file on this computer",
+            hint="give the key that the farm made for the session: --key FILE",
+        )
+    port = f":{given['-p']}" if "-p" in given else ""
+    gateway = rest[0] if "@" in rest[0] or "-l" not in given else f"{given['-l']}@{rest[0]}"
+    local = parts[-3] if parts[-3].isdigit() else ""
+    where = str(Path(identity).expanduser().absolute())
+    return FarmLine(where, local, parts[-2], int(parts[-1]), gateway + port)
+
+
+def _pinned(path: Path, name: str, *, accept_new: bool) -> dict[str, str]:
+    """Return the fingerprint of the board's key, seen through the gateway; {} for a phone.
+
+    Raises HostKeyError for a gateway that is not trusted yet, InventoryError for odd words.
+    """
+    from fleet.transport.trust import offered_key  # noqa: PLC0415 - paramiko takes 0.2 s
+
+    (host,) = (each for each in load_inventory(path).hosts if each.name == name)
+    if host.phone:
+        return {}
+    return {"host_key": offered_key(host, accept_new=accept_new).fingerprint}
+
+
+def _phone(line: FarmLine) -> dict[str, Any]:
+    """Return the keys of the phone behind a tunnel that runs. Raises UnreachableError."""
+    from fleet.transport.adbserver import AdbServer  # noqa: PLC0415 - only for phones
+
+    if not line.local:
+        raise InputError(
+            "the line has no number for the local port",
+            hint="write a free port into it, such as 5038, and start it in another terminal",
+        )
+    near = f"127.0.0.1:{line.local}"
+    if line.port == ADBD:
+        return {"transport": "adb", "serial": near}
+    phones = AdbServer(near).devices(Deadline(_LOOK_SECONDS))
+    if len(phones) != 1:
+        raise UnreachableError(
+            f"the adb server at {near} has {len(phones)} phones, not one",
+            hint=f"fleet config phones --server {near}",
+        )
+    serial = phones[0].serial
+    return {"transport": "adb", "adb_server": near, "serial": serial}
+
+
+def _end(path: Path, name: str, *, as_json: bool) -> None:
+    """Clean the board as long as it is there, and remove the host from the file."""
+    from fleet.engine.budget import clean  # noqa: PLC0415 - the engine
+    from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device  # noqa: PLC0415
+    from fleet.engine.session import Session  # noqa: PLC0415
+
+    known = _hosts(path)
+    (host,) = hosts_of(path, None, [name])
+    gone = host.until is not None and host.until < time.time()
+
+    def work(session: Session, result: DeviceResult[None]) -> None:
+        clean(session.host, session.transport)
+        result.outcome, result.text = "changed", "fleet's files are removed from the board"
+
+    results = on_every_device(
+        [] if gone else [replace(host, until=None)], work, lambda _: None, PoolOptions()
+    )
+    if all(result.fine for result in results):
+        _write(path, {other: keys for other, keys in known.items() if other != name})
+    if gone:
+        results = [DeviceResult(host, "ok", "the session was over: the farm has the board again")]
+    if as_json:
+        emit(results, "text", "error")
+    else:
+        rows = [(r.host.name, r.outcome, "see below" if r.error else r.text) for r in results]
+        output.table("session", ("device", "outcome", "result"), rows)
+        show_errors(results)
+    end_devices(results)
+
+
+def _hosts(path: Path) -> dict[str, Any]:
+    """Return the hosts of a file of this command. Raises InventoryError for another file."""
+    if not path.exists():
+        return {}
+    with told(path):
+        ours = path.read_text("utf-8", "replace").startswith(HEADER)
+    if not ours:
+        raise InventoryError(
+            f"fleet does not change {path}, because fleet did not write this file",
+            hint="give the sessions a file of their own: -i session.yaml",
+        )
+    return dict(read(path, InventoryError).data["all"]["hosts"])
+
+
+def _lasts(keys: dict[str, Any]) -> bool:
+    return str(keys["until"]) > time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _write(path: Path, hosts: dict[str, Any]) -> None:
+    """Write the file, or remove it where no session is left."""
+    lines = [f"    {json.dumps(name)}: {json.dumps(keys)}\n" for name, keys in hosts.items()]
+    with told(path, "write"):
+        if not hosts:
+            path.unlink(missing_ok=True)
+            return
+        part = path.with_name(f".{path.name}.part")
+        part.write_text(f"{HEADER}all:\n  hosts:\n{''.join(lines)}", "utf-8")
+        part.replace(path)

@@ -1,0 +1,158 @@
+"""`fleet config session`: the tunnel command of a farm, the file of sessions, and the budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fleet.cli.session import FarmLine, parsed_line
+from fleet.config.inventory import load_inventory
+from fleet.config.playbook import load_playbook
+from fleet.engine.budget import CLEAN_SECONDS, allowed, left, require_time, too_long
+from fleet.lab.lab import Lab
+from fleet.model.deadline import Deadline, Stall
+from fleet.model.errors import BudgetError, InputError
+from fleet.model.files import FileRef
+from fleet.model.inventory import Host
+from fleet.model.manifest import Manifest
+from fleet.model.plan import Blob, DevicePlan, ProbeHealth, SendBlobs
+from tests.bundles.conftest import make_facts
+from tests.warm import fleet
+
+FAR = "sa775049.sa.svc.cluster.local"
+
+
+@pytest.fixture
+def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "qdc.pem").write_text("k")
+    return tmp_path / "qdc.pem"
+
+
+@pytest.mark.parametrize(
+    ("line", "local", "port", "gateway"),
+    [
+        (f"ssh -i qdc.pem -L 2222:{FAR}:22 -N t@gw.test", "2222", 22, "t@gw.test"),
+        (f"ssh -i qdc.pem \\\n    -L <ADB_PORT>:{FAR}:5037 \\\n    -N t@gw.test", "", 5037,
+         "t@gw.test"),
+        (f"ssh -o UpdateHostKeys=no -p 2200 -NL 127.0.0.1:5:{FAR}:22 -i qdc.pem -l t gw.test",
+         "5", 22, "t@gw.test:2200"),
+        (f"ssh -i <PRIVATE_KEY_FILE_PATH> -L 2222:{FAR}:22 -N t@gw.test", "2222", 22, "t@gw.test"),
+    ],
+)  # fmt: skip
+def test_the_tunnel_commands_of_farms(
+    key: Path, line: str, local: str, port: int, gateway: str
+) -> None:
+    given = key if "<PRIVATE" in line else None
+    assert parsed_line(line, given) == FarmLine(str(key), local, FAR, port, gateway)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("ssh -i qdc.pem t@gw", "not a tunnel command"),
+        (f"scp -i qdc.pem -L 1:{FAR}:22 t@gw", "not a tunnel command"),
+        (f"ssh -i qdc.pem -L 1:{FAR}:22 t@gw 'rm -rf /'", "not a tunnel command"),
+        (f"ssh -i <PRIVATE_KEY_FILE_PATH> -L 1:{FAR}:22 -N t@gw", "private key <PRIVATE_KEY"),
+        (f"ssh -L 1:{FAR}:22 -N t@gw", "private key .none in the line"),
+        ("ssh -i 'qdc.pem", "no ssh command"),
+        ("", "not a tunnel command"),
+    ],
+)
+@pytest.mark.usefixtures("key")
+def test_other_commands_are_refused(line: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        parsed_line(line)
+
+
+def test_an_inventory_of_a_person_is_not_changed(key: Path) -> None:
+    mine = key.with_name("mine.yaml")
+    mine.write_text("all: {hosts: {evk: }}\n")
+    line = f"ssh -i {key} -L 2222:{FAR}:22 -N t@gw"
+    done = fleet("config", "session", line, "-i", mine, cwd=key.parent)
+    assert (done.returncode, mine.read_text()) == (2, "all: {hosts: {evk: }}\n")
+    assert "fleet does not change" in done.stderr
+    odd = line.replace(FAR, "-oProxyCommand=x")
+    done = fleet("config", "session", odd, "-i", "s.yaml", cwd=key.parent)
+    assert done.returncode == 2
+    assert not key.with_name("s.yaml").exists()
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    root = tmp_path_factory.mktemp("lab")
+    with Lab.up(root, count=0, phones=1, phone_kind="phone-emulator", base_port=0) as one:
+        yield one
+
+
+@pytest.mark.parametrize("port", [5037, 5555])
+def test_a_phone_behind_a_tunnel(
+    key: Path, lab: Lab, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The near end of a tunnel is an adb server, or the adbd of the phone: the lab's own here."""
+    (phone,) = load_inventory(lab.inventory).hosts
+    server, serial = phone.adb_server or "", phone.serial or ""
+    monkeypatch.setenv("ADB_SERVER_SOCKET", f"tcp:{server}")
+    if port == 5037:
+        fleet("config", "phones", "--connect", serial, cwd=key.parent)
+    near = (server if port == 5037 else serial).rpartition(":")[2]
+    line = f"ssh -i {key} -L {near}:{FAR}:{port} -N t@gw"
+    done = fleet("config", "session", line, "-i", "s.yaml", cwd=key.parent)
+    assert done.returncode == 0, done.stderr
+    (host,) = load_inventory(key.with_name("s.yaml")).hosts
+    assert (host.name, host.transport, host.serial) == ("sa775049", "adb", serial)
+    assert host.adb_server == (f"127.0.0.1:{near}" if port == 5037 else None)
+    (key.with_name("payload")).write_text("x")
+    done = fleet("push", "payload", "-i", "s.yaml", cwd=key.parent)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = fleet("config", "session", "--end", host.name, "-i", "s.yaml", cwd=key.parent)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not key.with_name("s.yaml").exists()
+    done = fleet("exec", "ls -d /data/local/tmp/fleet*", "-i", lab.inventory, cwd=key.parent)
+    assert "No such file" in done.stdout + done.stderr
+
+
+def by_the_hour(seconds: float) -> Host:
+    return Host("evk", until=time.time() + CLEAN_SECONDS + seconds)
+
+
+def test_what_does_not_fit_is_refused_with_its_parts(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "p").write_text("#!/bin/sh\n")
+    (tmp_path / "p.yaml").write_text(
+        "name: x\nbundle: {path: b, kind: files}\nhealth: {timeout: 60}\n"
+        "run: {runner: exec, program: p, timeout: 100, repeats: 3, warmups: 1}\n"
+    )
+    playbook = load_playbook(tmp_path / "p.yaml")
+    item = FileRef(tmp_path / "x", "bundle/x", 1 << 30, "0" * 64)
+    manifest = Manifest("x", (item,), origin={"health": {}})
+    facts = make_facts()
+    idle = DevicePlan(by_the_hour(600), facts, "", manifest, (), ())
+    actions = (SendBlobs((Blob(item, 0),)), ProbeHealth(manifest))
+    busy = DevicePlan(by_the_hour(600), facts, "", manifest, (), actions)
+
+    def rate() -> float:
+        return float(1 << 22)
+
+    assert too_long(Host("evk"), playbook, busy, rate) == ()
+    assert too_long(idle.host, playbook, idle, rate) == ()
+    (found,) = too_long(busy.host, playbook, busy, rate)  # 256 s, 60 s and 400 s
+    assert found.refuses
+    assert "may take 11 min (transfer 4 min, test 60 s, runs 6 min)" in found.message
+    assert too_long(by_the_hour(900), playbook, busy, rate) == ()
+
+
+def test_the_budget_of_one_call() -> None:
+    assert left(Host("evk")) is None
+    assert allowed(Host("evk"), 90) == 90
+    assert 90 < allowed(by_the_hour(100), 900) < 100
+    require_time(by_the_hour(100))
+    with pytest.raises(BudgetError, match="the session of evk is over"):
+        require_time(by_the_hour(0))
+    for deadline in (Deadline(100), Stall(100)):
+        deadline.cut(50)
+        deadline.touch()
+        assert deadline.remaining <= 50
