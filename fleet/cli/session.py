@@ -20,7 +20,7 @@ from fleet.config.inventory import load_inventory
 from fleet.config.yamlpos import read
 from fleet.model.deadline import Deadline, parse_duration
 from fleet.model.errors import InputError, InventoryError, UnreachableError
-from fleet.model.files import told
+from fleet.model.files import file_errors
 
 HEADER = "# Written by fleet config session; a host goes when its time is over.\n"
 ADB_SERVER, ADBD = 5037, 5555  # the ports of a phone, behind a tunnel
@@ -224,7 +224,7 @@ def _hosts(path: Path) -> dict[str, Any]:
     """Return the hosts of a file of this command. Raises InventoryError for another file."""
     if not path.exists():
         return {}
-    with told(path):
+    with file_errors(path):
         ours = path.read_text("utf-8", "replace").startswith(HEADER)
     if not ours:
         raise InventoryError(
@@ -241,7 +241,7 @@ def _lasts(keys: dict[str, Any]) -> bool:
 def _write(path: Path, hosts: dict[str, Any]) -> None:
     """Write the file, or remove it where no session is left."""
     lines = [f"    {json.dumps(name)}: {json.dumps(keys)}\n" for name, keys in hosts.items()]
-    with told(path, "write"):
+    with file_errors(path, "write"):
         if not hosts:
             path.unlink(missing_ok=True)
             return
