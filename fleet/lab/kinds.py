@@ -178,7 +178,7 @@ def bare_tree() -> Path:
 def _recipe() -> str:
     """Return a hash of everything that goes into the tree."""
     digest = hashlib.sha256(_STRIP.encode())
-    for name in ("baretree.py", "packages.py", "debian.py", "debs.py", "elf.py"):
+    for name in ("kinds.py", "debian.py", "debs.py", "elf.py"):
         digest.update((files("fleet.lab") / name).read_bytes())
     for name in ("udevadm", "systemctl"):
         digest.update(_stand_in(name))
