@@ -37,8 +37,13 @@ def left(host: Host) -> float | None:
 
 def require_time(host: Host) -> None:
     """Raise BudgetError once the budget is used up."""
-    if (left(host) or 1.0) <= 0:
+    if _used_up(host):
         raise over(host)
+
+
+def _used_up(host: Host) -> bool:
+    rest = left(host)
+    return rest is not None and rest <= _STOP_SECONDS
 
 
 def within(host: Host, deadline: D) -> D:
@@ -72,8 +77,7 @@ def judged(host: Host, transport: Transport, error: FleetError) -> FleetError:
     """Return the error as it is, or, of work that the budget cut, the BudgetError; then the board
     is cleaned in the seconds that are left.
     """
-    rest = left(host)
-    if rest is None or rest > _STOP_SECONDS:
+    if not _used_up(host):
         return error
     with contextlib.suppress(FleetError):
         clean(host, transport)
