@@ -49,8 +49,9 @@ class Kit:
     """What a runner works with: the bundle, the `run:` of the playbook, what the device gets.
 
     `has_tool`: the runtime brings the program of this runner. `dsp`: the device has a Hexagon
-    (False for an emulator). `windows`: the device runs Windows. `machine` is what uname -m says
-    there. `runtime_root` is the QAIRT runtime on this workstation, in the layout of an SDK.
+    (False for an emulator), of the version `arch` (v73; "" if unknown). `windows`: the device
+    runs Windows. `machine` is what uname -m says there. `runtime_root` is the QAIRT runtime on
+    this workstation, in the layout of an SDK.
     `build_id` is that of the QAIRT runtime; `site` gives the files of Python packages for the
     device, as `site/...`; both are there for `files` only, `site` for runners with
     `python = True`.
@@ -60,6 +61,7 @@ class Kit:
     run: RunSpec
     has_tool: bool = False
     dsp: bool = True
+    arch: str = ""
     machine: str = ""
     windows: bool = False
     runtime_root: Path | None = None

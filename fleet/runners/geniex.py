@@ -44,6 +44,7 @@ from fleet.runners.options import (
 RESULT = "geniex.json"
 QAIRT_FOLDER = "lib/qairt/htp-files"
 _PROMPT = ("--prompt-file", "{work}/prompt.txt")
+_MADE_FOR = re.compile(r"htp-?(v\d\d)", re.IGNORECASE)  # libQnnHtpV73Skel.so, libggml-htp-v73.so
 _TEMPLATED = re.compile(r"<\|[a-z_]+\|>|\[INST\]|<start_of_turn>|<\|im_start\|>")
 _BESIDE = ("embedding_weights.raw", "embed_tokens.npy")  # read by the plugin, named by no file
 _NEEDS = ("genie_config.json", "tokenizer.json", "metadata.json")  # by name, in the bundle's folder
@@ -129,7 +130,7 @@ class GeniexRunner(OwnProgram):
                 hint="use the whole folder of a geniex-bench archive, with bin/ and lib/",
             )
         found = {file.name: file for file in own_files(kit.run, self.layout)}
-        for path in _libraries(root, plugin):
+        for path in _libraries(root, plugin, kit.arch):
             inside = path.relative_to(root).as_posix()
             found.setdefault(inside, file_ref(path, inside))
             if path.name != "libgeniex_plugin.so":
@@ -350,9 +351,14 @@ def _root(run: RunSpec) -> Path:
     return run.program.parent.parent if run.program is not None else Path()
 
 
-def _libraries(root: Path, plugin: str) -> Iterator[Path]:
-    """Yield the libraries of the SDK and of one plugin, with what lies in its folders."""
+def _libraries(root: Path, plugin: str, arch: str) -> Iterator[Path]:
+    """Yield the libraries of the SDK and of one plugin, with what lies in its folders; of those
+    for one version of the Hexagon the ones for `arch`, or all if it is "".
+    """
     for path in (*sorted(root.glob("lib/*")), *sorted(root.glob(f"lib/{plugin}/**/*"))):
+        made_for = _MADE_FOR.search(path.name)
+        if arch and made_for and made_for[1].lower() != arch:
+            continue
         if path.is_file() and (".so" in path.name or path.suffix in {".cat", ".json"}):
             yield path
 

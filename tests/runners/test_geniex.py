@@ -7,6 +7,7 @@ writes, with numbers of ours; none was written by a program.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -212,6 +213,21 @@ def test_the_bundle_samples_unless_the_playbook_says_how(
     at = argv.index("--seed")
     assert list(argv[at : at + len(words)]) == words
     assert ("--temperature" in argv) == ("--temperature" in words)
+
+
+@pytest.mark.parametrize(("arch", "sent"), [("v73", {73}), ("v79", {79}), ("", {73, 79})])
+def test_only_the_libraries_of_the_boards_hexagon_are_sent(
+    tmp_path: Path, arch: str, sent: set[int]
+) -> None:
+    program = release(tmp_path)
+    for name in ("qairt/htp-files/libQnnHtpV79Stub.so", "qairt/htp-files/libqnnhtpv79.cat",
+                 "llama_cpp/libggml-htp-v79.so"):  # fmt: skip
+        (tmp_path / "lib" / name).write_bytes(b"79")
+    for of_kind in (of(program), of(program, "llama.cpp", ("m.gguf",))):
+        names = [file.name for file in RUNNER.files(replace(of_kind, arch=arch))]
+        found = {int(made[1]) for name in names if (made := re.search(r"[vV](7\d)", name))}
+        assert found == sent
+        assert "lib/libgeniex.so" in names
 
 
 def test_random_tokens_repetitions_and_media_have_no_text(tmp_path: Path) -> None:

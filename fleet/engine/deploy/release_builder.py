@@ -260,7 +260,8 @@ class ReleaseBuilder:
     def _kit_of(self, parts: Parts) -> Kit:
         run = self.playbook.run or RunSpec(runner=self.runner.name)
         kit = self.kit(run, has_tool=parts.selection.has_tool, target=parts.target)
-        return replace(kit, build_id=parts.runtime.build_id, site=self._resolver.site(parts))
+        arch, site = parts.selection.hexagon_arch or "", self._resolver.site(parts)
+        return replace(kit, build_id=parts.runtime.build_id, arch=arch, site=site)
 
     def bring(self, plan: DevicePlan) -> None:
         """See that this machine has what a plan sends: a workstation has."""
