@@ -51,6 +51,7 @@ _LITERT = re.compile(
     rf"Inference timings in us: Init: {_NUMBER}, First inference: {_NUMBER}, "
     rf"Warmup \(avg\): {_NUMBER}, Inference \(avg\): {_NUMBER}"
 )
+_LITERT_BEGIN = re.compile(r"Loaded model|Graph: \[|Initialized session")
 _DELEGATE = re.compile(r"Replacing (\d{1,9}) out of (\d{1,9}) node\(s\) with delegate \(([^)]*)\)")
 _QUALCOMM = re.compile(r"qnn|qualcomm|htp|hexagon", re.IGNORECASE)
 _MNN = {
@@ -309,7 +310,9 @@ def _litert(text: str) -> Profile:
         "run_mean_ms": _measure(average, "ms", 1e-3),
     }
     took = _DELEGATE.search(text)
-    if took is None:
+    if took is None and not _LITERT_BEGIN.search(text):
+        problem = UNPROVEN.format(tool="benchmark_model, cut at its beginning,")
+    elif took is None:
         problem = "cpu-fallback: no delegate took a node of the model"
     elif not _QUALCOMM.search(took[3]):
         problem = f"cpu-fallback: the delegate is {took[3]}"
@@ -400,7 +403,7 @@ def _objects(text: str) -> Read:
     except (ValueError, RecursionError) as error:
         lines = _lines(text)
         if lines is None:
-            raise _no_json(text, error) from error
+            return _log_or(text, error)
         if "run_id" in lines[0]:
             return lines
         if "n_prompt" in lines[0]:
@@ -457,7 +460,7 @@ def _list(text: str) -> Read:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise (recognised(text) or _no_json(text, error)) from error
+        return _log_or(text, error)
     rows = [item for item in data if isinstance(item, dict)]
     if rows and len(rows) == len(data) and "run_id" in rows[0]:
         return rows
@@ -491,11 +494,23 @@ def _perf_yaml(text: str) -> list[Profile] | None:
         ) from error
 
 
-def _text(text: str) -> Profile | list[Profile]:
+def _log_or(text: str, error: Exception) -> Profile | list[Profile]:
+    """Return what a log says that begins like JSON, as `[INFO]` does. Raises ProfileError."""
+    made = _logged(text)
+    if made is None:
+        raise (recognised(text) or _no_json(text, error)) from error
+    return made
+
+
+def _logged(text: str) -> Profile | list[Profile] | None:
     for belongs, reader in _BY_TEXT:
         if belongs(text):
             return reader(text)
-    made = read_text(text) or _perf_yaml(text)
+    return read_text(text) or _perf_yaml(text)
+
+
+def _text(text: str) -> Profile | list[Profile]:
+    made = _logged(text)
     if made is not None:
         return made
     raise recognised(text) or UnknownProfileError(

@@ -73,9 +73,11 @@ def observed(text: str) -> dict[str, Measure]:
         prefill = between("inference_start_ms", "prompt_eval_end_ms")
         decode = between("prompt_eval_end_ms", "inference_end_ms")
         found = {
-            "init_ms": Measure(1000 * between("model_load_start_ms", "model_load_end_ms"), "ms"),
             "ttft_ms": Measure(1000 * between("inference_start_ms", "first_token_ms"), "ms"),
         }
+        if said["model_load_end_ms"]:  # 0 where a runner did not take this time
+            load = 1000 * between("model_load_start_ms", "model_load_end_ms")
+            found["init_ms"] = Measure(load, "ms")
         found |= measured(PROMPT, prompt, prompt / prefill if prefill > 0 else None)
         rate = generated / decode if decode > 0 else None
         found |= measured(ANSWER, generated, rate, 1000 * decode)

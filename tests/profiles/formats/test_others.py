@@ -100,6 +100,30 @@ def test_the_line_of_pytorch_observer() -> None:
         assert executorch.observed(f"PyTorchObserver {json.dumps(odd)}") == {}, "not a time"
 
 
+@pytest.mark.parametrize("first", ["[INFO] starting", "[json.exception] at line 1", "{ odd"])
+def test_a_log_may_begin_like_json(first: str) -> None:
+    """Loggers put their level into brackets, and a tokenizer's library prints its exception."""
+    log = f"{first}\nPyTorchObserver {json.dumps(OBSERVED)}\n"
+    assert profile_of(log).metrics.generated_tokens == OBSERVED["generated_tokens"]
+
+
+def test_a_load_that_a_runner_did_not_time_is_unknown() -> None:
+    """The multimodal runner leaves both times at 0."""
+    untimed = {**OBSERVED, "model_load_start_ms": 0, "model_load_end_ms": 0}
+    found = executorch.observed(f"PyTorchObserver {json.dumps(untimed)}")
+    assert "init_ms" not in found
+    assert found["ttft_ms"].value == 120
+
+
+def test_an_excerpt_of_benchmark_model_does_not_say_where_it_ran() -> None:
+    line = "Inference timings in us: Init: 9, First inference: 8, Warmup (avg): 7, "
+    line += "Inference (avg): 6\n"
+    (excerpt,) = profile_of(f"I tflite  : {line}").problems
+    assert excerpt.startswith("unreadable: the output of benchmark_model")
+    (whole,) = profile_of(f"Loaded model m.tflite\n{line}").problems
+    assert whole.startswith("cpu-fallback: no delegate")
+
+
 def test_an_etdump_needs_executorch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "executorch.devtools", None)
     with pytest.raises(ProfileError, match="is not installed") as caught:
