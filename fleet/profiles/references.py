@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from fleet.bundles.aihub.models import WHEEL, wheel
 from fleet.config.yamlpos import parse
 from fleet.facts.soc import by_hub_chipset
 from fleet.model.errors import InputError
-from fleet.model.extras import installer
 from fleet.model.plain import to_plain
 from fleet.model.record import Record
 from fleet.profiles.formats import detect
@@ -25,7 +24,6 @@ from fleet.profiles.formats.base import Profile
 
 AIHUB = "aihub:"
 _FOLDER = "references"
-_WHEEL = "qai-hub-models"
 _KEYS = ("device", "chip", "chipset", "published", "precision", "component", "unit", "context")
 
 
@@ -57,7 +55,7 @@ def aihub(text: str) -> list[Record]:
     component, a compute unit or a context size. Raises InputError where nothing is found.
     """
     model, *words = text.split("/")
-    folder, version = _wheel()
+    folder, version = wheel()
     tables = {path.parent.name: path for path in sorted(folder.glob("models/*/perf.yaml"))}
     if model and model not in tables:
         near = [name for name in tables if model.lower() in name or name in model.lower()]
@@ -78,20 +76,6 @@ def aihub(text: str) -> list[Record]:
             )
         found = left
     return found
-
-
-def _wheel() -> tuple[Path, str]:
-    from importlib import metadata  # noqa: PLC0415 - mail and zip files
-
-    try:
-        found = metadata.distribution(_WHEEL)
-    except metadata.PackageNotFoundError:
-        raise InputError(
-            f"AI Hub's figures are in the Python package {_WHEEL}, which is not installed",
-            hint=shlex.join([*installer(), "--no-deps", _WHEEL])
-            + " (7 MB; the packages that it needs for other things are left out)",
-        ) from None
-    return Path(str(found.locate_file("qai_hub_models"))), found.version
 
 
 def _chips(folder: Path) -> dict[str, dict[str, Any]]:
@@ -120,7 +104,7 @@ def _records(path: Path, chips: Mapping[str, dict[str, Any]], version: str) -> I
     for number, profile in enumerate(profiles):
         device = profile.origin["device"]
         origin = {
-            "source": f"{_WHEEL} {version} (BSD-3-Clause), models/{model}/perf.yaml",
+            "source": f"{WHEEL} {version} (BSD-3-Clause), models/{model}/perf.yaml",
             "note": "published figures; repeats, heat, clocks and hashes are not told",
         }
         if profile.runtime:

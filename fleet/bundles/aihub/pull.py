@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.bundles.aihub.hub import Hub, Message
+from fleet.bundles.aihub.models import offered
 from fleet.bundles.found import SUMS, VERSION_FILES, clean_version
 from fleet.bundles.inspect import guessed
 from fleet.bundles.jsonfile import read_version
@@ -228,6 +229,7 @@ def _lock(descriptor: int, folder: Path) -> None:
 POLL_SECONDS = 10.0  # what the client itself waits between two looks
 _SCHEME = "aihub:"
 _ID = re.compile(r"^[A-Za-z0-9]{2,64}$")
+_MODEL = re.compile(r"[a-z0-9]+(_[a-z0-9]+)+")  # qwen3_4b; ids of jobs have no underscore
 _HUGGING_FACE = re.compile(
     r"^(?:hf:|https://huggingface\.co/)([A-Za-z0-9]\w*(?:[.-]\w+)*/(\w+(?:[.-]\w+)*))/?$", re.ASCII
 )
@@ -249,6 +251,8 @@ class HubSource:
 def checked_id(reference: str) -> str:
     """`aihub:jabc123` → `jabc123`. Raises InputError."""
     scheme, found, name = reference.partition(":")
+    if f"{scheme}:" == _SCHEME and _MODEL.fullmatch(name):
+        raise offered(name)
     if f"{scheme}:" != _SCHEME or not found or not _ID.match(name):
         if repository := _HUGGING_FACE.match(reference):
             raise InputError(

@@ -177,3 +177,40 @@ def test_the_loudest_log_has_no_secret(
         pull("aihub:jbin1", tmp_path / f"tiny{s3}")
     assert not [secret for secret in SECRETS if secret in caplog.text]
     assert repr(border.Hub()) == "Hub()"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "said", "hint"),
+    [
+        ({"orchestrator_runtimes": ["geniex_qairt", "geniex_llamacpp", "genie"],
+          "supported_precisions": ["q4_0", "w4a16"]},
+         "geniex_qairt: runner geniex, geniex_llamacpp: runner geniex, genie: runner genie",
+         "qai-hub-models fetch llm_4b --runtime geniex_qairt --precision w4a16 (of"),
+        ({"orchestrator_runtimes": ["geniex_llamacpp"], "supported_precisions": ["q4_0"]},
+         "geniex_llamacpp: runner geniex",
+         "qai-hub-models fetch llm_4b --runtime geniex_llamacpp --precision q4_0 (of"),
+        ({"orchestrator_runtimes": ["voice_ai"], "supported_precisions": ["float"]},
+         "voice_ai: none yet", "fleet config runners"),
+        ({"orchestrator_runtimes": [], "supported_precisions": ["float"]},
+         "by its own program", "qai-hub-models fetch llm_4b --help (of"),
+        (None, "by its own program", "qai-hub-models fetch llm_4b --help (of"),
+    ],
+)  # fmt: skip
+def test_a_model_of_ai_hubs_manifests_is_no_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, manifest: dict[str, list[str]] | None,
+    said: str, hint: str,
+) -> None:  # fmt: skip
+    """What fleet cannot run yet is said before anything is fetched."""
+    if manifest is not None:
+        about = tmp_path / "site/qai_hub_models-0.65.0.dist-info"
+        about.mkdir(parents=True)
+        (about / "METADATA").write_text(
+            "Metadata-Version: 2.4\nName: qai_hub_models\nVersion: 0.65.0\n"
+        )
+        folder = tmp_path / "site/qai_hub_models/models/llm_4b"
+        folder.mkdir(parents=True)
+        (folder / "manifest.yaml").write_text(json.dumps(manifest))
+        monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    error = refused(tmp_path, "aihub:llm_4b")
+    assert said in error.message
+    assert hint in error.hint

@@ -1,0 +1,60 @@
+"""Models that AI Hub offers compiled, by the wheel qai-hub-models, of which nothing is imported."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from fleet.config.yamlpos import parse
+from fleet.model.errors import InputError
+from fleet.model.extras import installer
+
+WHEEL = "qai-hub-models"
+# Runtime of AI Hub → runner of fleet; voice_ai is an SDK of its own that fleet does not start.
+_RUNNERS = {"genie": "genie", "geniex_qairt": "geniex", "geniex_llamacpp": "geniex", "voice_ai": ""}
+
+
+def wheel() -> tuple[Path, str]:
+    """Return the folder of the installed package and its version. Raises InputError."""
+    from importlib import metadata  # noqa: PLC0415 - mail and zip files
+
+    try:
+        found = metadata.distribution(WHEEL)
+    except metadata.PackageNotFoundError:
+        raise InputError(
+            f"AI Hub's figures are in the Python package {WHEEL}, which is not installed",
+            hint=shlex.join([*installer(), "--no-deps", WHEEL])
+            + " (7 MB; the packages that it needs for other things are left out)",
+        ) from None
+    return Path(str(found.locate_file("qai_hub_models"))), found.version
+
+
+def offered(name: str) -> InputError:
+    """Return the error for the name of a model where a job is wanted: what AI Hub has of it."""
+    said, fetch = "", f"qai-hub-models fetch {name} --help"
+    try:
+        folder, version = wheel()
+        path = folder / "models" / name / "manifest.yaml"
+        manifest = parse(path.read_text("utf-8"), path, InputError).data
+    except (InputError, OSError):
+        manifest, version = {}, ""
+    runtimes = manifest.get("orchestrator_runtimes", [])
+    if runtimes:
+        words = [f"{each}: {f'runner {_RUNNERS[each]}' if _RUNNERS.get(each) else 'none yet'}"
+                 for each in runtimes]  # fmt: skip
+        said = f" (qai-hub-models {version}; fleet runs it with: {', '.join(words)})"
+    runs = next((each for each in runtimes if _RUNNERS.get(each)), "")
+    of_gguf = runs == "geniex_llamacpp"
+    fits = [each for each in manifest.get("supported_precisions", [])
+            if each.startswith("w") is not of_gguf]  # fmt: skip
+    if runs and fits:
+        fetch = f"qai-hub-models fetch {name} --runtime {runs} --precision {fits[0]}"
+    hint = (
+        f"{fetch} (of the Python package qai-hub-models-cli; --chipset chooses the chip), then "
+        "fleet bundle inspect DIR"
+    )
+    return InputError(
+        f"'{name}' is not a job of yours, but a model; what AI Hub offers compiled comes by its "
+        f"own program{said}",
+        hint=hint if runs or not runtimes else "fleet config runners (lists what fleet runs)",
+    )
