@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,12 +34,6 @@ Option = Annotated[
 ]
 _FEW = 3
 _NAMED = re.compile(rb"^name:[ \t]+[^\s#{]", re.MULTILINE)  # in an inventory, a group
-_MEMBERS = (
-    *("name", "transport", "address", "port", "user", "identity_files", "key_passphrase"),
-    *("password", "become_password", "proxy_jump", "ssh_config", "known_hosts", "host_key"),
-    *("connect_timeout", "base_dir", "soc", "target", "serial", "identity", "groups", "labels"),
-    "until",
-)
 
 
 class SchemaKind(StrEnum):
@@ -214,7 +209,7 @@ def list_hosts(
 
 def _plain(host: Host) -> dict[str, Any]:
     """A host for JSON. Of a secret only the reference is shown."""
-    found = {name: getattr(host, name) for name in _MEMBERS}
+    found = {field.name: getattr(host, field.name) for field in fields(host)}
     for name in ("key_passphrase", "password", "become_password"):
         found[name] = found[name] and found[name].reference
     return {**found, "base_dir": host.base_dir or None, "labels": dict(host.labels)}

@@ -13,13 +13,17 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from fleet.config.playbook import load_playbook
 from tests import needs, warm
 from tests.transport.sshd import SSHD, make_key
+
+from .conftest import Bench
 
 _NEW_NET = 0x40000000  # CLONE_NEWNET, setns(2)
 GATEWAY, BOARD = "10.77.1.2", "10.77.2.2"
@@ -200,3 +204,26 @@ def come_and_go(farm: Farm, sessions: int, cut: int) -> None:
     assert known[::3] == [GATEWAY]
     assert len(seen) == sessions
     assert not (folder / ".ssh").exists()
+
+
+@pytest.mark.qairt
+def test_a_deploy_that_does_not_fit_is_refused_and_one_that_fits_runs(
+    bench: Bench, tmp_path: Path
+) -> None:
+    (tmp_path / "bundle").mkdir()
+    (tmp_path / "bundle" / "x").write_text("x")
+    (tmp_path / "mine.sh").write_text("#!/bin/sh\nsleep ${1:-0}\n")
+    text = (
+        "name: own\nbundle: {path: bundle, kind: files}\nruntime: none\n"
+        "run: {runner: exec, program: mine.sh, timeout: 300, repeats: 2}\n"
+    )
+    (tmp_path / "playbook.yaml").write_text(text)
+    bench.playbook = load_playbook(tmp_path / "playbook.yaml")
+    bench.host = replace(bench.host, until=time.time() + 120)
+    (refused,) = bench.operation().deploy()
+    assert refused.outcome == "refused"
+    assert "may take 10 min (runs 10 min), but the session of board ends at" in refused.text
+    assert not bench.base.exists()
+    bench.host = replace(bench.host, until=time.time() + 3600)
+    (done,) = bench.operation().deploy()
+    assert (done.error, len(done.records)) == (None, 2)
