@@ -124,6 +124,7 @@ def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
     cures = [
         cure_of(problem, record["host"] or "unknown device")
         for record in records
+        if not (record.get("origin") or {}).get("imported")
         for problem in record["problems"]
     ]
     for cure in dict.fromkeys(cures):

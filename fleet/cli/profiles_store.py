@@ -58,7 +58,8 @@ def import_files(
     """Import profiles: record.json, JSON Lines, Genie, QNN and ORT CSV, llama-bench, and more.
 
     A file that was imported before changes nothing. Bad files are listed at the end (exit
-    code 1); the others are imported.
+    code 1); the others are imported. In a folder, files that are no profiles are skipped; if
+    all are, they are listed, and the exit code is 1.
 
     Example: fleet profiles import results/ --host evk-07 --hardware --tag before-update
     """
@@ -82,8 +83,8 @@ def import_files(
             f"{done.unknown} {_are('file', done.unknown)} not profiles, {damaged} "
             f"{_are('', damaged)} damaged; stored in {where}"
         )
-        _tell_bad(done.bad)
-    if done.bad:
+        _tell_bad([*done.bad, *(done.skipped if done.is_empty else ())])
+    if done.bad or done.is_empty:
         raise typer.Exit(1)
 
 

@@ -56,18 +56,23 @@ class BadFile:
 
 @dataclass
 class Imported:
-    """What became of it. `passed` are files of a folder that are no profiles."""
+    """The result of an import. `skipped` are files of a folder that are no profiles."""
 
     files: int = 0
     new: int = 0
     known: int = 0
-    passed: int = 0
     bad: list[BadFile] = field(default_factory=list)
+    skipped: list[BadFile] = field(default_factory=list)
 
     @property
     def unknown(self) -> int:
-        """Files that are no profiles, those that were named themselves too."""
-        return self.passed + sum(file.unknown for file in self.bad)
+        """The number of files that are no profiles, also of those named themselves."""
+        return len(self.skipped) + sum(file.unknown for file in self.bad)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there were files and none of them is a profile."""
+        return bool(self.files) and not (self.new or self.known)
 
 
 @dataclass(frozen=True)
@@ -128,10 +133,8 @@ class Importer:
                 return _Item(path, made, () if alone else self._beside(path))
             return self._item(path, data)
         except UnknownProfileError as error:
-            if not asked:
-                self.done.passed += 1
-                return None
-            self.done.bad.append(BadFile(str(path), error.message, error.hint, unknown=True))
+            place = self.done.bad if asked else self.done.skipped
+            place.append(BadFile(str(path), error.message, error.hint, unknown=True))
         except OSError as error:
             self.done.bad.append(BadFile(str(path), f"cannot be read: {reason(error)}"))
         except (ProfileError, InputError) as error:

@@ -189,7 +189,7 @@ def test_import_names_what_is_bad_and_takes_the_rest() -> None:
     done = profiles("import", DATA / "ctx_basic.csv", "--json")
     assert done.exit_code == 0
     assert json.loads(done.stdout) == {
-        "files": 1, "new": 0, "known": 1, "passed": 0, "bad": []
+        "files": 1, "new": 0, "known": 1, "bad": [], "skipped": []
     }  # fmt: skip
     assert error("import", DATA / "none").exit_code == 2
 

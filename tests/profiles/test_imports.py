@@ -102,7 +102,7 @@ def test_what_lies_beside_a_record_belongs_to_it(store: ProfileStore, tmp_path: 
     (path.parent / "output" / "x.log").write_bytes(b"\0")
     (path.parents[2] / "journal.jsonl").write_text('{"event": "x"}\n{"event": "y"}\n')
     done = Importer(store).take([tmp_path / "runs"])
-    assert (done.new, done.passed, done.bad) == (1, 1, [])
+    assert (done.new, len(done.skipped), done.bad) == (1, 1, [])
     row = store.find(parse(""))[0]
     assert list(raw_of(store, row.id)) == ["output/x.log", "profile.json"]
 
@@ -126,7 +126,7 @@ def test_bad_files_do_not_hold_up_the_good_ones(store: ProfileStore, tmp_path: P
     assert "truncated" in done.bad[0].message
     assert done.bad[2].message.startswith("record 2: the record has no `host`")
     assert "version 3" in done.bad[3].message
-    assert (done.new, done.passed) == (1, 1), "no record of a file with a bad one is in"
+    assert (done.new, len(done.skipped)) == (1, 1), "no record of a file with a bad one is in"
     named = Importer(store).take([folder / "notes.txt"])
     assert "in no profile format that fleet knows" in named.bad[0].message, "it was named itself"
     with pytest.raises(InputError, match="does not exist"):
@@ -143,7 +143,7 @@ def test_pipes_and_giants_are_passed_by(
     (folder / "big.csv").write_bytes(b"x" * 5000)
     monkeypatch.setattr(detect, "MOST_BYTES", 4000)
     done = Importer(store).take([folder])
-    assert (done.new, done.passed, done.bad) == (1, 2, [])
+    assert (done.new, len(done.skipped), done.bad) == (1, 2, [])
     named = Importer(store).take([folder / "pipe", folder / "big.csv"])
     assert ["a pipe" in named.bad[0].message, "5000 bytes" in named.bad[1].message] == [True] * 2
 
@@ -227,3 +227,12 @@ def test_each_row_of_a_file_is_stored(store: ProfileStore, tmp_path: Path) -> No
         "m, pp64, 2 threads",
         "m, tg16, 4 threads",
     ]
+
+
+def test_a_folder_without_profiles_is_not_empty_handed(store: ProfileStore, tmp_path: Path) -> None:
+    folder = tmp_path / "results"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("nothing that was measured\n")
+    done = Importer(store).take([folder])
+    assert done.is_empty
+    assert [(Path(file.path).name, file.unknown) for file in done.skipped] == [("notes.txt", True)]

@@ -11,11 +11,12 @@ proven about the NPU, and the record does not count.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from msgspec.structs import replace
@@ -52,6 +53,9 @@ _LITERT = re.compile(
     rf"Warmup \(avg\): {_NUMBER}, Inference \(avg\): {_NUMBER}"
 )
 _LITERT_BEGIN = re.compile(r"Loaded model|Graph: \[|Initialized session")
+_LITERT_START = re.compile(r"^.*\bSTARTING!.*$", re.MULTILINE)
+_LITERT_GRAPH = re.compile(r"\bGraph: \[(.*)\]")
+_LITERT_ERROR = re.compile(r"^ERROR: (.*)$", re.MULTILINE)
 _DELEGATE = re.compile(r"Replacing (\d{1,9}) out of (\d{1,9}) node\(s\) with delegate \(([^)]*)\)")
 _QUALCOMM = re.compile(r"qnn|qualcomm|htp|hexagon", re.IGNORECASE)
 _MNN = {
@@ -67,6 +71,9 @@ _SIGNS = (
     (re.compile(r"\[ *Prompt: +[\d.]+ t/s *\| *Generation: +[\d.]+ t/s *\]"),
      "the last line of llama-cli, which does not say where the model ran",
      "llama-bench -o json > NEW.json, or import the log of llama-completion -lv 4"),
+    (re.compile(r"^\|.*\| *(?:pp|tg)\d+ *\| *[\d.]+ ± [\d.]+ *\|$", re.MULTILINE),
+     "rows of llama-bench without the line that names their columns",
+     "put the first two lines of the table above the rows (they begin with `| model`)"),
     (re.compile(r"^(Layer Id|Layer Times|Total Inference Time).*", re.MULTILINE),
      "the output of snpe-diagview (SNPE)",
      "measure the model with QNN or fleet run; fleet reads no profiles of SNPE"),
@@ -155,18 +162,21 @@ def _ai_hub(data: Mapping[str, Any]) -> Profile:
     if units:
         off = sum(str(layer.get("compute_unit", "")).upper() != "NPU" for layer in layers)
         found["ops_off_npu"] = Measure(off)
-    ops = tuple(
-        Op(
-            str(layer.get("name", "")),
-            time,
-            "us",
-            kind=str(layer.get("type", "")),
-            ran_on=str(layer.get("compute_unit", "")).lower(),
-        )
-        for layer in layers
-        if (time := finite(layer.get("execution_time"))) is not None
-    )
+    ops = tuple(filter(None, map(_layer, layers)))
     return _profile("ai-hub-job", found, problem, ops=ops, runner="ai-hub")
+
+
+def _layer(layer: Mapping[str, Any]) -> Op | None:
+    """Return the operation of a layer in µs, or in cycles where AI Hub gives no time (0)."""
+    times = ((finite(layer.get(f"execution_{key}")), unit) for key, unit in _LAYER_UNITS)
+    took = next(((value, unit) for value, unit in times if value), None)
+    if took is None:
+        return None
+    unit = str(layer.get("compute_unit", "")).lower()
+    return Op(str(layer.get("name", "")), *took, kind=str(layer.get("type", "")), ran_on=unit)
+
+
+_LAYER_UNITS = (("time", "us"), ("cycles", "cycles"))
 
 
 def _winml(data: Mapping[str, Any]) -> Profile:
@@ -282,7 +292,7 @@ def _perf_row(place: tuple[str, ...], row: Mapping[str, Any]) -> Profile:
 _PUBLISHED = {"genie": "genie", "geniex_qairt": "geniex", "geniex_llamacpp": "geniex"}
 
 
-def read_text(text: str) -> Profile | None:
+def read_text(text: str) -> Profile | list[Profile] | None:
     """Return the profile of a log or a text; None for one of no tool that is known."""
     if _LITERT.search(text):
         return _litert(text)
@@ -300,10 +310,23 @@ def _found(pattern: re.Pattern[str], text: str, name: str) -> Measure | None:
     return None if value is None else Measure(value, "tok/s" if name.endswith("_tps") else "")
 
 
-def _litert(text: str) -> Profile:
-    """benchmark_model prints µs, and how many nodes a delegate took."""
-    match = _LITERT.search(text)
-    init, first, _, average = (number(value) for value in match.groups()) if match else [None] * 4
+def _litert(text: str) -> Profile | list[Profile]:
+    """Return the profile of each run of benchmark_model, with times in µs and its delegate."""
+    starts = [match.start() for match in _LITERT_START.finditer(text)]
+    if len(starts) < 2:
+        return _litert_run(text)
+    return [_litert_run(text[a:b]) for a, b in itertools.pairwise([*starts, len(text)])]
+
+
+def _litert_run(text: str) -> Profile:
+    match, found = _LITERT.search(text), dict[str, Measure | None]()
+    graph = _LITERT_GRAPH.search(text)
+    marks = (PurePath(graph[1]).name,) if graph else ()
+    if match is None:
+        error = _LITERT_ERROR.search(text)
+        problem = f"failed: {error[1] if error else 'the log of the run ends before its times'}"
+        return Profile("litert-benchmark", runner="litert", problems=(problem,), marks=marks)
+    init, first, _, average = (number(value) for value in match.groups())
     found = {
         "init_ms": _measure(init, "ms", 1e-3),
         "run_first_ms": _measure(first, "ms", 1e-3),
@@ -319,7 +342,7 @@ def _litert(text: str) -> Profile:
     else:
         problem = ""
         found["ops_off_npu"] = Measure(int(took[2]) - int(took[1]))
-    return _profile("litert-benchmark", found, problem, runner="litert")
+    return _profile("litert-benchmark", found, problem, runner="litert", marks=marks)
 
 
 def _viewer(text: str) -> Profile:
@@ -353,9 +376,10 @@ def _viewer(text: str) -> Profile:
 MOST_BYTES = 256 << 20
 KNOWN = (
     "record.json and JSON Lines of fleet, Genie profile JSON, CSV or JSON of qnn-profile-viewer, "
-    "CSV of onnxruntime-qnn, llama-bench (json, jsonl, csv, table), logs of llama-completion, "
-    "ExecuTorch and mllm, etdump, the text of qnn-profile-viewer, a profile and perf.yaml of AI "
-    "Hub, a profile of ONNX Runtime, benchmark_model of LiteRT, winml perf, geniex-bench, MNN"
+    "CSV of onnxruntime-qnn, llama-bench (json, jsonl, csv, sql, table), logs of llama-completion, "
+    "ExecuTorch, mllm and genie-t2t-run, etdump, the text of qnn-profile-viewer, a profile and "
+    "perf.yaml of AI Hub, a profile of ONNX Runtime, benchmark_model of LiteRT, winml perf, "
+    "geniex-bench, MNN"
 )
 Read = Profile | list[Profile] | list[dict[str, Any]]
 _BY_KEY: dict[str, Callable[[dict[str, Any]], Profile | list[Profile]]] = {
@@ -525,6 +549,8 @@ def _is_bench_csv(text: str) -> bool:
 
 _BY_TEXT: tuple[tuple[Callable[[str], bool], Callable[[str], Profile | list[Profile]]], ...] = (
     (qnn.is_csv, qnn.read),
+    (genie.is_printed, genie.read_printed),
+    (llama_cpp.is_sql, llama_cpp.read_sql),
     (_is_bench_csv, llama_cpp.read_csv),
     (executorch.is_log, executorch.read_log),
     (lambda text: "eval time =" in text, llama_cpp.read_log),

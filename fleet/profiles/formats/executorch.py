@@ -118,14 +118,16 @@ def _timed(milliseconds: float, count: int | None = None) -> dict[str, Measure]:
 
 
 def statistics(text: str) -> dict[str, Measure]:
-    """The lines of ET_LOG of qnn_llama_runner (print_report of extension/llm/runner/stats.h), what
-    PyTorchObserver says in seconds; {} without them.
+    """Return what ET_LOG of qnn_llama_runner says in seconds; {} for another text.
+
+    The lines are those of print_report in extension/llm/runner/stats.h. A time of 0.000000 is no
+    measurement: the program had no clock for it.
     """
     found = {}
     for name, (pattern, unit, scale) in _STATISTICS.items():
         match = pattern.search(text)
         value = number(match[1]) if match else None
-        if value is not None:
+        if value:
             found[name] = Measure(round(value * scale, 6), unit)
     return found
 
@@ -192,7 +194,9 @@ def read_log(text: str) -> Profile:
             hint="copy the complete log again",
         )
     metrics = replace(Metrics.of(found), source=found)
-    return Profile("executorch-log", metrics, runner="executorch")
+    answered = ANSWER.tokens in found and ANSWER.rate not in found
+    problems = ("the program measured no time for its tokens",) * answered
+    return Profile("executorch-log", metrics, runner="executorch", problems=problems)
 
 
 def read_etdump(data: bytes) -> Profile:

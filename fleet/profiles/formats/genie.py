@@ -21,6 +21,7 @@ from fleet.model.metrics import ANSWER, PROMPT
 from fleet.model.record import Measure, Metrics
 from fleet.profiles.formats.base import (
     PER_SECOND,
+    UNPROVEN,
     Profile,
     Sources,
     finite,
@@ -44,10 +45,16 @@ _TIMES = {
 }
 _OURS = {*_COUNTS.values(), *_RATES.values(), *_TIMES.values()}
 _TOKENS = frozenset({"", "tokens", "toks"})
-_PROMPT_TOOK = re.compile(r"^Prompt processing: ([0-9]{1,12}) us", re.MULTILINE)
-_ANSWER_TOOK = re.compile(
-    r"^Token generation: ([0-9]{1,12}) us, ([0-9]{1,9}(?:\.[0-9]{1,9})?) tokens/s", re.MULTILINE
-)
+# genie-t2t-run prints the first words until SDK 2.24 and the second in 2.25.
+_RATE = r"([0-9]{1,9}(?:\.[0-9]{1,9})?) (?:toks/sec|tokens/s)"
+_INIT = re.compile(r"^Init Time: ([0-9]{1,12}) us$", re.MULTILINE)
+_PRINTED = {
+    phase: re.compile(
+        rf"^{words}(?: Time)?: ([0-9]{{1,12}}) us(?:, (?:{words} Rate ?: )?{_RATE})?",
+        re.MULTILINE | re.IGNORECASE,
+    )
+    for phase, words in ((PROMPT, "Prompt Processing"), (ANSWER, "Token Generation"))
+}
 Event = dict[str, Any]
 
 
@@ -73,16 +80,30 @@ def generated_tokens(text: str) -> list[int | None]:
 
 
 def printed(said: str) -> Metrics:
-    """What genie-t2t-run of SDK 2.25, which knows no profile, prints at its end: the time of the
-    prompt, and time and rate of the answer, whose product is the number of its tokens.
+    """Return what genie-t2t-run prints at its end, of SDKs that know no profile: times and rates.
+
+    The product of the time and the rate is the number of tokens. The prompt has no rate in 2.25.
     """
     found: dict[str, Measure] = {}
-    if prompt := _PROMPT_TOOK.search(said):
-        found |= measured(PROMPT, ms=float(prompt[1]) / 1000)
-    if answer := _ANSWER_TOOK.search(said):
-        took, rate = float(answer[1]) / 1000, float(answer[2])
-        found |= measured(ANSWER, round(rate * took / 1000), rate, took)
+    if init := _INIT.search(said):
+        found["init_ms"] = Measure(float(init[1]) / 1000, "ms")
+    for phase, pattern in _PRINTED.items():
+        if match := pattern.search(said):
+            took, rate = float(match[1]) / 1000, float(match[2]) if match[2] else None
+            tokens = None if rate is None else round(rate * took / 1000)
+            found |= measured(phase, tokens, rate, took)
     return Metrics.of(found)
+
+
+def is_printed(text: str) -> bool:
+    """Return whether a text is the output of genie-t2t-run with times."""
+    return _PRINTED[ANSWER].search(text) is not None
+
+
+def read_printed(text: str) -> Profile:
+    """Return the profile that genie-t2t-run printed. The text does not say where the model ran."""
+    problem = UNPROVEN.format(tool="genie-t2t-run")
+    return Profile("genie-text", printed(text), runner="genie", problems=(problem,))
 
 
 def read(text: str) -> Profile:

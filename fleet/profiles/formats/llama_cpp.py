@@ -1,4 +1,4 @@
-"""llama.cpp: `llama-bench -o json|jsonl|csv|md`, and the times that llama-completion prints.
+"""llama.cpp: `llama-bench -o json|jsonl|csv|sql|md`, and the times that llama-completion prints.
 
 docs/sources/deployment.md 5; fields of `test` in tools/llama-bench/llama-bench.cpp,
 common_perf_print in common/ and docs/backend/snapdragon/README.md of ggml-org/llama.cpp.
@@ -13,7 +13,9 @@ from __future__ import annotations
 import csv
 import json
 import re
+import sqlite3
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -138,6 +140,43 @@ def read_csv(text: str) -> Profile | list[Profile]:
     keys = ("n_prompt", "n_gen", "n_depth", "avg_ts")
     made = [{**row, **{key: number(row.get(key) or "") for key in keys}} for row in rows]
     return _records(made, "llama-bench-csv")
+
+
+def is_sql(text: str) -> bool:
+    """Return whether a text is the output of `llama-bench -o sql`."""
+    return "INSERT INTO test (" in text and "avg_ts" in text
+
+
+def read_sql(text: str) -> Profile | list[Profile]:
+    """Return the profile of `-o sql`, or one of each row. Raises ProfileError.
+
+    SQLite reads the statements into a table in memory; anything else in them is refused.
+    """
+    tables = {"test", "sqlite_master"}
+    allowed = {
+        sqlite3.SQLITE_CREATE_TABLE,
+        sqlite3.SQLITE_INSERT,
+        sqlite3.SQLITE_READ,
+        sqlite3.SQLITE_UPDATE,
+    }
+
+    def authorize(kind: int, name: str | None, *_: str | None) -> int:
+        is_ours = kind in allowed and name in tables
+        return sqlite3.SQLITE_OK if is_ours else sqlite3.SQLITE_DENY
+
+    with closing(sqlite3.connect(":memory:")) as link:
+        link.row_factory = sqlite3.Row
+        link.set_authorizer(authorize)
+        try:
+            link.executescript(text)
+            link.set_authorizer(None)
+            rows = [dict(row) for row in link.execute("SELECT * FROM test")]
+        except sqlite3.Error as error:
+            raise ProfileError(
+                f"the SQL of llama-bench cannot be read: {error}",
+                hint="write it again with llama-bench -o sql",
+            ) from error
+    return _records(rows, "llama-bench-sql")
 
 
 def read_table(text: str) -> Profile | list[Profile]:

@@ -7,6 +7,7 @@ that fleet once got wrong).
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -164,6 +165,101 @@ def test_benchmark_model_counts_where_the_delegate_took_it(
     assert all(problem and problem in text for text in found.problems)
 
 
+def test_a_log_of_several_benchmarks_is_a_record_a_run() -> None:
+    failed = "ERROR: Node number 3 (ADD) failed to prepare.\nERROR: Benchmarking failed.\n"
+    runs = [("a", LITERT), ("b", failed), ("c", LITERT.replace("1234.5", "99.5")), ("d", "")]
+    text = "".join(f"INFO: STARTING!\nINFO: Graph: [./m/{n}.tflite]\n{log}" for n, log in runs)
+    found = read(text)
+    assert [profile.marks for profile in found] == [(f"{name}.tflite",) for name, _ in runs]
+    assert [_value(found[at], "run_mean_ms") for at in (0, 2)] == [1.2345, 0.0995]
+    assert [profile.problems for profile in found] == [
+        (),
+        ("failed: Node number 3 (ADD) failed to prepare.",),
+        (),
+        ("failed: the log of the run ends before its times",),
+    ]
+
+
+def test_layers_without_a_time_have_cycles() -> None:
+    layers = [
+        {"name": "conv", "compute_unit": "NPU", "execution_time": 0, "execution_cycles": 812},
+        {"name": "add", "compute_unit": "NPU", "execution_time": 3, "execution_cycles": 90},
+        {"name": "none", "compute_unit": "NPU", "execution_time": 0},
+    ]
+    summary = {"estimated_inference_time": 1200, "all_inference_times": [1200]}
+    (found,) = read(json.dumps({"execution_summary": summary, "execution_detail": layers}))
+    ops = [(op.name, op.value, op.unit) for op in found.ops]
+    assert ops == [("conv", 812, "cycles"), ("add", 3, "us")]
+
+
+OLD_GENIE = """[BEGIN]: Bern.[END]
+
+[KPIS]:
+Init Time: 2500000 us
+Prompt Processing Time: 200000 us, Prompt Processing Rate : 85.000000 toks/sec
+Token Generation Time: 500000 us, Token Generation Rate: 12.000000 toks/sec
+"""
+
+
+def test_what_genie_t2t_run_prints() -> None:
+    (found,) = read(OLD_GENIE)
+    metrics = found.metrics
+    assert (metrics.init_ms, metrics.prompt_tokens, metrics.prompt_tps) == (2500, 17, 85)
+    assert (metrics.generated_tokens, metrics.decode_tps, metrics.decode_ms) == (6, 12, 500)
+    assert found.problems == (
+        "unreadable: the output of genie-t2t-run does not say where the model ran",
+    )
+
+
+SQL = """CREATE TABLE IF NOT EXISTS test (
+  backends TEXT, model_type TEXT, n_prompt INTEGER, n_gen INTEGER, n_depth INTEGER, avg_ts REAL
+);
+INSERT INTO test (backends, model_type, n_prompt, n_gen, n_depth, avg_ts) VALUES
+  ('HTP', 'it''s 1B', '512', '0', '0', '210.5');
+INSERT INTO test (backends, model_type, n_prompt, n_gen, n_depth, avg_ts) VALUES
+  ('HTP', 'it''s 1B', '0', '128', '0', '12.25');
+"""
+
+
+def test_llama_bench_in_sql() -> None:
+    (found,) = read(SQL)
+    assert (found.metrics.prompt_tps, found.metrics.decode_tps) == (210.5, 12.25)
+    assert found.problems == ()
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "ATTACH '{path}' AS other;",
+        "CREATE TABLE other (a);",
+        "INSERT INTO test (avg_ts) SELECT avg_ts FROM test;",
+        "INSERT INTO test (avg_ts) VALUES (length(zeroblob(1000000000)));",
+        "PRAGMA writable_schema = 1;",
+        "DROP TABLE test;",
+    ],
+)
+def test_other_statements_of_sql_are_refused(more: str, tmp_path: Path) -> None:
+    path = tmp_path / "made.db"
+    with pytest.raises(ProfileError, match="cannot be read: "):
+        read(SQL + more.format(path=path))
+    assert not path.exists()
+
+
+def test_a_clock_that_stood_still_measured_nothing() -> None:
+    text = (
+        "I 00:00:01.000000 executorch:stats.h:84] Prompt Tokens: 9    Generated Tokens: 5\n"
+        "I 00:00:01.000000 executorch:stats.h:90] Model Load Time: 1.5 (seconds)\n"
+        "I 00:00:01.000000 executorch:stats.h:119] Generated 5 tokens: 0.000000 (seconds) "
+        "Rate: inf (tokens/second)\n"
+        "I 00:00:01.000000 executorch:stats.h:127] Time to first generated token: 0.000000 "
+        "(seconds)\n"
+    )
+    (found,) = read(text)
+    metrics = found.metrics
+    assert (metrics.init_ms, metrics.ttft_ms, metrics.decode_ms) == (1500, None, None)
+    assert found.problems == ("the program measured no time for its tokens",)
+
+
 def test_winml_perf_says_device_and_provider() -> None:
     (found,) = read(json.dumps(WINML))
     assert (_value(found, "run_ms"), _value(found, "run_mean_ms")) == (2.4, 2.5)
@@ -198,6 +294,7 @@ def test_a_file_without_numbers_is_damaged(data: object) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("| m Q4 | 1 GiB | HTP | HTP0 | pp128 | 77.1 ± 0.2 |\n", "without the line that names"),
         ("[ Prompt: 120.5 t/s | Generation: 12.3 t/s ]\n", "llama-cli"),
         ('{"traceEvents": []}', "Chrome trace"),
         ("Layer Times:\n0: 12 us\n", "snpe-diagview"),
