@@ -48,7 +48,7 @@ KEYS = {
     "model-bin": FILE,
     "draft-token-map": FILE,
     "scoring-network": FILE,
-    "forecast-prefix-name": FOLDER,  # kv-cache.primary.qnn-htp in it
+    "forecast-prefix-name": FOLDER,
     "lmhead-weight-dir": FOLDER,
     "checkpoint.model-basedir": FOLDER,
     "model-json-path": FILE,
@@ -58,6 +58,7 @@ KEYS = {
     "output-dir": OUTPUT,
     "cache-dir": OUTPUT,
 }
+_IN_FOLDER = {"forecast-prefix-name": "kv-cache.primary.qnn-htp"}  # the file that is read
 _MAY_BE_EMPTY = {"bin-sections", "quant-bin-sections"}
 _RECORD = "record://"  # a record inside a DLC, no file
 # The sections of a dialog and of the nodes of a pipeline (Node.cpp), of which a file has one.
@@ -221,7 +222,10 @@ def _entry(root: Path, chosen: str | None) -> str:
     elif len(named) == 1 or scripts:
         entry = (scripts or named)[0]
     else:
-        raise not_supported(root, names, [name for name, _ in _sections(root)])
+        nodes = {
+            name: next(key for key in SECTIONS if key in data) for name, data in _sections(root)
+        }
+        raise not_supported(root, names, nodes)
     inside(root, entry, "the bundle")
     return entry
 
@@ -407,7 +411,8 @@ def _script_files(root: Path, script: str) -> Iterator[Named]:
             elif (
                 words[:2] == ["node", "set"]
                 and words[2] not in {"text", "textCallback"}
-                and (word == words[-1] and _LOOKS_LIKE_A_FILE.fullmatch(word))
+                and word == words[-1]
+                and (words[2] == "textFile" or _LOOKS_LIKE_A_FILE.fullmatch(word))
             ):
                 yield Named(clean_name(word, script), " ".join(words[:3]))
 
@@ -452,9 +457,10 @@ def _add(config: GenieConfig, found: Found, shards: list[str]) -> None:
             path = inside(found.root, name, f"{config.name} ({item.key})")
             if path is None:
                 found.missing.append(MissingFile(name, f"{config.name}: {item.key}"))
-            elif name not in found.paths:
-                found.paths[name] = path
-                shards += [name] if item.kind == SHARD else []
+                continue
+            found.paths.setdefault(name, path)
+            if item.kind == SHARD and name not in shards:  # a folder that is named may hold it
+                shards.append(name)
 
 
 def _add_nested(config: GenieConfig, found: Found) -> None:
@@ -502,11 +508,14 @@ def _left_behind(names: list[str], entry: str, found: Found) -> Iterator[str]:
 
 
 def _expand(item: Named, root: Path) -> Iterator[str]:
-    """A folder stands for its files."""
+    """Return the names of the files that an entry stands for: of a folder, all its files."""
     folder = root / item.name
     if item.kind != FOLDER or not folder.is_dir():
         yield item.name
         return
+    needed = _IN_FOLDER.get(item.key.rpartition(".")[2])
+    if needed and not (folder / needed).is_file():
+        yield f"{item.name}/{needed}"
     for parent, _, names in os.walk(folder):
         for name in sorted(names):
             yield (Path(parent) / name).relative_to(root).as_posix()

@@ -21,10 +21,19 @@ def guess(names: list[str]) -> tuple[str, str] | None:
     return None
 
 
-def not_supported(root: Path, names: list[str], nodes: list[str]) -> BundleError:
-    """Return the error for a folder without a Genie dialog; `nodes` are configurations of the
-    nodes of a Genie pipeline.
+def not_supported(root: Path, names: list[str], nodes: dict[str, str]) -> BundleError:
+    """Return the error for a folder without a Genie dialog.
+
+    `nodes` are the other configurations of Genie and the section of each: those of the nodes of a
+    pipeline, or of an embedding model alone.
     """
+    if set(nodes.values()) == {"embedding"}:
+        return BundleError(
+            f"the folder {root} has no Genie dialog, only an embedding model ({', '.join(nodes)}): "
+            "genie-t2e-run takes it, genie-t2t-run does not",
+            hint=f"start genie-t2e-run with `run: {{runner: exec}}` and bundle: {{path: {root.name}"
+            ", kind: files}",
+        )
     if nodes:
         return BundleError(
             f"the folder {root} has no Genie dialog and no genie-app script, only "

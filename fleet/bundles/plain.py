@@ -88,7 +88,7 @@ def read_bundle(
 
 
 def _like(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+    return any(fnmatchcase(name.rpartition("/")[2], pattern) for pattern in patterns)
 
 
 def _names(root: Path) -> list[str]:

@@ -173,7 +173,7 @@ def only(bundle: Bundle, patterns: tuple[str, ...], what: str, key: str) -> str:
     """The one file of the bundle that fits; InputError that lists what is there otherwise."""
     names = [item.name for item in bundle.files]
     for pattern in patterns:
-        found = [name for name in names if fnmatchcase(name, pattern)]
+        found = [name for name in names if fnmatchcase(name.rpartition("/")[2], pattern)]
         if len(found) == 1:
             return found[0]
         if found:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.bundles.inspect import inspect_bundle
+from fleet.bundles.inspect import guessed, inspect_bundle
 from fleet.model.errors import BundleError
 
 from .conftest import BUILD, DATA, UNKNOWN, V73, V73_OLD, V75, MakeFolder, genie_config
@@ -145,7 +145,7 @@ def test_several_engines_lut_and_folders(make_folder: MakeFolder) -> None:
     folder = make_folder(V73, V75)
     (folder / "lut.raw").write_bytes(b"1")
     (folder / "forecast").mkdir()
-    (folder / "forecast" / "kv.qnn-htp").write_bytes(b"2")
+    (folder / "forecast" / "kv-cache.primary.qnn-htp").write_bytes(b"2")
 
     def engine(shard: str) -> dict[str, object]:
         model = {"type": "binary", "binary": {"ctx-bins": [shard]}}
@@ -159,8 +159,43 @@ def test_several_engines_lut_and_folders(make_folder: MakeFolder) -> None:
     )
     bundle = inspect_bundle(folder)
     assert [item.name for item in bundle.contexts] == [V73, V75]
-    assert {"lut.raw", "forecast/kv.qnn-htp"} <= {item.name for item in bundle.files}
+    kept = "forecast/kv-cache.primary.qnn-htp"
+    assert {"lut.raw", kept} <= {item.name for item in bundle.files}
     assert (bundle.extensions, bundle.extensions_name) == ({}, "")
+    (folder / kept).rename(folder / "forecast" / "other")
+    assert [item.name for item in inspect_bundle(folder).missing] == [kept]
+
+
+def test_a_folder_that_holds_the_contexts_too(make_folder: MakeFolder) -> None:
+    """A vendor's sample names its own folder as that of the forecast prefix."""
+    folder = make_folder(V73)
+    (folder / "m").mkdir()
+    (folder / V73).rename(folder / "m" / "model-1.bin")
+    (folder / "m" / "kv-cache.primary.qnn-htp").write_bytes(b"2")
+    config = genie_config(("m/model-1.bin",), **{"ssd-q1": {"forecast-prefix-name": "m\\"}})
+    config["dialog"] = dict(reversed(config["dialog"].items()))
+    (folder / "genie_config.json").write_text(json.dumps(config))
+    assert [item.name for item in inspect_bundle(folder).contexts] == ["m/model-1.bin"]
+
+
+def test_an_embedding_model_is_no_dialog(make_folder: MakeFolder) -> None:
+    folder = make_folder(V73)
+    dialog = json.loads((folder / "genie_config.json").read_text())["dialog"]
+    (folder / "genie_config.json").unlink()
+    (folder / "bge.json").write_text(json.dumps({"embedding": dialog}))
+    with pytest.raises(BundleError, match=r"only an embedding model \(bge\.json\): genie-t2e-run"):
+        inspect_bundle(folder)
+
+
+def test_folders_are_recognised_by_what_lies_in_them(tmp_path: Path) -> None:
+    mnn, library = tmp_path / "mnn", tmp_path / "library"
+    (mnn / "qnn").mkdir(parents=True)
+    for name in ("llm.mnn.weight", "embeddings_bf16.bin", "qnn/llm.mnn"):
+        (mnn / name).write_bytes(b"x")
+    (library / "model_libs" / "aarch64-android").mkdir(parents=True)
+    (library / "model_libs" / "aarch64-android" / "libnet.so").write_bytes(b"x")
+    assert (guessed(mnn), guessed(library)) == ("files", "qnn")
+    assert inspect_bundle(library, kind="qnn").usable
 
 
 def test_other_backends_name_no_context(make_folder: MakeFolder) -> None:
