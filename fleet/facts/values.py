@@ -102,16 +102,16 @@ def nodes(values: Values) -> tuple[DeviceNode, ...]:
     modes = _modes(value_of(values, "modes") or "")
     result = []
     for path in dict.fromkeys([*values.get("node", ()), *modes]):
-        result_of_open = opened.get(path)
+        opening = opened.get(path)
         mode, owner, group = modes.get(path, (None, None, None))
         result.append(
             DeviceNode(
                 path=path,
-                exists=path in modes or result_of_open not in {None, "", "ENOENT"},
+                exists=path in modes or opening not in {None, "", "ENOENT"},
                 mode=mode,
                 owner=owner,
                 group=group,
-                open_error=None if not result_of_open else result_of_open.replace("ok", ""),
+                open_error=None if not opening else opening.replace("ok", ""),
             )
         )
     return tuple(result)

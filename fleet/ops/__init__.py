@@ -1,1 +1,1 @@
-"""From facts and wanted state to actions, and the scripts that carry them out."""
+"""The way from facts and desired state to actions, and the device scripts that execute them."""

@@ -1,7 +1,7 @@
-"""Archives that devices unpack: tar everywhere; cpio (newc) where a phone has it.
+"""Archives that devices unpack: tar on all devices, cpio (newc) on phones that support it.
 
-toybox looks at the whole path of each entry of a tar again: it unpacks 2,000 small files from a
-cpio in two fifths of the time.
+toybox checks the whole path again for each entry of a tar. It unpacks 2,000 small files from a cpio
+in two fifths of the time.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ _BLOCK = 512  # of tar
 
 
 def folder(kind: Kind, name: str) -> bytes:
-    """A folder, which anyone may enter."""
+    """Return the entry of a folder with mode 755."""
     return _entry(kind, name, stat.S_IFDIR | 0o755, b"")
 
 
 def link(kind: Kind, name: str, to: str) -> bytes:
-    """A symbolic link."""
+    """Return the entry of a symbolic link."""
     return _entry(kind, name, stat.S_IFLNK | 0o777, to.encode())
 
 
 def file(kind: Kind, name: str, data: bytes, mode: int = 0o644) -> bytes:
-    """A file with its content."""
+    """Return the entry of a file with its content."""
     return _entry(kind, name, stat.S_IFREG | mode, data)
 
 
 def end(kind: Kind) -> bytes:
-    """What ends an archive."""
+    """Return the end of an archive."""
     return bytes(2 * _BLOCK) if kind == "tar" else _cpio(_LAST, 0, b"")
 
 
 def file_bytes(kind: Kind, name: str, size: int) -> int:
-    """How long `file` is; for a name that a plain header of tar can hold."""
+    """Return the length of `file`'s result, for names that fit a plain tar header."""
     if kind == "tar":
         return _BLOCK + size + -size % _BLOCK
     head = _HEAD_BYTES + len(name.encode()) + 1
@@ -45,7 +45,7 @@ def file_bytes(kind: Kind, name: str, size: int) -> int:
 
 
 def whole(kind: Kind, entries: Iterator[bytes]) -> bytes:
-    """All of an archive."""
+    """Return a whole archive."""
     made = io.BytesIO()
     for entry in entries:
         made.write(entry)
@@ -58,7 +58,7 @@ def _entry(kind: Kind, name: str, mode: int, data: bytes) -> bytes:
 
 
 def _tar(name: str, mode: int, data: bytes) -> bytes:
-    import tarfile  # noqa: PLC0415 - phones want cpio, boards with Python nothing of this
+    import tarfile  # noqa: PLC0415 - phones use cpio, and boards with Python need neither
 
     info = tarfile.TarInfo(name)
     info.mode = stat.S_IMODE(mode)

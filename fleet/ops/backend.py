@@ -1,7 +1,8 @@
-"""How a device takes blobs and makes releases: chosen here, and nowhere else.
+"""The backend with which a device receives blobs and makes releases; only this module chooses it.
 
-A shell stages, then switches and prunes; one with tar does the three in one command; a phone's,
-and the device worker (Python, on POSIX and on Windows), take blobs and steps in one stream.
+A shell stages in one command, then switches and prunes in another; with tar it does the three in
+one. A phone's shell and the device worker (Python, on POSIX and on Windows) receive blobs and steps
+in one stream.
 """
 
 from __future__ import annotations
@@ -40,11 +41,14 @@ from fleet.ops.frames import Source, Style, Unhashed
 from fleet.ops.release import own_dir, release_dir
 from fleet.ops.upload import Step, sync_mode
 
-# A release: a folder of links into the store; and beside it env.sh and manifest.json.
+# A release is a folder of links into the store, with env.sh and manifest.json in another folder.
 
 
 def stage_frame(base: str, manifest: Manifest, run_id: str, *, power: bool = False) -> bytes:
-    """The frame of the device worker; `power`: with env.ps1. `check_names` was asked before."""
+    """Return the stage frame for the device worker. `power` adds env.ps1.
+
+    Call `check_names` first.
+    """
     rows = [f"d\t{folder}\n" for folder in _folders(manifest)]
     rows += [f"f\t{file.sha256}\t{file.name}\n" for file in manifest.files]
     texts = _texts(base, manifest, power=power)
@@ -55,7 +59,7 @@ def stage_frame(base: str, manifest: Manifest, run_id: str, *, power: bool = Fal
 
 
 def env_lines(manifest: Manifest, base: str) -> list[str]:
-    """`env.sh` for people: source it, then start any tool of the release by hand."""
+    """Return the lines of `env.sh`, which people source to start tools of the release by hand."""
     lines = [_head(manifest, base, "env.sh")]
     lines += [f"unset {name}" for name in manifest.unset]
     for name, value in _environment(manifest, base):
@@ -64,11 +68,11 @@ def env_lines(manifest: Manifest, base: str) -> list[str]:
 
 
 def power_lines(manifest: Manifest, base: str) -> list[str]:
-    """`env.ps1`: the same for PowerShell, where a text in single quotes is only that."""
+    """Return the lines of `env.ps1` for PowerShell, where single-quoted text is literal."""
     lines = [_head(manifest, base, "env.ps1")]
     lines += [f"Remove-Item Env:{name} -ErrorAction SilentlyContinue" for name in manifest.unset]
     for name, value in _environment(manifest, base):
-        # Any of these ends a text in single quotes; doubled, it stands for itself.
+        # Each of these ends a text in single quotes. Doubled, it is literal.
         text = re.sub("(['\u2018\u2019\u201a\u201b])", r"\1\1", value)
         more = " + ';' + $env:PATH" if name == OWN_PATH else ""
         lines.append(f"$env:{'PATH' if more else name} = '{text}'{more}")
@@ -92,30 +96,32 @@ def check_names(manifest: Manifest) -> None:
 
 
 def _texts(base: str, manifest: Manifest, *, power: bool = False) -> tuple[str, str]:
-    """env.sh (`power`: env.ps1) and manifest.json."""
+    """Return env.sh (`power`: env.ps1) and manifest.json."""
     lines = (power_lines if power else env_lines)(manifest, base)
     return "\n".join(lines) + "\n", _record(to_plain(manifest))
 
 
 def _record(whole: dict[str, Any]) -> str:
-    """JSON with a line for each file: with `indent` Python's own encoder takes 20 ms for 2,000."""
+    """Return JSON with a line for each file. With `indent`, Python's encoder takes 20 ms
+    for 2,000.
+    """
     rows = ",\n".join(json.dumps(file, sort_keys=True) for file in whole["files"])
     rest = json.dumps({**whole, "files": []}, indent=1, sort_keys=True)
     return rest.replace('"files": []', f'"files": [\n{rows}]' if rows else '"files": []', 1) + "\n"
 
 
 def _folders(manifest: Manifest) -> list[str]:
-    found: set[str] = set()
+    folders: set[str] = set()
     for item in manifest.files:
         folder = item.name.rpartition("/")[0]
-        while folder and folder not in found:
-            found.add(folder)
+        while folder and folder not in folders:
+            folders.add(folder)
             folder = folder.rpartition("/")[0]
-    return sorted(found)
+    return sorted(folders)
 
 
 def stage_lines(base: str, manifest: Manifest) -> Iterator[bytes]:
-    """Standard input of stage.sh."""
+    """Yield the standard input of stage.sh."""
     env, record = _texts(base, manifest)
     for folder in _folders(manifest):
         yield f"d\t{folder}\n".encode()
@@ -127,8 +133,9 @@ def stage_lines(base: str, manifest: Manifest) -> Iterator[bytes]:
 
 
 def stage_archive(base: str, manifest: Manifest, kind: archives.Kind = "tar") -> bytes:
-    """Standard input of stage_tar.sh: 2,000 links cost no program each, 0.1 s instead of 13 on a
-    lab phone.
+    """Return the standard input of stage_tar.sh.
+
+    It starts no program for a link: 2,000 links take 0.1 s instead of 13 s on a lab phone.
     """
     return archives.whole(kind, _entries(base, manifest, kind))
 
@@ -164,9 +171,11 @@ class StoreRequest:
 
 @dataclass(frozen=True)
 class ReleaseTurn:
-    """What is done in one go: `blobs` and then `steps`; by `order` where that is a command of its
-    own, else in the stream of the blobs. With `probe` the health of that release is asked instead.
-    `name` is that of the first of them, `says` tells of the sending or the probe.
+    """The work of one command: `blobs`, then `steps`.
+
+    The steps run by `order` if that is a separate command, else in the stream of the blobs. With
+    `probe` the turn only checks the health of that release. `name` is the name of its first action,
+    `says` describes the transfer or the probe.
     """
 
     name: str
@@ -179,7 +188,9 @@ class ReleaseTurn:
 
 
 class ReleaseBackend:
-    """A POSIX shell, with the tools that the facts name. The others do some of it otherwise."""
+    """The backend for a POSIX shell with the tools in the facts. Subclasses override parts
+    of it.
+    """
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -187,51 +198,53 @@ class ReleaseBackend:
 
     @property
     def worker(self) -> bytes | None:
-        """What goes ahead of a stream for the device worker, None without one."""
+        """The program text that precedes a stream for the device worker, None without one."""
         return None
 
     @property
     def hashes(self) -> bool:
-        """Whether the device hashes what it gets; else it is read back."""
+        """True if the device hashes what it receives. Otherwise the data is read back."""
         return bool(self.tools.sha256)
 
     @property
     def frames(self) -> bool:
-        """Many blobs in one stream: a dd that counts the bytes of a pipe."""
+        """True if one stream can contain many blobs: dd can count the bytes of a pipe."""
         return self.tools.dd_fullblock
 
     @property
     def batches(self) -> bool:
-        """Many small blobs at once: tar and a hash tool that prints `<hash>  <name>`."""
+        """True if small blobs can be batched: tar, and a hash tool that prints `<hash>  <name>`."""
         tool = self.tools.sha256
         return bool(tool) and tool[0] != "openssl" and self.tools.tar and self.frames
 
     @property
     def archive(self) -> Kind:
-        """What it unpacks best."""
+        """The archive format that the device unpacks fastest."""
         return "cpio" if self.tools.cpio else "tar"
 
     @property
     def one_stream(self) -> bool:
-        """Whether stage, switch and prune go behind the blobs: a phone takes commands of 64 KiB,
-        an ssh server may refuse 9 (fleet/facts/gather.py).
+        """True if stage, switch and prune follow the blobs in one stream.
+
+        A phone accepts commands of 64 KiB; an ssh server may refuse 9 KiB (fleet/facts/gather.py).
         """
         return self.frames and self.tools.cpio
 
     @property
     def late(self) -> bool:
-        """Whether it takes a blob whose hash follows it."""
+        """True if the device accepts a blob with its hash at the end."""
         return self.hashes and self.frames
 
     def style(self, source: Source, unhashed: Mapping[str, Unhashed]) -> Style:
-        """How blobs go over that are read from there."""
+        """Return the style in which blobs from `source` are sent."""
         return Style(
             self.batches, self.worker, archive=self.archive, unhashed=unhashed, source=source
         )
 
     def receive(self, *, single: bool = False, steps: bool = False) -> Command:
-        """Takes blobs from stdin, and `steps`; `single` for a device whose dd cannot count bytes
-        of a pipe.
+        """Return the command that receives blobs and `steps` from standard input.
+
+        `single` is for a device whose dd cannot count the bytes of a pipe.
         """
         framing = "single" if single else "framed"
         args = (self.facts.base_dir, framing, sync_mode(self.facts), *self.tools.sha256)
@@ -242,7 +255,9 @@ class ReleaseBackend:
         return script("".join(functions) + source("receive"), *args)
 
     def state(self, manifest: Manifest, *, verify: bool = False) -> StoreRequest:
-        """What is there of `manifest`; with `verify` every blob is hashed on the device."""
+        """Return the request for the state of `manifest`. `verify` hashes every blob on the
+        device.
+        """
         how = "hash" if verify and self.hashes else "size"
         rows = (
             f"{file.sha256}\t{file.size}\t{key_of(file) or '-'}\t{file.name}\n"
@@ -251,22 +266,25 @@ class ReleaseBackend:
         return self._ask("state", manifest.name, manifest.id, how, rows=rows)
 
     def stamped(self, manifest: Manifest) -> StoreRequest | None:
-        """Only whether all is as it was at the switch; None where that is not told so."""
+        """Return the request whether everything is as at the switch, None if not supported."""
         del manifest
         return None
 
     def speculative(self, name: str, files: Iterable[FileRef]) -> StoreRequest:
-        """Which of some files nothing there can be. Their sha256 is a name for their state."""
+        """Return the request which files cannot exist there.
+
+        Their sha256 is a name for their state.
+        """
         rows = (f"{file.sha256}\t{file.size}\t{file.name}\n" for file in files)
         return self._ask("ahead", name, rows=rows)
 
     def sign(self, sha: str) -> StoreRequest | None:
-        """The signature of a blob of its store; None where it makes none."""
+        """Return the request for the signature of a stored blob, None if not supported."""
         del sha
         return None
 
     def turns(self, actions: Sequence[Action], run_id: str) -> list[ReleaseTurn]:
-        """What a plan says of releases, in as few goes as the device can do it.
+        """Return the release actions of a plan in as few commands as the device allows.
 
         Raises InputError for a file name with a tab.
         """
@@ -298,7 +316,10 @@ class ReleaseBackend:
         return ReleaseTurn(name, steps=steps, order=order)
 
     def _joins(self, before: Action, action: Action) -> bool:
-        """An archive that was cut is known by its end; of other input nothing may follow."""
+        """Return True if an action can follow another one in the same command.
+
+        A truncated archive is detected by its end; nothing may follow other input.
+        """
         if isinstance(before, ProbeHealth) or isinstance(action, ProbeHealth):
             return False
         if self.one_stream:
@@ -308,8 +329,9 @@ class ReleaseBackend:
         return self.tools.tar or not isinstance(before, StageRelease)
 
     def _order(self, actions: Sequence[Action], run_id: str) -> StoreRequest:
-        """One command, each step begun when the one before has succeeded. What fails after the
-        line `switched` is the pruning.
+        """Return one command in which each step starts after the success of the previous one.
+
+        A failure after the line `switched` is one of pruning.
         """
         stdin: Iterable[bytes] = ()
         name, release_id, keep, texts = "", "", "", []
@@ -333,7 +355,7 @@ class ReleaseBackend:
         return StoreRequest(command, stdin)
 
     def _frame(self, action: Action, run_id: str, blobs: int) -> bytes:
-        """A step in the stream; behind one that stages `blobs` blobs."""
+        """Return the frame of a step, which may follow the staging of `blobs` blobs."""
         match action:
             case StageRelease() if self.worker is None:
                 manifest = action.manifest
@@ -358,7 +380,7 @@ class ReleaseBackend:
 
 
 class DeviceWorker(ReleaseBackend):
-    """Python: the device worker takes blobs and steps in one stream."""
+    """The device worker in Python, which receives blobs and steps in one stream."""
 
     hashes = frames = batches = one_stream = True
 
@@ -370,36 +392,39 @@ class DeviceWorker(ReleaseBackend):
         return StoreRequest(self._command(name, *args), [head + "".join(rows).encode()])
 
     def receive(self, *, single: bool = False, steps: bool = False) -> Command:
-        """The stream."""
+        """Return the command that receives the stream."""
         del single, steps
         return self._command("receive")
 
 
 class PosixWorker(DeviceWorker):
-    """Beside a shell. It also makes patches, recycles and stamps."""
+    """The device worker next to a POSIX shell. It also makes patches, recycles and stamps."""
 
     late = True
 
     @property
     def worker(self) -> bytes | None:
-        """Its text."""
+        """The text of the worker."""
         return worker()
 
     def stamped(self, manifest: Manifest) -> StoreRequest | None:
-        """By GNU's find, which takes a third of the time, else by a small program."""
+        """Return the request for the stamp:
+
+        GNU find takes a third of the time of the small program.
+        """
         args = (self.facts.base_dir, manifest.name, manifest.id)
         if self.tools.find_printf:
             return StoreRequest(device_script("stamp", *args))
         return StoreRequest(worker_command(self.facts, *args), [stamp()])
 
     def sign(self, sha: str) -> StoreRequest | None:
-        """Of the blob."""
+        """Return the request for the signature of a blob."""
         path = f"{self.facts.base_dir}/store/{sha}"
         return StoreRequest(worker_command(self.facts, "sign", path, str(BLOCK_BYTES)), [worker()])
 
 
 class WindowsWorker(DeviceWorker):
-    """On a PC, where the transport brings the program for a call."""
+    """The device worker on a Windows PC, where the transport sends the program for a call."""
 
     late = False
     worker = b""
@@ -409,7 +434,7 @@ class WindowsWorker(DeviceWorker):
 
 
 def backend_for(facts: Facts) -> ReleaseBackend:
-    """What does the work on this device."""
+    """Return the backend for a device."""
     if facts.windows is not None:
         return WindowsWorker(facts)
     return PosixWorker(facts) if runs_worker(facts) else ReleaseBackend(facts)

@@ -8,23 +8,23 @@ from fleet.model.files import Chunk, changed, contents
 from fleet.model.plan import Blob
 from fleet.ops import archives
 
-BLOCK = 1 << 20  # what receive.sh asks dd for at a time
-BATCH_BYTES = 4 << 20  # what a broken link costs again; each batch costs a sync of the disk
-BATCH_FILES = 1000  # their names are arguments of one program: 66 kB of the 128 kB that fit
+BLOCK = 1 << 20  # the block size of dd in receive.sh
+BATCH_BYTES = 4 << 20  # the loss when a link breaks; each batch costs a sync of the disk
+BATCH_FILES = 1000  # the names are arguments of one program: 66 kB of the 128 kB limit
 
 _MODES = ("444", "555")
 
-# Bytes of the stream; how many of the payload they stand for; how many of them are payload.
+# Bytes of the stream; payload bytes that they represent; payload bytes that they contain.
 Part = tuple[Chunk, int, int]
 
 
 def mode_of(blob: Blob) -> str:
-    """Blobs are read-only, and executable when any file of theirs is."""
+    """Return the mode of a blob: read-only, and executable if any of its files is."""
     return "555" if blob.file.executable else "444"
 
 
 def batches(small: Sequence[Blob]) -> Iterator[list[Blob]]:
-    """The same blobs, as many together as may be lost by a cut."""
+    """Yield the blobs in groups that are small enough to lose when a link breaks."""
     some: list[Blob] = []
     size = 0
     for blob in small:
@@ -38,7 +38,7 @@ def batches(small: Sequence[Blob]) -> Iterator[list[Blob]]:
 
 
 def together(blobs: Sequence[Blob], *, archive: archives.Kind | None) -> Iterator[Part]:
-    """One frame of them: an archive for receive.sh, else a list and the contents."""
+    """Yield one frame of blobs: an archive for receive.sh, else a list and the contents."""
     yield from _archive(blobs, archive) if archive else _listed(blobs)
 
 
@@ -53,8 +53,9 @@ def _listed(blobs: Sequence[Blob]) -> Iterator[Part]:
 
 
 def _archive(blobs: Sequence[Blob], kind: archives.Kind) -> Iterator[Part]:
-    """An archive of `<mode>/<sha256>` files, and of `<mode>.sums` with what the hash tool is to
-    say of each folder, behind a line with its length.
+    """Yield an archive of `<mode>/<sha256>` files after a line with its length.
+
+    It also contains `<mode>.sums`, the expected output of the hash tool for each folder.
     """
     modes = {mode: sorted(b.file.sha256 for b in blobs if mode_of(b) == mode) for mode in _MODES}
     sums = {
@@ -69,7 +70,7 @@ def _archive(blobs: Sequence[Blob], kind: archives.Kind) -> Iterator[Part]:
     sizes = (archives.file_bytes(kind, names[b.file.sha256], b.file.size) for b in blobs)
     blocks, rest = divmod(len(small) + sum(sizes) + len(last), BLOCK)
     yield f"batch {len(blobs)} {kind} 0 {blocks} {rest}\n".encode() + small, 0, 0
-    for blob in blobs:  # the device unpacks while the next is made
+    for blob in blobs:  # the device unpacks one file while the next is made
         data, name = _content(blob), names[blob.file.sha256]
         yield archives.file(kind, name, data, int(mode_of(blob), 8)), len(data), len(data)
     yield last, 0, 0

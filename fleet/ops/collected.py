@@ -1,56 +1,56 @@
-"""What collect.sh sends: files of a work folder, back from one stream."""
+"""A reader for the output of collect.sh: files of a work folder in one stream."""
 
 from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-LARGEST = 256 << 20  # bytes in memory for one run; results of a graph are some MB
-LONGEST_LINE = 8192  # `file <bytes> <name>`: a path has 4096 bytes at most
+LARGEST = 256 << 20  # bytes in memory for one run; the results of a graph are some MB
+LONGEST_LINE = 8192  # `file <bytes> <name>`: a path has at most 4096 bytes
 _DIGITS = 18
 
 
 def safe(name: str) -> bool:
-    """Whether a name that a device gave stays below the folder where it is put."""
+    """Return True if a name from a device stays below the folder where the file is put."""
     path = PurePosixPath(name)
     inside = bool(path.parts) and not path.is_absolute() and ".." not in path.parts
     return inside and name.isprintable()
 
 
 class FileStream:
-    """Reads `file <bytes> <name>` lines with the bytes and a newline behind each, in any chunks.
+    """A reader of `file <bytes> <name>` lines, each followed by the bytes and a newline.
 
-    What stands between files goes to `line`; a file's pieces go to `put` between `begin` and
-    `finish`.
+    Chunks may have any size. Other lines go to `line`. The pieces of a file go to `put`, between
+    `begin` and `finish`.
     """
 
     def __init__(self) -> None:
         self._line = bytearray()
-        self._left = 0  # bytes of the file that are still to come, and its newline
+        self._left = 0  # remaining bytes of the file with its newline
 
     def take(self, chunk: bytes) -> None:
-        """Some bytes after the mark."""
+        """Process some bytes after the mark."""
         view = memoryview(chunk)
         while view:
             view = view[self._content(view) :] if self._left else view[self._head(view) :]
 
     def begin(self, size: int, name: str) -> None:
-        """A file of `size` bytes begins."""
+        """Begin a file of `size` bytes."""
         raise NotImplementedError
 
     def put(self, piece: memoryview) -> None:
-        """Some bytes of it."""
+        """Add some bytes of the file."""
         raise NotImplementedError
 
     def finish(self) -> None:
-        """All of it has come."""
+        """End the file, which is complete."""
         raise NotImplementedError
 
     def line(self, words: list[str]) -> None:
-        """A line that begins no file."""
+        """Process a line that does not begin a file."""
         raise NotImplementedError
 
     def _content(self, view: memoryview) -> int:
-        """Bytes of the file; the last one is the newline behind it."""
+        """Process bytes of the file; the last one is the newline after it."""
         taken = view[: self._left]
         self._left -= len(taken)
         self.put(taken if self._left else taken[:-1])
@@ -59,7 +59,7 @@ class FileStream:
         return len(taken)
 
     def _head(self, view: memoryview) -> int:
-        """A line between two files."""
+        """Process a line between two files."""
         line, newline, _ = bytes(view[:LONGEST_LINE]).partition(b"\n")
         self._line += line[: LONGEST_LINE - len(self._line)]
         if newline:
@@ -76,10 +76,10 @@ class FileStream:
 
 
 class Collected(FileStream):
-    """Takes the stream in any chunks. `files` are name → content, `whole` when the end came.
+    """The collected files. `files` maps names to contents, `whole` is True after the end mark.
 
-    The device is not believed: names that lead elsewhere, and what is beyond LARGEST, are left
-    out while they arrive. A file that was announced longer than what came is none.
+    The device is not trusted: names that lead outside and data beyond LARGEST are dropped on
+    arrival. A file that is shorter than announced is dropped too.
     """
 
     def __init__(self) -> None:
@@ -91,22 +91,22 @@ class Collected(FileStream):
         self._kept = 0
 
     def begin(self, size: int, name: str) -> None:
-        """See FileStream."""
+        """Begin a file; see FileStream."""
         self._name = str(PurePosixPath(name))
         self._file = bytearray() if safe(name) and self._kept + size <= LARGEST else None
 
     def put(self, piece: memoryview) -> None:
-        """See FileStream."""
+        """Add bytes; see FileStream."""
         if self._file is not None:
             self._file += piece
 
     def finish(self) -> None:
-        """See FileStream."""
+        """Store the file; see FileStream."""
         if self._file is not None:
             self._kept += len(self._file)
             self.files[self._name] = bytes(self._file)
             self._file = None
 
     def line(self, words: list[str]) -> None:
-        """See FileStream."""
+        """Note the end mark; see FileStream."""
         self.whole = self.whole or words[0] == "end"

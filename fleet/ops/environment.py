@@ -11,11 +11,11 @@ DSP_SEPARATOR = ";"  # on every platform; with ':' the whole string is one folde
 # (docs/sources/deployment.md 1: qualcomm/fastrpc src/apps_std_imp.c)
 
 
-OWN_PATH = "FLEET_PATH"  # of Windows: put before PATH by the device, which alone knows it
+OWN_PATH = "FLEET_PATH"  # on Windows: the device prepends it to PATH, which only it knows
 
 
 def windows_environment(release: str, lib: str, dsp: str) -> dict[str, str]:
-    """The same for Windows: DLLs are found by PATH, and beside those that load them."""
+    """Return the environment for Windows, which finds DLLs by PATH and next to their users."""
     return {
         OWN_PATH: f"{release}/{lib}".rstrip("/"),
         "ADSP_LIBRARY_PATH": f"{release}/{dsp}".rstrip("/"),
@@ -23,12 +23,11 @@ def windows_environment(release: str, lib: str, dsp: str) -> dict[str, str]:
 
 
 def environment(release: str, lib: str = "lib", dsp: str = "dsp") -> dict[str, str]:
-    """LD_LIBRARY_PATH and ADSP_LIBRARY_PATH for a release folder and its two folders of
-    libraries ("" is the release folder itself).
+    """Return LD_LIBRARY_PATH and ADSP_LIBRARY_PATH for a release folder and its library folders.
 
-    Only fleet's own folders: a QNN of the distribution must never win or mix in. `shim`
-    holds libraries of the system under the unversioned name that a stub asks for
-    (device/sh/system/shim.sh); it is absent where the system has them.
+    "" is the release folder itself. Only fleet's own folders are included, so that a QNN of the
+    distribution is never loaded or mixed in. `shim` has system libraries under the unversioned name
+    that a stub needs (device/sh/system/shim.sh); it does not exist if the system has them.
     """
     return {
         "LD_LIBRARY_PATH": f"{release}/{lib}".rstrip("/") + f":{BASE}/shim",
@@ -46,10 +45,10 @@ def health_as_dict(
     feeds_prompt: bool = True,
     env: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The health probe for the manifest, so that a rollback needs no bundle on the host.
+    """Return the health probe for the manifest, so that a rollback needs no bundle on the host.
 
-    `prompt` is in the file prompt.txt of the work folder, and goes to standard input where
-    `feeds_prompt`, as in the manifests of before, which say nothing of it.
+    `prompt` is written to prompt.txt in the work folder. It is also standard input if
+    `feeds_prompt`, which older manifests do not contain.
     """
     base = {"argv": list(argv), "cwd": cwd, "config": config, "timeout": timeout}
     if prompt:

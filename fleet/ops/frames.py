@@ -18,44 +18,46 @@ from fleet.ops.archives import Kind
 from fleet.ops.batches import BLOCK, Part, batches, mode_of, together
 from fleet.ops.streaming_delta import StreamingDelta
 
-CHUNK = 1 << 18  # large enough that a read costs nothing beside a send; small in memory
-SPAN = 1 << 20  # moved at a time; progress, limits and leases are looked at in between
-SMALL = 1 << 16  # from here on the bytes cost more than the programs that a blob needs there
-SMALL_FOR_WORKER = 1 << 20  # there a blob alone costs a thread and a sync of its own
-GZIP_BYTES = 4 << 20  # compressed at a time; what a broken link costs again
-_LEVEL = 1  # 100 MB/s; more levels save 5 % of a library and cost four times the time
+CHUNK = 1 << 18  # large enough that a read is cheap compared with a send; small in memory
+SPAN = 1 << 20  # moved at a time; progress, limits and leases are checked in between
+# for larger blobs the bytes cost more than the programs that a blob needs on the device
+SMALL = 1 << 16
+SMALL_FOR_WORKER = 1 << 20  # a single blob costs the worker a thread and a sync
+GZIP_BYTES = 4 << 20  # compressed at a time; the loss when a link breaks
+_LEVEL = 1  # 100 MB/s; higher levels save 5 % of a library and take four times the time
 
-Told = Callable[[int, int], None]
+Report = Callable[[int, int], None]
 
 
 class Source(Protocol):
-    """Where contents are read."""
+    """The source of file contents."""
 
     def read(self, item: FileRef, start: int, end: int) -> bytes:
-        """The bytes from start to end; fewer where the file has become shorter."""
+        """Return the bytes from start to end, or fewer if the file has become shorter."""
         ...
 
     def made(self, item: FileRef, start: int, end: int, make: Callable[[], bytes]) -> bytes:
-        """What `make` makes of these bytes; made once for many devices."""
+        """Return the result of `make` for these bytes, computed once for many devices."""
         ...
 
 
 class Files:
-    """Reads each time."""
+    """A source that reads the file each time."""
 
     def read(self, item: FileRef, start: int, end: int) -> bytes:
-        """See Source."""
+        """Read bytes; see Source."""
         return read_file(item.source, start, end)
 
     def made(self, item: FileRef, start: int, end: int, make: Callable[[], bytes]) -> bytes:  # noqa: ARG002
-        """See Source."""
+        """Compute the result; see Source."""
         return make()
 
 
 @dataclass(frozen=True)
 class Unhashed:
-    """A blob that goes before its hash is known: `sha256` waits for that. With `delta` goes what
-    differs, as it is found.
+    """A blob that is sent before its hash is known; `sha256` waits for the hash.
+
+    With `delta`, only the differences are sent as they are found.
     """
 
     sha256: Callable[[], str]
@@ -64,9 +66,11 @@ class Unhashed:
 
 @dataclass(frozen=True)
 class Style:
-    """How blobs go over. `batches`: small ones together, as an `archive` for receive.sh.
-    `worker`: what goes ahead for the device worker that takes them, None where receive.sh does.
-    `gzip`: sha256 of those that are compressed. `unhashed`: by the name that stands for the hash.
+    """The encoding of blobs in the stream.
+
+    `batches` sends small blobs together, as an `archive` for receive.sh. `worker` is the text of
+    the device worker, None for receive.sh. `gzip` are the sha256 of compressed blobs. `unhashed` is
+    keyed by the name that replaces the hash.
     """
 
     batches: bool = False
@@ -81,7 +85,7 @@ PLAIN = Style()
 
 
 def read_file(path: Path, start: int, end: int) -> bytes:
-    """The bytes of a file from start to end; fewer where it is shorter."""
+    """Return the bytes of a file from start to end, or fewer if it is shorter."""
     with path.open("rb", buffering=0) as stream:
         data = os.pread(stream.fileno(), end - start, start)
         while len(data) < end - start:
@@ -94,20 +98,20 @@ def read_file(path: Path, start: int, end: int) -> bytes:
 
 def frames(
     blobs: Sequence[Blob],
-    told: Told,
+    report: Report,
     style: Style = PLAIN,
     *,
     limit: int | None = None,
     tail: Iterable[bytes] = (),
 ) -> Iterator[Chunk]:
-    """The stream in chunks. `told` gets the payload so far, and how much of it went on the wire.
+    """Yield the stream in chunks. `report` gets the payload bytes so far, and those on the wire.
 
-    With batches, small blobs that are not begun yet go together: a device without Python
-    starts seven programs for a blob, and for a batch. With `limit` the stream ends after that
-    many bytes of payload, the last blob unfinished. `tail` is what else the program does, once
-    the blobs are there. Raises InputError when a source changed while it was sent.
+    With batches, small new blobs are sent together: a device without Python starts seven programs
+    for each blob or batch. With `limit` the stream ends after that many payload bytes, in the
+    middle of the last blob. `tail` is further input of the program after the blobs. Raises
+    InputError if a source changed during the transfer.
     """
-    count = _Count(told)
+    count = _Count(report)
     if style.worker:
         yield from _gathered([(style.worker, 0, 0)], count)
     small: list[Blob] = []
@@ -137,12 +141,12 @@ def frames(
 
 
 def _alone(blob: Blob, end: int, style: Style, count: _Count) -> Iterator[Chunk]:
-    """One blob, and its hash behind it where that was not known before."""
+    """Yield one blob, followed by its hash if the hash was not known before."""
     unhashed = style.unhashed.get(blob.file.sha256)
     delta = unhashed.delta if unhashed else None
-    for part in _one(blob, end, style):
+    for part in _blob_parts(blob, end, style):
         yield from count.add(*part)
-        if delta is not None:  # the device works on each piece while the next is looked for
+        if delta is not None:  # the device works on each piece while the next one is searched
             yield from count.rest()
     if unhashed and (delta is None or delta.whole) and end == blob.file.size:
         yield from count.rest()
@@ -150,34 +154,34 @@ def _alone(blob: Blob, end: int, style: Style, count: _Count) -> Iterator[Chunk]
 
 
 class _Count:
-    """Payload bytes that were handed over, told when the chunk that holds them has gone."""
+    """A counter of payload bytes, reported when their chunk has been sent."""
 
-    def __init__(self, told: Told) -> None:
-        self._told = told
+    def __init__(self, report: Report) -> None:
+        self._report = report
         self.done = 0
         self.wire = 0
         self.waiting = bytearray()
 
     def add(self, piece: Chunk, payload: int, wire: int) -> Iterator[Chunk]:
-        """A piece of the stream; yields a chunk when enough has gathered."""
+        """Add a piece of the stream; yield a chunk when there is enough data."""
         if isinstance(piece, Span):
             yield from self.rest()
         self.done += payload
         self.wire += wire
         if isinstance(piece, Span):
             yield piece
-            self._told(self.done, self.wire)
+            self._report(self.done, self.wire)
             return
         self.waiting += piece
         if len(self.waiting) >= CHUNK:
             yield from self.rest()
 
     def rest(self) -> Iterator[bytes]:
-        """What is left."""
+        """Yield the remaining bytes."""
         if self.waiting:
             chunk, self.waiting = bytes(self.waiting), bytearray()
             yield chunk
-            self._told(self.done, self.wire)
+            self._report(self.done, self.wire)
 
 
 def _gathered(parts: Iterable[Part], count: _Count) -> Iterator[Chunk]:
@@ -186,19 +190,19 @@ def _gathered(parts: Iterable[Part], count: _Count) -> Iterator[Chunk]:
 
 
 def _head(blob: Blob, span: tuple[int, int], length: int, coding: str, style: Style) -> Part:
-    """Before `length` bytes that are those from `span[0]` to `span[1]` of the blob."""
+    """Return the header of `length` bytes that represent `span` of the blob."""
     item = blob.file
     blocks, rest = divmod(length, BLOCK)
     words: list[object] = [item.sha256, item.size, span[0], mode_of(blob)]
     words += [blocks, rest, coding, span[1]]
-    if item.sha256 in style.unhashed:  # its part has the name, and its hash comes behind the bytes
+    if item.sha256 in style.unhashed:  # its part has the name, and its hash follows the bytes
         words = ["?", *words[1:], item.sha256]
     elif blob.part:
         words.append(blob.part)
     return (" ".join(map(str, words)) + "\n").encode(), 0, 0
 
 
-def _one(blob: Blob, end: int, style: Style) -> Iterator[Part]:
+def _blob_parts(blob: Blob, end: int, style: Style) -> Iterator[Part]:
     unhashed = style.unhashed.get(blob.file.sha256)
     if unhashed and unhashed.delta:
         yield from _streaming_delta(blob, unhashed.delta, style)
@@ -212,7 +216,7 @@ def _one(blob: Blob, end: int, style: Style) -> Iterator[Part]:
 
 
 def _content(blob: Blob, start: int, end: int, style: Style) -> Iterator[Part]:
-    """Small contents as they are, to travel with others; large ones as spans."""
+    """Yield small contents as bytes, to share a chunk, and large ones as spans."""
     item = blob.file
     if end - start < CHUNK:
         data = _load(blob, start, end, style)
@@ -233,7 +237,7 @@ def _load(blob: Blob, start: int, end: int, style: Style) -> bytes:
 
 
 def _compressed(blob: Blob, end: int, style: Style) -> Iterator[Part]:
-    """Pieces, each a frame of its own: its length must be known before it is sent."""
+    """Yield compressed pieces. Each is a frame, because its length must precede it."""
     item, at = blob.file, blob.offset
     while True:
         stop = min(at + GZIP_BYTES, end)
@@ -252,31 +256,31 @@ def _gzip(blob: Blob, start: int, end: int, style: Style) -> bytes:
 def _delta(blob: Blob, style: Style) -> Iterator[Part]:
     if blob.delta is None:
         return
-    found = after(blob.delta, blob.offset) if blob.offset else blob.delta
-    count, coding = len(found.pieces), f"delta:{found.base}"
+    delta = after(blob.delta, blob.offset) if blob.offset else blob.delta
+    count, coding = len(delta.pieces), f"delta:{delta.base}"
     if style.worker is not None:
-        count, coding = 0, _patch(found)
+        count, coding = 0, _patch(delta)
     yield _head(blob, (blob.offset, blob.file.size), count * BLOCK, coding, style)
-    for piece in found.pieces:
+    for piece in delta.pieces:
         yield from _piece(blob, piece, style)
     if style.worker is not None:
         yield b"done\n", 0, 0
 
 
-def _patch(found: Delta | StreamingDelta) -> str:
-    return f"patch:{found.base or '-'}:{found.spare or '-'}"
+def _patch(delta: Delta | StreamingDelta) -> str:
+    return f"patch:{delta.base or '-'}:{delta.spare or '-'}"
 
 
-def _streaming_delta(blob: Blob, found: StreamingDelta, style: Style) -> Iterator[Part]:
-    """Nothing where nothing is told; the device keeps what it can when it stops."""
-    pieces = found.pieces(blob.offset)
+def _streaming_delta(blob: Blob, delta: StreamingDelta, style: Style) -> Iterator[Part]:
+    """Yield a streaming delta, or nothing if it is empty. A stopped device keeps what it can."""
+    pieces = delta.pieces(blob.offset)
     first = next(pieces, None)
     if first is None:
         return
-    yield _head(blob, (blob.offset, blob.file.size), 0, _patch(found), style)
+    yield _head(blob, (blob.offset, blob.file.size), 0, _patch(delta), style)
     for piece in chain([first], pieces):
         yield from _piece(blob, piece, style)
-    yield b"done\n" if found.whole else b"stop\n", 0, 0
+    yield b"done\n" if delta.whole else b"stop\n", 0, 0
 
 
 def _piece(blob: Blob, piece: Piece, style: Style) -> Iterator[Part]:

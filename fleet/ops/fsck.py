@@ -1,4 +1,4 @@
-"""What a device says of its own store, and what of it cannot be right."""
+"""The state of a device's store as reported by fsck, and the damage in it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ TAG = "fleet-fsck 1"
 BLOCK_BYTES = 1 << 16
 _ID = re.compile(r"[0-9a-f]{16}")
 
-Told = Callable[[int, int], object]  # bytes hashed, bytes of all blobs
+Report = Callable[[int, int], object]  # bytes hashed, bytes of all blobs
 
 
 @dataclass(frozen=True)
 class Damage:
-    """One thing that is not as it should be. `kind`: blob (its content is another), missing, link,
-    manifest, unmarked (live, and not marked as installed), current or history; `release` is
-    `<name>/<id>`, "" for a blob that none needs; `text` says it, `cure` what to do.
+    """A damage in a store.
+
+    `kind` is blob (wrong content), missing, link, manifest, unmarked (live but not marked as
+    installed), current or history. `release` is `<name>/<id>`, "" for a blob that no release needs.
+    `text` describes the damage, `cure` what to do.
     """
 
     kind: str
@@ -40,14 +42,15 @@ class Damage:
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Where it is, whatever is wrong there."""
+        """The place of the damage, independent of its kind."""
         return self.release, self.file, self.sha256
 
 
 @dataclass
 class StoredRelease:
-    """A release as it stands there. `manifest` is None where it is gone or damaged; `links` maps
-    the name of a file to where it leads.
+    """A release in the store. `manifest` is None if it is missing or damaged.
+
+    `links` maps the name of a file to the target of its link.
     """
 
     name: str
@@ -58,41 +61,41 @@ class StoredRelease:
 
     @property
     def label(self) -> str:
-        """`<name>/<id>`."""
+        """The name `<name>/<id>`."""
         return f"{self.name}/{self.id}"
 
 
 class Contents:
-    """The answer of fsck.sh, taken in chunks; `told` hears how far the hashing is.
+    """The parsed answer of fsck.sh, fed in chunks. `report` is called with the hashing progress.
 
-    `blobs` maps sha256 → bytes, `hashes` the same → what its content has; one that cannot be read
-    has none. `moved`: blobs that were put aside.
+    `blobs` maps sha256 → bytes, `hashes` maps it → the hash of the content. A blob that cannot be
+    read has no hash. `moved` are quarantined blobs.
     """
 
-    def __init__(self, told: Told | None = None) -> None:
+    def __init__(self, report: Report | None = None) -> None:
         self.current: dict[str, str] = {}
         self.history: dict[str, list[str]] = {}
         self.releases: dict[str, StoredRelease] = {}
         self.blobs: dict[str, int] = {}
         self.hashes: dict[str, str] = {}
         self.moved: list[str] = []
-        self._told = told or (lambda *_: None)
+        self._report = report or (lambda *_: None)
         self._begun = self._whole = False
         self._done = 0
         self._rest = b""
 
     @property
     def size(self) -> int:
-        """Bytes of all blobs."""
+        """The total bytes of all blobs."""
         return sum(self.blobs.values())
 
     @property
     def lying(self) -> list[str]:
-        """Blobs whose content is another, or cannot be read; of an answer with hashes."""
+        """The blobs with wrong or unreadable content, from an answer with hashes."""
         return [sha for sha in self.blobs if self.hashes.get(sha) != sha]
 
     def take(self, chunk: bytes) -> None:
-        """One chunk of standard output. Raises DeviceError for what no program of ours says."""
+        """Parse one chunk of standard output. Raises DeviceError for unknown lines."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
             text = line.decode("utf-8", "replace")
@@ -104,7 +107,7 @@ class Contents:
                 self._line(text)
 
     def check(self, host: str) -> None:
-        """Raise DeviceError where the answer was cut."""
+        """Raise DeviceError if the answer was truncated."""
         if not self._whole:
             raise DeviceError(
                 "the device returned only a part of its answer to fsck",
@@ -126,8 +129,8 @@ class Contents:
         elif kind == "history":
             self.history.setdefault(words[0], []).append(words[1])
         elif kind == "release":
-            found = StoredRelease(words[0], words[1], words[2] == "installed")
-            self.releases[found.label] = found
+            release = StoredRelease(words[0], words[1], words[2] == "installed")
+            self.releases[release.label] = release
         elif kind == "manifest":
             self._manifest(self.releases[f"{words[0]}/{words[1]}"], words[2])
         elif kind == "link":
@@ -138,9 +141,9 @@ class Contents:
         elif kind == "hash":
             self.hashes[words[0]] = words[1]
             self._done += self.blobs.get(words[0], 0)
-            self._told(self._done, self.size)
+            self._report(self._done, self.size)
         elif kind == "at" and words[-1].isdigit() and words[0] in self.blobs:
-            self._told(self._done + int(words[1]), self.size)
+            self._report(self._done + int(words[1]), self.size)
         elif kind == "aside":
             self.moved.append(words[0])
 
@@ -153,7 +156,7 @@ class Contents:
 def ask(
     facts: Facts, what: str, *, rate: float | None = None, word: str = "-", shas: list[str] | None
 ) -> StoreRequest:
-    """`what` of fsck.sh, by the device worker where Python is. `rate` in bytes a second."""
+    """Return the request for fsck.sh, or for the device worker. `rate` is in bytes per second."""
     blocks = str(max(1, int(rate // BLOCK_BYTES)) if rate else 0)
     args = (what, facts.base_dir, blocks, word)
     stdin = "".join(f"{sha}\n" for sha in shas or ()).encode()
@@ -164,24 +167,24 @@ def ask(
     return StoreRequest(device_script("fsck", *args, *facts.tools.sha256), [stdin])
 
 
-def damages(found: Contents, base: str, *, hashed: bool) -> list[Damage]:
-    """What is wrong. `hashed`: the answer has the hashes; else only sizes are looked at."""
-    bad = set(found.lying) if hashed else set()
-    said: list[Damage] = []
-    for release in found.releases.values():
-        said += _of_release(release, found.blobs, bad, base)
-    needed = {damage.sha256 for damage in said}
+def damages(contents: Contents, base: str, *, hashed: bool) -> list[Damage]:
+    """Return the damage. `hashed`: the answer has hashes; otherwise only sizes are compared."""
+    bad = set(contents.lying) if hashed else set()
+    damage_list: list[Damage] = []
+    for release in contents.releases.values():
+        damage_list += _of_release(release, contents.blobs, bad, base)
+    needed = {damage.sha256 for damage in damage_list}
     for sha in sorted(bad - needed):
-        said.append(
+        damage_list.append(
             Damage("blob", "", "", sha, f"the stored file {sha} is damaged; no release needs it")
         )
-    for name in sorted({*found.current, *found.history, *_names(found)}):
-        said += _of_name(name, found)
-    return said
+    for name in sorted({*contents.current, *contents.history, *_names(contents)}):
+        damage_list += _of_name(name, contents)
+    return damage_list
 
 
-def _names(found: Contents) -> set[str]:
-    return {release.name for release in found.releases.values() if release.installed}
+def _names(contents: Contents) -> set[str]:
+    return {release.name for release in contents.releases.values() if release.installed}
 
 
 def _of_release(
@@ -189,7 +192,7 @@ def _of_release(
 ) -> list[Damage]:
     label, store = release.label, f"{base}/store/"
     if release.manifest is None:
-        said = [
+        missing = [
             Damage(
                 "manifest",
                 label,
@@ -200,19 +203,19 @@ def _of_release(
         for file, to in release.links.items():
             sha = to.removeprefix(store)
             if to.startswith(store) and (sha not in blobs or sha in bad):
-                said.append(_missing(label, file, sha, "damaged" if sha in bad else "missing"))
-        return said
-    said = []
+                missing.append(_missing(label, file, sha, "damaged" if sha in bad else "missing"))
+        return missing
+    missing = []
     for item in release.manifest.files:
         have = blobs.get(item.sha256)
         if have is None:
-            said.append(_missing(label, item.name, item.sha256, "missing"))
+            missing.append(_missing(label, item.name, item.sha256, "missing"))
         elif item.sha256 in bad or have != item.size:
-            said.append(_missing(label, item.name, item.sha256, "damaged"))
+            missing.append(_missing(label, item.name, item.sha256, "damaged"))
         if release.links.get(posixpath.normpath(item.name)) != store + item.sha256:
             text = f"{label}: the link {item.name} to the stored file is missing"
-            said.append(Damage("link", label, item.name, item.sha256, text))
-    return said
+            missing.append(Damage("link", label, item.name, item.sha256, text))
+    return missing
 
 
 def _missing(label: str, file: str, sha: str, how: str) -> Damage:
@@ -220,32 +223,32 @@ def _missing(label: str, file: str, sha: str, how: str) -> Damage:
     return Damage(kind, label, file, sha, f"{label}: {file} is {how}")
 
 
-def _of_name(name: str, found: Contents) -> list[Damage]:
-    """What is live, and the history of one name."""
-    now, past = found.current.get(name), found.history.get(name, [])
-    if now is None or f"{name}/{now}" not in found.releases:
+def _of_name(name: str, contents: Contents) -> list[Damage]:
+    """Return the damage of the live release and of the history of one name."""
+    now, past = contents.current.get(name), contents.history.get(name, [])
+    if now is None or f"{name}/{now}" not in contents.releases:
         why = (
             f"the target of the link current/{name} is missing"
             if now
             else f"current/{name} is missing"
         )
         return [Damage("current", name, f"current/{name}", text=why)]
-    said, label = [], f"{name}/{now}"
-    if not found.releases[label].installed:
+    wrong, label = [], f"{name}/{now}"
+    if not contents.releases[label].installed:
         text = f"{label} is the current release, but is not complete: its deploy did not finish"
-        said.append(Damage("unmarked", label, ".installed", text=text))
+        wrong.append(Damage("unmarked", label, ".installed", text=text))
     if past[-1:] != [now]:
         text = f"history/{name} does not end with the current release {now}"
-        said.append(Damage("history", name, f"history/{name}", text=text))
+        wrong.append(Damage("history", name, f"history/{name}", text=text))
     elif not all(_ID.fullmatch(entry) for entry in past):
         text = f"history/{name} contains lines that are not release ids"
         cure = "remove these lines from the file history/NAME below base_dir on the device"
-        said.append(Damage("history", name, f"history/{name}", text=text, cure=cure))
-    return said
+        wrong.append(Damage("history", name, f"history/{name}", text=text, cure=cure))
+    return wrong
 
 
 def with_cure(damage: Damage, *, repaired: bool) -> Damage:
-    """The same with what to type; `repaired`: a repair was tried, and left it."""
+    """Return the damage with a command to type. `repaired`: a repair did not cure it."""
     again = "fleet deploy, or fleet push, with the files of this release"
     cure = damage.cure or (again if repaired else "fleet status --verify --repair")
     if not damage.release:
@@ -253,13 +256,13 @@ def with_cure(damage: Damage, *, repaired: bool) -> Damage:
     return replace(damage, cure=cure)
 
 
-def passed_word(when: str, found: Contents) -> str:
-    """What is kept on the device after all was right: time (UTC), blobs, bytes; one word."""
-    return f"{when}/{len(found.blobs)}/{found.size}"
+def passed_word(when: str, contents: Contents) -> str:
+    """Return the word that the device stores after a clean fsck: time (UTC), blobs, bytes."""
+    return f"{when}/{len(contents.blobs)}/{contents.size}"
 
 
 def passed_in(word: str) -> dict[str, Any] | None:
-    """Time, blobs and bytes of the last fsck that found nothing; None where none is said."""
+    """Return time, blobs and bytes of the last clean fsck, None if there is none."""
     when, _, rest = word.partition("/")
     blobs, _, size = rest.partition("/")
     if not re.fullmatch(r"[0-9T:Z-]{20}", when) or not blobs.isdigit() or not size.isdigit():

@@ -1,6 +1,6 @@
 """Leases on a device: the commands, their answers, and the guard before each step.
 
-Every value travels as one word of harmless characters, so none can become shell syntax or
+Every value is sent as one word of harmless characters, so that it cannot become shell syntax or
 break a line of the owner file.
 """
 
@@ -20,18 +20,20 @@ from fleet.model.lease import WRITE, LeaseHolder, Spent, Ticket
 from fleet.model.masking import masked
 
 TAG = "fleet-lease 1"
-LOST_STATUS = 113  # of the guard; believed only together with its line on standard error
+LOST_STATUS = 113  # of the guard; valid only together with its line on standard error
 _LOST, _FREED = "fleet-lease-lost", "fleet-lease-freed"
 GIVEN_BACK = "the lease was released"
-HEAD_BYTES = 1 << 16  # of an answer: who holds the board stands before the mark
-_WORD_CHARS = 200  # of a reason or owner; they stand in a command line
+HEAD_BYTES = 1 << 16  # of an answer: the holder is printed before the mark
+_WORD_CHARS = 200  # of a reason or owner, which are part of a command line
 _WORDS = 10  # of a `held` or `dropped` line
 
 
 @dataclass
 class LeaseAnswer:
-    """What the board says. `got` is the generation, `raced`: several were at it at once; `top`
-    is the highest generation of each kind, held or not; `spent`: kinds that have none left.
+    """The answer of the board. `got` is the generation that was acquired.
+
+    `raced` means that several tried at once. `top` is the highest generation of each kind, held or
+    not. `spent` are kinds without a further generation.
     """
 
     place: str = ""
@@ -45,12 +47,14 @@ class LeaseAnswer:
 
 
 def word(text: str) -> str:
-    """Any text as one word of letters, digits and `=%._~/-`; never empty, no leading dash."""
+    """Return a text as one word of letters, digits and `=%._~/-`, not empty and without a leading
+    dash.
+    """
     return "=" + quote(text[:_WORD_CHARS], safe="")
 
 
 def text_of(coded: str) -> str:
-    """The text of a word, safe to show: control characters are replaced."""
+    """Return the text of a word, safe to show: control characters are replaced."""
     plain = unquote(coded.removeprefix("="), errors="replace")
     return "".join(c if c.isprintable() else "\ufffd" for c in plain)
 
@@ -66,48 +70,49 @@ def take_command(
     dead: str = "-",
     then: Command | None = None,
 ) -> Command:
-    """Takes a lease for `ttl` seconds; `dead`: see `dead_word`. Once it is there `then` runs, a
-    reading command, in the same round trip.
+    """Return the command that acquires a lease for `ttl` seconds; for `dead` see `dead_word`.
+
+    After that, the reading command `then` runs in the same round trip.
     """
     words = (word(owner), word(reason), word(run_id), token, str(ttl), dead)
     return _lease_script("lease_take", kind, *words, then=then)
 
 
 def dead_word(holder: LeaseHolder) -> str:
-    """Names a holder whose process is known to have ended, so that it may be taken over."""
+    """Return the name of a holder whose process has ended, so that its lease may be taken over."""
     return f"{holder.generation}:{holder.token}"
 
 
 def drop_command(owner: str, reason: str, token: str, *, force: bool) -> Command:
-    """Ends one's own reservation; with `force` every lease that holds."""
+    """Return the command that ends the user's own reservation, or with `force` every lease."""
     mode = "force" if force else "-"
     return _lease_script("lease_drop", word(owner), word(reason), token, mode)
 
 
 def free_command(ticket: Ticket) -> Command:
-    """Gives a write lease back."""
+    """Return the command that releases a write lease."""
     return device_script("lease_free", ticket.folder, str(ticket.generation), ticket.token)
 
 
 def who_command(then: Command | None = None) -> Command:
-    """Asks who holds; `then`, a reading command, runs after it in the same round trip."""
+    """Return the command that asks for the holders; the reading command `then` runs after it."""
     return _lease_script("lease_who", then=then)
 
 
 @lru_cache(maxsize=64)
 def guard(ticket: Ticket, mode: int | str = 0) -> Command:
-    """The beginning of a command that runs only while `ticket` holds, and renews it.
+    """Return the prefix of a command that runs only while `ticket` holds, and renews the lease.
 
-    While the command runs the lease holds for `mode` seconds at least, even when the host is gone.
-    `60f`: where it succeeds the lease is given back. Alone, with "keep", it only renews; "revive":
-    also after its end, if nobody took over since.
+    During the command the lease holds for at least `mode` seconds, even if the host is gone. `60f`
+    releases the lease after success. Without a command, "keep" only renews; "revive" renews also
+    after the end of the lease if nobody took over.
     """
     words = (ticket.folder, str(ticket.generation), ticket.token, str(ticket.ttl), str(mode))
     return device_script("lease_guard", *words)
 
 
 def lost_words(ticket: Ticket, status: int, stderr: str) -> str:
-    """Why the guard refused, for people; "" when it did not."""
+    """Return why the guard refused, for people; "" if it did not."""
     if status != LOST_STATUS:
         return ""
     for line in stderr.splitlines():
@@ -119,7 +124,7 @@ def lost_words(ticket: Ticket, status: int, stderr: str) -> str:
 
 
 def freed(ticket: Ticket, stderr: str) -> bool:
-    """Whether the guard gave the lease back behind its step."""
+    """Return True if the guard released the lease after its step."""
     return f"{_FREED} {ticket.token}" in stderr.splitlines()
 
 
@@ -137,24 +142,24 @@ def _why(ticket: Ticket, kind: str, *line: str) -> str:
     return f"the board was {taken}" if taken else "the lease folder on the board was deleted"
 
 
-def _lease_cure(said: str) -> str:
-    found = re.search(r"(?:^| )(/.*?/fleet-lease)(?=:| |$)(.*)", said)
-    if not found:
+def _lease_cure(why: str) -> str:
+    match = re.search(r"(?:^| )(/.*?/fleet-lease)(?=:| |$)(.*)", why)
+    if not match:
         return "allow all users to write to the folder, and free disk space (df -h)"
-    path = shlex.quote(found[1])
-    kept = found[2].startswith(" is ")
+    path = shlex.quote(match[1])
+    kept = match[2].startswith(" is ")
     return f"mv {path} {path}.old" if kept else f"chmod 1777 {path}; df -h {path}"
 
 
 def is_whole(text: str) -> bool:
-    """Return True if the answer in `text` was not cut: it says whose the lease is."""
+    """Return True if the answer is complete and so names the holder."""
     return "end" in text.partition(TAG)[2].splitlines()
 
 
 def parse_lease(text: str, host: str) -> LeaseAnswer:
-    """The first answer in `text`; what stands around it is left alone.
+    """Parse the first answer in `text`, and ignore the text around it.
 
-    Raises DeviceError when it was cut, or says why no lease can be kept there.
+    Raises DeviceError if it was truncated, or if no lease can be stored on the device.
     """
     lines = text.splitlines()
     start = lines.index(TAG) + 1 if TAG in lines else len(lines)
@@ -199,33 +204,33 @@ def parse_lease(text: str, host: str) -> LeaseAnswer:
 
 @dataclass(frozen=True)
 class Holders:
-    """Who holds a board, as a reading command learned it; `problem`: why that is not known.
+    """The holders of a board from a reading command; `problem` is the reason if they are unknown.
 
-    `generation` is that of the last write lease, None where one holds or it is not known.
+    `generation` is that of the last write lease, None if one is held or it is unknown.
     """
 
-    found: tuple[LeaseHolder, ...] = ()
+    holders: tuple[LeaseHolder, ...] = ()
     problem: str = ""
     generation: int | None = None
     PLAIN: ClassVar[str] = "holders=known notes"
 
     @property
     def known(self) -> tuple[LeaseHolder, ...] | None:
-        """Who holds it; None where that is not known."""
-        return None if self.problem else self.found
+        """The holders, None if unknown."""
+        return None if self.problem else self.holders
 
     @property
     def notes(self) -> list[str]:
-        """One line each, for people."""
+        """A line about each holder, for people."""
         unknown = [f"fleet cannot see who uses the board: {self.problem}"] if self.problem else []
-        return [*(f"the board is {holder.describe()}" for holder in self.found), *unknown]
+        return [*(f"the board is {holder.describe()}" for holder in self.holders), *unknown]
 
 
 NOBODY = Holders()
 
 
 def holders_in(text: str, host: str) -> Holders:
-    """What `who_command` printed before the command that followed it. Never raises."""
+    """Parse the output of `who_command` before the command that followed it. Never raises."""
     try:
         answer = parse_lease(text, host)
     except DeviceError as error:
@@ -235,7 +240,7 @@ def holders_in(text: str, host: str) -> Holders:
 
 
 def _number(word: str, line: str, host: str) -> int:
-    """Nine digits are what our scripts print at most: mksh has no more."""
+    """Parse a number. fleet's scripts print at most nine digits, because mksh has no more."""
     if not re.fullmatch(r"-?[0-9]{1,9}", word):
         raise odd_answer(line, host)
     return int(word)
@@ -267,5 +272,5 @@ def _text(name: str) -> str:
 
 
 def _lease_script(name: str, *args: str, then: Command | None = None) -> Command:
-    found = script(_text(name), *args, name=name)
-    return found if then is None else found.then(then)
+    command = script(_text(name), *args, name=name)
+    return command if then is None else command.then(then)

@@ -1,11 +1,11 @@
-"""What conditions.sh prints: the columns of a look, then looks -> Conditions.
+"""A parser for the output of conditions.sh: columns of a sample, then samples -> Conditions.
 
-Which number is a temperature: the kernel's interface has millidegrees Celsius
-(Documentation/driver-api/thermal/sysfs-api.rst). Drivers also put other things there: -274000 is
-THERMAL_TEMP_INVALID (include/linux/thermal.h), 2147483647 and 2147483 are INT_MAX, 0 stands for a
-sensor that is off, and Qualcomm's battery zones (`soc`, `bcl-*`, `vbat`, `ibat`) hold percent,
-flags, volts and amperes. So a number counts from 1,000 to 200,000 (1 to 200 °C) or from -50,000
-to -1,000; a smaller one may be degrees, a percentage or a flag, and is unknown.
+The kernel's interface has millidegrees Celsius (Documentation/driver-api/thermal/sysfs-api.rst),
+but drivers use other values too. -274000 is THERMAL_TEMP_INVALID (include/linux/thermal.h),
+2147483647 and 2147483 are INT_MAX, and 0 is a sensor that is off. Qualcomm's battery zones (`soc`,
+`bcl-*`, `vbat`, `ibat`) contain percent, flags, volts and amperes. A number is therefore a
+temperature from 1,000 to 200,000 (1 to 200 °C) or from -50,000 to -1,000. A smaller one may be
+degrees, a percentage or a flag, and is unknown.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from fleet.model.command import Command, script
 from fleet.model.conditions import Conditions, Sample
 
 LOOKS = ".looks"  # in the work folder of a run
-MOST_SAMPLES = 300  # of one record; the file keeps them all
+MOST_SAMPLES = 300  # of one record; the file contains all of them
 _HEAD = "fleet-look 1"
 _CPU = "devices/system/cpu/cpufreq"
-_TICKS = 100.0  # USER_HZ on every Linux that has a Hexagon beside it
+_TICKS = 100.0  # USER_HZ on every Linux with a Hexagon
 _INTEGER = re.compile(r"-?[0-9]{1,10}")
 _NUMBER = re.compile(r"[0-9]{1,10}(?:\.[0-9]{1,6})?")
 _BOOT = re.compile(r"[0-9A-Za-z-]{8,64}")
-_FIXED = 4  # words of a look before its columns: tag, uptime, cost, load
+_FIXED = 4  # words of a sample before its columns: tag, uptime, cost, load
 
 
 @cache
@@ -39,26 +39,26 @@ def _with_looks(name: str) -> str:
 
 
 def look_command() -> Command:
-    """One look, as text for `conditions_of`."""
+    """Return the command for one sample, as text for `conditions_of`."""
     return script(_with_looks("look"), "")
 
 
 def run_command(every: float, *args: str) -> Command:
-    """run.sh with its arguments, which looks at the device each `every` seconds meanwhile."""
+    """Return run.sh with its arguments; it samples the device every `every` seconds."""
     return script(_with_looks("run"), f"{every:g}", *args)
 
 
 def zones_of(text: str) -> dict[str, float | None]:
-    """Every thermal zone of a look → °C, None for one that gives no temperature."""
+    """Return every thermal zone of a sample → °C, None for a zone without a temperature."""
     read = _read(text)
     names = _zone_names(read)
     look = next(iter(read.looks), None)
-    seen = _sample(look, read, names).zones if look else {}
-    return {name: seen.get(name) for name in names.values()} or dict(read.told("before"))
+    zones = _sample(look, read, names).zones if look else {}
+    return {name: zones.get(name) for name in names.values()} or dict(read.android_zones("before"))
 
 
 def celsius(text: str) -> float | None:
-    """°C of what a thermal zone says; None where that is no temperature (see above)."""
+    """Return the °C of a thermal zone's value, None if it is not a temperature (see above)."""
     if not _INTEGER.fullmatch(text):
         return None
     milli = int(text)
@@ -68,9 +68,9 @@ def celsius(text: str) -> float | None:
 
 
 def hertz(text: str, factor: int) -> float | None:
-    """cpufreq tells kHz (factor 1000), devfreq Hz; 0 is no clock."""
-    found = int(text) * factor if _INTEGER.fullmatch(text) else 0
-    return float(found) if found > 0 else None
+    """Return a clock in Hz: cpufreq reports kHz (factor 1000), devfreq Hz; 0 is not a clock."""
+    hz = int(text) * factor if _INTEGER.fullmatch(text) else 0
+    return float(hz) if hz > 0 else None
 
 
 @dataclass
@@ -84,8 +84,8 @@ class _Read:
     service: dict[str, list[str]] = field(default_factory=dict)
     start: float | None = None
 
-    def told(self, tag: str) -> dict[str, float]:
-        """Zones of Android's thermal service; it has no other ones beside them."""
+    def android_zones(self, tag: str) -> dict[str, float]:
+        """Return the zones of Android's thermal service, for devices without other zones."""
         text = "\n".join(self.service.get(tag, ()))
         zones = service_zones({"thermalservice": [text]})
         return {
@@ -96,9 +96,9 @@ class _Read:
 
 
 def conditions_of(text: str, interval: float | None = None) -> Conditions:
-    """Conditions from the lines of conditions.sh. Never raises: what is damaged is not there.
+    """Parse the lines of conditions.sh. Damaged lines are ignored; nothing raises.
 
-    `interval` is what was asked between two looks, in seconds.
+    `interval` is the requested interval between two samples in seconds.
     """
     read = _read(text)
     names = _zone_names(read)
@@ -127,28 +127,28 @@ def conditions_of(text: str, interval: float | None = None) -> Conditions:
 
 def _read(text: str) -> _Read:
     lines = text.splitlines()
-    found = _Read()
+    read = _Read()
     if _HEAD not in lines:
-        return found
+        return read
     for line in lines[lines.index(_HEAD) + 1 :]:
         tag, _, rest = line.partition(" ")
         if tag == "list":
-            found.columns = rest.split()
+            read.columns = rest.split()
         elif tag == "is":
             path, _, value = rest.partition(" ")
-            found.static[path] = "".join(c for c in value if c.isprintable())[:64].strip()
+            read.static[path] = "".join(c for c in value if c.isprintable())[:64].strip()
         elif tag == "boot":
-            found.boots.append(rest.strip() if _BOOT.fullmatch(rest.strip()) else "")
+            read.boots.append(rest.strip() if _BOOT.fullmatch(rest.strip()) else "")
         elif tag == "start":
-            found.start = _number(rest)
+            read.start = _number(rest)
         elif tag == "service":
             which, _, line_of_it = rest.partition(" ")
-            found.service.setdefault(which, []).append(line_of_it)
+            read.service.setdefault(which, []).append(line_of_it)
         elif tag in {"before", "during", "after"}:
             words = line.split()
-            if len(words) == _FIXED + len(found.columns):
-                found.looks.append(words)
-    return found
+            if len(words) == _FIXED + len(read.columns):
+                read.looks.append(words)
+    return read
 
 
 def _number(text: str) -> float | None:
@@ -156,7 +156,7 @@ def _number(text: str) -> float | None:
 
 
 def _zone_names(read: _Read) -> dict[str, str]:
-    """Folder of a zone → its type, with the number where several have that type."""
+    """Return folder of a zone → its type, with a number if several zones have that type."""
     types: dict[str, str] = {}
     for path in read.columns:
         if path.startswith("class/thermal/"):
@@ -172,7 +172,7 @@ def _zone_names(read: _Read) -> dict[str, str]:
 
 
 def clock_name(path: str) -> str:
-    """`cpu:policy0` or `devfreq:<name>` of a path below /sys."""
+    """Return `cpu:policy0` or `devfreq:<name>` for a path below /sys."""
     folder = path.rsplit("/", 2)[1]
     return f"cpu:{folder}" if path.startswith(_CPU) else f"devfreq:{folder}"
 
@@ -191,13 +191,13 @@ def _sample(words: Sequence[str], read: _Read, names: dict[str, str]) -> Sample:
             name = clock_name(path)
         if value is not None:
             into[name] = value
-    zones = zones or read.told(words[0])
+    zones = zones or read.android_zones(words[0])
     at = 0.0 if uptime is None or read.start is None else round(uptime - read.start, 2)
     return Sample(at, zones, clocks, _number(words[3]), uptime, limits)
 
 
 def _fallen(sample: Sample, before: Mapping[str, float]) -> Sample:
-    """Only the limits that are not those before the run."""
+    """Return the sample with only the limits that differ from those before the run."""
     other = {name: hz for name, hz in sample.limits.items() if before.get(name) != hz}
     return replace(sample, limits=other)
 
@@ -214,21 +214,21 @@ def _static(read: _Read, cpu: str, devfreq: str) -> Iterator[tuple[str, str]]:
 
 
 def _power(static: dict[str, str]) -> dict[str, str]:
-    """Supply → its status, else whether it is online; the status tells more."""
-    found: dict[str, str] = {}
+    """Return supply → its status, or `online` and `offline` for a supply without a status."""
+    power: dict[str, str] = {}
     for path, value in static.items():
         if not path.startswith("class/power_supply/"):
             continue
         name, what = path.split("/")[2:4]
         if what == "online":
-            found.setdefault(name, {"1": "online", "0": "offline"}.get(value, value))
+            power.setdefault(name, {"1": "online", "0": "offline"}.get(value, value))
         elif what == "status":
-            found[name] = value
-    return found
+            power[name] = value
+    return power
 
 
 def _cost(read: _Read) -> float | None:
-    """Share of one CPU: what the looking process and its `sleep` used, by the time it ran."""
+    """Return the share of one CPU that the sampler and its `sleep` used."""
     last = next((words for words in reversed(read.looks) if words[0] == "during"), None)
     uptime = _number(last[1]) if last else None
     if last is None or uptime is None or read.start is None or uptime <= read.start:

@@ -1,4 +1,4 @@
-"""A blob from one board to another: the command on the one that has it, and what it answers."""
+"""The relay of a blob from one board to another: the command on the source, and its answer."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from fleet.model.plan import Blob
     from fleet.transport.neighbour import Peer
 
-PIECE_BLOCKS = 8  # as in relay.sh: what is sent for one line from the workstation
-WINDOW = 2  # pieces that may be under way unasked: 16 MiB hide 0.1 s of the way to the workstation
+PIECE_BLOCKS = 8  # as in relay.sh: sent for each line from the workstation
+WINDOW = 2  # pieces in flight without a new line: 16 MiB hide 0.1 s of latency to the workstation
 _LOOK_SECONDS = 0.25
 
 
 def opening(blob: Blob, worker: bytes) -> str:
-    """What a stream of frames (fleet/ops/frames.py) has before the bytes of this one blob.
+    """Return the part of a frame stream (fleet/ops/frames.py) that precedes this one blob's bytes.
 
-    `worker`: the program that takes it, b"" where the device has no Python.
+    `worker` is the program that receives it, b"" if the device has no Python.
     """
     item = blob.file
     blocks, rest = divmod(blob.left, BLOCK)
@@ -35,7 +35,7 @@ def opening(blob: Blob, worker: bytes) -> str:
 
 
 def relay_command(blob: Blob, base: str, target: Peer, take: Command, worker: bytes) -> Command:
-    """Sends the blob out of the store under `base` into `take`, run on `target`."""
+    """Return the command that sends the blob from the store under `base` to `take` on `target`."""
     item = blob.file
     block, byte = divmod(blob.offset, BLOCK)
     return device_script(
@@ -61,15 +61,15 @@ def _blocks(size: int) -> int:
 
 @dataclass
 class Passage:
-    """What is heard from the source, and the leave to go on that it gets.
+    """The progress of a relay: the messages of the source, and its permission to continue.
 
-    `told` gets the bytes of the blob that have gone; `check` raises when nothing more may be
-    sent; `admitted` is called once the source is logged in at the target, then it is `inside`.
-    `refused`: why the source does not even try; `gone`: because it has no such blob.
+    `report` is called with the sent bytes of the blob. `check` raises if nothing more may be sent.
+    `admitted` is called after the source's login on the target; then `inside` is True. `refused` is
+    the reason if the source does not try; `gone` means that it has no such blob.
     """
 
     blob: Blob
-    told: Callable[[int], object]
+    report: Callable[[int], object]
     check: Callable[[], object]
     admitted: Callable[[], object] | None = None
     inside: bool = False
@@ -84,7 +84,9 @@ class Passage:
         self._sent = self.blob.offset // BLOCK
 
     def take(self, chunk: bytes) -> None:
-        """One chunk of the source's standard output; among it the lines of receive.sh."""
+        """Parse one chunk of the source's standard output, which includes the lines of
+        receive.sh.
+        """
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
             kind, _, rest = line.decode("utf-8", "replace").partition(" ")
@@ -105,13 +107,13 @@ class Passage:
         with self._news:
             self._sent = max(self._sent, min(blocks, _blocks(size)))
             self._news.notify_all()
-        self.told(min(self._sent * BLOCK, size) - self.blob.offset)
+        self.report(min(self._sent * BLOCK, size) - self.blob.offset)
 
     def leave(self) -> Iterator[bytes]:
-        """Standard input of relay.sh: a line a piece, no further ahead than WINDOW.
+        """Yield the standard input of relay.sh: a line for each piece, at most WINDOW pieces ahead.
 
-        While there is nothing to say an empty chunk comes now and then, so that who reads this
-        can end and look after the lease.
+        While there is nothing to send, an empty chunk is yielded from time to time, so that the
+        reader can stop and check the lease.
         """
         first, end = self.blob.offset // BLOCK, _blocks(self.blob.file.size)
         given = first
@@ -125,7 +127,7 @@ class Passage:
             if given >= limit:
                 yield b""
                 continue
-            # A first piece that begins within a block is that block alone.
+            # A first piece that begins within a block is only that block.
             alone = given == first and self.blob.offset % BLOCK
             given += 1 if alone else PIECE_BLOCKS
             yield b"\n"

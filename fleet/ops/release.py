@@ -1,4 +1,4 @@
-"""Releases on a device: what is there, and what has to be done."""
+"""The releases on a device: their state, and the necessary actions."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ _SHA = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class ReleaseState:
-    """What a device has of one release. `parts` maps sha256 → bytes of an unfinished upload,
-    `keys` its name where that is not the hash, `bases` the sha256 of a large file it lacks →
-    that of what the live release has under its name, `recyclable` those that no release needs.
+    """The state of one release on a device.
+
+    `parts` maps sha256 → bytes of an unfinished upload, `keys` maps it → its name if that is not
+    the hash. `bases` maps the sha256 of a large missing file → that of the file with its name in
+    the live release. `recyclable` are blobs that no release needs.
     """
 
     current: str | None
@@ -44,27 +46,26 @@ class ReleaseState:
 
     @property
     def previous(self) -> str | None:
-        """The release that a rollback goes to: the newest in history that is not current."""
+        """The release for a rollback: the newest in the history that is not current."""
         return next((past for past in reversed(self.history) if past != self.current), None)
 
 
 def release_dir(base: str, name: str, release_id: str) -> str:
-    """`<base>/releases/<name>/<id>`."""
+    """Return `<base>/releases/<name>/<id>`."""
     return f"{base}/releases/{name}/{release_id}"
 
 
 def own_dir(base: str, name: str, release_id: str) -> str:
-    """`<base>/meta/<name>/<id>`: fleet's own files of a release. The release has them itself where
-    an earlier fleet made it.
+    """Return `<base>/meta/<name>/<id>`, the folder of fleet's own files of a release.
+
+    Releases of an earlier fleet contain these files themselves.
     """
     return f"{base}/meta/{name}/{release_id}"
 
 
 def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:
-    """The answer of state.sh. Raises DeviceError when it was cut or makes
-    no sense.
-    """
-    found: dict[str, list[str]] = {
+    """Parse the answer of state.sh. Raises DeviceError if it is truncated or invalid."""
+    shas: dict[str, list[str]] = {
         kind: [] for kind in ("history", "have", "bad", "unlinked", "spare")
     }
     current: str | None = None
@@ -83,29 +84,29 @@ def parse_state(text: str, host: str, manifest: Manifest) -> ReleaseState:
                 keys.update({rest[0]: rest[2]} if rest[2:] else {})
             elif kind == "base":
                 bases[rest[0]] = rest[1]
-            elif kind in found:
-                found[kind].append(rest[0])
+            elif kind in shas:
+                shas[kind].append(rest[0])
         except (IndexError, ValueError) as error:
             raise odd_answer(" ".join((kind, *rest)), host) from error
     return ReleaseState(
         current=current,
         installed=flags["installed"],
         old=flags["old"],
-        history=tuple(found["history"]),
-        have=frozenset(manifest.blobs if flags["sealed"] else found["have"])
-        - frozenset(found["bad"]),
+        history=tuple(shas["history"]),
+        have=frozenset(manifest.blobs if flags["sealed"] else shas["have"])
+        - frozenset(shas["bad"]),
         parts=parts,
-        bad=frozenset(found["bad"]),
-        unlinked=frozenset(found["unlinked"]),
+        bad=frozenset(shas["bad"]),
+        unlinked=frozenset(shas["unlinked"]),
         bases={sha: old for sha, old in bases.items() if _SHA.fullmatch(old)},
         keys=keys,
-        recyclable=tuple(sha for sha in found["spare"] if _SHA.fullmatch(sha)),
+        recyclable=tuple(sha for sha in shas["spare"] if _SHA.fullmatch(sha)),
         sealed=flags["sealed"],
     )
 
 
 def actions_for(manifest: Manifest, state: ReleaseState, keep: int) -> tuple[Action, ...]:
-    """What has to be done so that `manifest` is current and whole; () when it is."""
+    """Return the actions that make `manifest` current and complete, () if it is."""
     lacking = [item for sha, item in manifest.blobs.items() if sha not in state.have]
     is_current = state.current == manifest.id and state.installed and not state.old
     if is_current and not lacking and not state.unlinked:
@@ -124,7 +125,7 @@ def actions_for(manifest: Manifest, state: ReleaseState, keep: int) -> tuple[Act
 
 
 def resumed(item: FileRef, state: ReleaseState) -> Blob:
-    """A blob that the device lacks, from where its `.part` ends."""
+    """Return a missing blob, resumed at the end of its `.part`."""
     part = state.parts.get(item.sha256, 0)
     base = state.bases.get(item.sha256, "")
     if part > item.size:

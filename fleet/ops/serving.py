@@ -1,4 +1,4 @@
-"""A service on a device: the commands, the unit, and what the device says of it."""
+"""A service on a device: its commands, its systemd unit, and its state."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from fleet.model.errors import InputError
 
 USER, SYSTEM, NONE = "user", "system", "none"
 TAG = "fleet-serve 1"
-CANNOT_START = 10  # exit status of the server: nobody starts it again
+CANNOT_START = 10  # exit status of the server: it is not restarted
 RESTART_SECONDS = 1
 LOG_LINES = 10_000
 
 
 @dataclass(frozen=True)
 class ServiceSeen:
-    """What a device shows of a service. `release` is what it was started with, `current` what
-    is deployed now. `units` maps user and system to what systemd says of the unit.
+    """The state of a service on a device.
 
-    `restarts` counts since the last start, by our supervisor; `ended` is the last exit status.
+    `release` is the release that it was started with, `current` the deployed one. `units` maps user
+    and system to systemd's properties of the unit. `restarts` counts since the last start by
+    fleet's supervisor; `ended` is the last exit status.
     """
 
     user_systemd: bool = False
@@ -42,7 +43,7 @@ class ServiceSeen:
 
     @property
     def kept_by(self) -> str | None:
-        """user, system (systemd's), none (our supervisor); None: nobody keeps it."""
+        """The supervisor: user or system (systemd's), none (fleet's own); None if there is none."""
         for scope in (USER, SYSTEM):
             if self.units.get(scope, {}).get("ActiveState") in {
                 "active",
@@ -54,7 +55,7 @@ class ServiceSeen:
 
     @property
     def pid(self) -> int | None:
-        """Of the server; None while none runs."""
+        """The process id of the server, None if it does not run."""
         scope = self.kept_by
         if scope in {USER, SYSTEM}:
             text = self.units[scope].get("MainPID", "0")
@@ -63,96 +64,97 @@ class ServiceSeen:
 
     @property
     def older(self) -> bool:
-        """It serves another release than the one that is deployed."""
+        """True if it serves another release than the deployed one."""
         return bool(self.release and self.current) and self.release != self.current
 
     @property
     def port(self) -> int | None:
-        """Where it listens."""
+        """The port on which it listens."""
         port = self.config.get("port")
         return port if isinstance(port, int) else None
 
 
 def service_dir(base: str, name: str) -> str:
-    """`<base>/serve/<name>`."""
+    """Return `<base>/serve/<name>`."""
     return f"{base}/serve/{name}"
 
 
 def unit_name(name: str) -> str:
-    """`fleet-<name>.service`."""
+    """Return `fleet-<name>.service`."""
     return f"fleet-{name}.service"
 
 
 def state_command(base: str, name: str) -> Command:
-    """Asks what there is. Reads only."""
+    """Return the command that asks for the state. It only reads."""
     return device_script("serve_state", base, name, unit_name(name))
 
 
 def parse_service(text: str, host: str) -> ServiceSeen:
-    """The answer of `state_command`. Raises DeviceError when it was cut or makes no sense."""
-    found: dict[str, Any] = {}
+    """Parse the answer of `state_command`. Raises DeviceError if it is truncated or invalid."""
+    values: dict[str, Any] = {}
     units: dict[str, dict[str, str]] = {}
     for kind, *rest in framed(text, TAG, host):
         try:
             if kind == "unit":
                 units.setdefault(rest[0], {})[rest[1]] = rest[2]
             elif kind == "alive":
-                found[rest[0]] = int(rest[1])
+                values[rest[0]] = int(rest[1])
             elif kind in {"restarts", "ended"}:
-                found[kind] = int(rest[0])
+                values[kind] = int(rest[0])
             elif kind in {"failed", "token"}:
-                found[kind] = True
+                values[kind] = True
             elif kind == "user":
-                found["user_systemd"] = True
+                values["user_systemd"] = True
             elif kind in {"linger", "current", "release"}:
-                found[kind] = rest[0]
+                values[kind] = rest[0]
             elif kind == "config":
-                found["config"] = _config(" ".join(rest))
+                values["config"] = _config(" ".join(rest))
         except (IndexError, ValueError) as error:
             raise odd_answer(" ".join((kind, *rest)), host) from error
-    return ServiceSeen(units=units, **found)
+    return ServiceSeen(units=units, **values)
 
 
 def _config(text: str) -> dict[str, Any]:
-    said = json.loads(text)
-    return said if isinstance(said, dict) else {}
+    config = json.loads(text)
+    return config if isinstance(config, dict) else {}
 
 
 def put_command(base: str, name: str, release: str, *, new_token: bool = False) -> Command:
-    """Folder, token, configuration, link. Standard input: a line with a token, the config.
+    """Return the command that writes folder, token, configuration and link.
 
-    A token that is there stays, unless `new_token`. `release` "": only the token.
+    Standard input is a line with a token, then the configuration. An existing token stays, unless
+    `new_token`. With `release` "" only the token is written.
     """
     return device_script("serve_put", base, name, release, "new" if new_token else "")
 
 
 def start_command(base: str, name: str) -> Command:
-    """Starts our supervisor."""
+    """Return the command that starts fleet's supervisor."""
     return device_script("serve_start", service_dir(base, name))
 
 
 def stop_command(base: str, name: str, seconds: float) -> Command:
-    """Stops what our supervisor keeps; kills it after `seconds`."""
+    """Return the command that stops fleet's supervisor, and kills it after `seconds`."""
     return device_script("serve_stop", service_dir(base, name), str(math.ceil(seconds)))
 
 
 def unit_command(do: str, name: str) -> Command:
-    """`start` or `stop` of the user's unit; standard input of start: its text."""
+    """Return the command to `start` or `stop` the user's unit. The input of start is its text."""
     return device_script("serve_unit", do, unit_name(name))
 
 
 def logs_command(base: str, name: str, lines: int) -> Command:
-    """The end of the log."""
+    """Return the command that prints the end of the log."""
     return device_script("serve_logs", service_dir(base, name), str(min(lines, LOG_LINES)))
 
 
 def token_command(base: str, name: str) -> Command:
-    """The token, as its file has it."""
+    """Return the command that prints the token file."""
     return device_script("show", f"{service_dir(base, name)}/token")
 
 
 def unit_text(base: str, name: str, stop_seconds: float, user: str = "") -> str:
-    """A unit; `user` for one of the system, "" for one of the user's own systemd.
+    """Return the text of a unit; `user` for a system unit, "" for the user's own systemd.
 
     Sources: systemd.service(5), systemd.exec(5), systemd.syntax(7) for the quoting.
     """
@@ -182,7 +184,7 @@ WantedBy={"multi-user.target" if user else "default.target"}
 
 
 def _word(text: str) -> str:
-    """One argument of ExecStart: quoted, without specifiers and variables."""
+    """Return one argument of ExecStart: quoted, without specifiers and variables."""
     if any(ord(char) < 32 for char in text):
         raise InputError(
             f"the path of the folder {text!r} contains a control character, which systemd does "
@@ -194,6 +196,6 @@ def _word(text: str) -> str:
 
 
 def _path(text: str) -> str:
-    """A path of `append:`, which ends at the line's end and knows specifiers."""
+    """Return a path for `append:`, which ends with the line and expands specifiers."""
     _word(text)
     return text.replace("%", "%%")

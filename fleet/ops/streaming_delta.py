@@ -1,4 +1,4 @@
-"""What differs of a large file that is still being hashed: sent while it is found."""
+"""The differences of a large file that is still being hashed, sent as they are found."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from fleet.content.signatures import BlockSignature, Signatures, Signing
 from fleet.model.files import BLOCK_BYTES
 from fleet.model.plan import Piece
 
-MOST_FRESH = 64 << 20  # bytes: with more, or an eighth of the file, it waits for its hash
+MOST_FRESH = 64 << 20  # bytes: beyond this, or an eighth of the file, the file waits for its hash
 
 
 @dataclass
 class StreamingDelta:
-    """Content of `size` bytes out of the blob `base`, and out of a `spare` that is made over.
+    """A content of `size` bytes made from the blob `base`, and from a `spare` that is overwritten.
 
-    Compared block by block at its own place only. `whole` when all of it was told: else nothing
-    differs from `base`, so much that what moved should be looked for, or the reading failed.
+    Blocks are compared at their own place only. `whole` is True after all pieces were yielded.
+    Otherwise nothing differs from `base`, too much differs, or the file could not be read.
     """
 
     size: int
@@ -30,10 +30,10 @@ class StreamingDelta:
     whole: bool = False
 
     def pieces(self, offset: int) -> Iterator[Piece]:
-        """From `offset` on, as soon as they are known.
+        """Yield the pieces from `offset` on as soon as they are known.
 
-        Without one the first comes when something differs: of the same content again no copy
-        is made.
+        Without `other`, the first piece is yielded when something differs, so that equal content is
+        not copied.
         """
         held: list[Piece] = []
         holding, fresh, at = self.other is None, 0, offset
@@ -67,7 +67,7 @@ class StreamingDelta:
                 yield Piece(max(start, at), end, stays=kind == "spare")
 
     def _equal(self, part: BlockSignature, index: int, first: int) -> tuple[int, str]:
-        """How many blocks are the same in what; 1 and "" where one is new."""
+        """Return how many blocks are equal in which blob; 1 and "" for a new block."""
         olds = {"base": self.old}
         if self.other is not None:
             olds = {"spare": self.other, **olds}
@@ -80,15 +80,17 @@ class StreamingDelta:
         return 1, ""
 
 
-def choose_recyclable(found: StreamingDelta, recyclable: list[str], known: Signatures) -> None:
-    """Choose the recyclable blob that is most like the old blob, if half of it is."""
-    best = found.old.size // 2
+def choose_recyclable(delta: StreamingDelta, recyclable: list[str], known: Signatures) -> None:
+    """Choose the recyclable blob that is most similar to the old blob, if at least half is
+    equal.
+    """
+    best = delta.old.size // 2
     for sha in recyclable:
         other = known.load(sha)
         if other is None:
             continue
-        shared = sum(end - start for start, end in equal(other, found.old))
+        shared = sum(end - start for start, end in equal(other, delta.old))
         if shared > best:
-            best, found.spare, found.other = shared, sha, other
-    if found.spare:
-        recyclable.remove(found.spare)
+            best, delta.spare, delta.other = shared, sha, other
+    if delta.spare:
+        recyclable.remove(delta.spare)

@@ -1,4 +1,4 @@
-"""What a device answers that takes blobs and makes releases."""
+"""The answers of a device that receives blobs and makes releases."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _NO_SPACE = ("No space left on device", "Disk quota exceeded", "File too large")
 
 @dataclass(frozen=True)
 class Step:
-    """Stage, switch or prune behind the blobs: its name, a line for people, and its frame, both
-    made when its turn in the stream comes.
+    """A step after the blobs (stage, switch or prune): its name, a line for people, and its frame.
+
+    Line and frame are computed when the step's turn in the stream comes.
     """
 
     name: str
@@ -30,24 +31,24 @@ class Step:
 
 
 def step_frames(steps: Collection[Step], host: str, listener: Listener) -> Iterator[bytes]:
-    """Their frames; each step is told when it begins."""
+    """Yield the frames of the steps, and announce each step at its beginning."""
     for step in steps:
         listener(StepStarted(host, step.name, step.says()))
         yield step.frame()
 
 
 def sync_mode(facts: Facts) -> str:
-    """`file` where `sync FILE` works, else `all`: never a rename before the data is safe."""
+    """Return `file` if `sync FILE` works, else `all`: data is always synced before a rename."""
     return "file" if facts.tools.sync_file else "all"
 
 
 @dataclass
 class Receipt:
-    """What arrived. Fed with the lines of receive.sh or the device worker as they come.
+    """The received data, fed with the lines of receive.sh or of the device worker.
 
-    `took`: how many bytes of a large blob it has taken so far.
-    `done`: which of stage, switch and prune the device has done; `wrong`: the one that
-    failed, and why; `unpruned`: why old files stay.
+    `took` is the number of bytes received so far of each large blob. `done` are the completed steps
+    (stage, switch, prune). `wrong` is the failed step with the reason; `unpruned` is the reason why
+    old files stay.
     """
 
     ok: set[str] = field(default_factory=set)
@@ -62,7 +63,7 @@ class Receipt:
     _rest: bytes = b""
 
     def take(self, chunk: bytes) -> None:
-        """One chunk of the device's standard output."""
+        """Parse one chunk of the device's standard output."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
             self._line(line.decode("utf-8", "replace"))
@@ -99,7 +100,7 @@ class Receipt:
         stderr: str,
         steps: Collection[Step] = (),
     ) -> None:
-        """Raise what went wrong: DiskFullError, TransferError or DeviceError."""
+        """Raise the error of the upload: DiskFullError, TransferError or DeviceError."""
         if any(mark in self.failed for mark in _NO_SPACE):
             raise self._full(blobs, facts, host)
         if self.failed:
@@ -120,10 +121,10 @@ class Receipt:
         there = self.ok | self.unhashed
         missing = [b for b in blobs if b.file.sha256 not in there]
         if missing or self.cut:
-            said = masked(stderr)[-300:].strip()
+            output = masked(stderr)[-300:].strip()
             raise TransferError(
                 f"the device did not receive {len(missing)} of {len(blobs)} files"
-                + (f": {said}" if said else ""),
+                + (f": {output}" if output else ""),
                 device=host,
                 hint="deploy again; the transfer resumes where it stopped",
             )
@@ -133,7 +134,7 @@ class Receipt:
         need = sum(blob.left for blob in blobs)
         disk = facts.disk
         fits = disk.available_bytes is not None and need < disk.available_bytes
-        # A file is a blob and a link; folders and files of fleet's own come to it.
+        # A file is a blob and a link. Folders and fleet's own files add to it.
         if fits and disk.inodes is not None and disk.inodes <= 2 * len(blobs) + _OWN_INODES:
             return DiskFullError(
                 f"{facts.base_dir} on the device: no inodes are left: {self.failed.strip()}; "
@@ -161,7 +162,7 @@ class Receipt:
         )
 
     def check_steps(self, steps: Collection[Step], host: str, stderr: str) -> None:
-        """Raise the DeviceError of the first that was not done; pruning may fail."""
+        """Raise the DeviceError of the first step that was not done; pruning may fail."""
         for step in steps:
             if step.name in self.done or step.name == "prune":
                 continue

@@ -40,8 +40,6 @@ OPEN = frozenset(
     fleet/engine/run/measuring
     fleet/engine/serving
     fleet/engine/transfer
-    fleet/ops
-    fleet/ops/system
     fleet/profiles
     fleet/profiles/compare
     fleet/profiles/exports

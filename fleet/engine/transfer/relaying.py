@@ -161,7 +161,7 @@ class Relaying:
             why = error.message
             self._neighbours.broke(self._lan, turn)
         if why:
-            passage.told(0)
+            passage.report(0)
             file, board = blob.file.name, source.peer.name
             session.warn(f"{file} cannot come from {board}: {why}; sent directly")
             return False

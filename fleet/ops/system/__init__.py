@@ -1,5 +1,5 @@
 """The system of a device: packages, groups, device rules, units, files, FastRPC recipes.
 
-Every module turns what is wanted and what was seen into actions (steps.py); none of them
-talks to a device.
+Every module turns desired and observed state into actions (step.py); none of them talks to a
+device.
 """

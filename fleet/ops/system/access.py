@@ -1,4 +1,4 @@
-"""Who may open a device node: what its bits say, and what udev rules would make of them."""
+"""The users who may open a device node: by its mode, and by the udev rules."""
 
 from __future__ import annotations
 
@@ -13,28 +13,30 @@ CDSP = ("/dev/fastrpc-cdsp", "/dev/fastrpc-cdsp-secure", "/dev/adsprpc-smd")
 HEAP = ("/dev/dma_heap/system", "/dev/dma_heap/qcom,system")
 ACL = "access control list (ACL)"
 DENIED = {"EACCES", "EPERM"}
-# The event that applies rules to nodes that are there. The public rules for FastRPC match it and
-# no other (qualcomm/fastrpc debian/fastrpc-support.udev, files/60-fastrpc.rules); a boot makes it.
+# The event that applies rules to existing nodes. The public FastRPC rules match only this event
+# (qualcomm/fastrpc debian/fastrpc-support.udev, files/60-fastrpc.rules), which a boot also causes.
 ACTION = "add"
-RETRY = "change"  # once, where `add` did not give what the rules say
-MARK = "/run/fleet-udev-"  # and the event: it was made since this boot
-# udevd looks up the groups of rules when it reads them, and since 2023 a reload reads none where no
-# rule file changed: it would go on without a group that came later (systemd src/udev/udevd.c). A
-# new file is a change; an empty one is passed over.
+RETRY = "change"  # tried once if `add` did not have the effect of the rules
+MARK = "/run/fleet-udev-"  # prefix of the event name: this event was sent since this boot
+# udevd resolves groups when it reads rules. Since 2023 a reload reads no rules if no rule file
+# changed, and so would ignore a group that was added later (systemd src/udev/udevd.c). A new file
+# is a change; an empty one is ignored.
 ANEW = "/run/udev/rules.d/fleet-anew.rules"
 
 _TERM = re.compile(r'\s*([A-Z_]+(?:\{[^}]*\})?)\s*(==|!=|\+=|:=|=)\s*"((?:[^"\\]|\\.)*)"\s*,?')
 
 
 def nodes(facts: Facts, paths: Iterable[str]) -> list[DeviceNode]:
-    """The nodes of these paths that are there."""
+    """Return the existing nodes of these paths."""
     wanted = tuple(paths)
     return [node for node in facts.nodes if node.path in wanted and node.exists]
 
 
 def readable(mode: str | None, owner_is_user: bool, in_group: bool) -> bool:
-    """What the bits say. Reading is enough: the client opens with O_NONBLOCK only, the heap
-    with O_RDONLY (qualcomm/fastrpc src/fastrpc_apps_user.c, src/rpcmem_linux.c).
+    """Return True if the mode allows reading.
+
+    Reading is enough: the client opens with O_NONBLOCK only, the heap with O_RDONLY
+    (qualcomm/fastrpc src/fastrpc_apps_user.c, src/rpcmem_linux.c).
     """
     try:
         bits = int(mode or "", 8)
@@ -48,18 +50,18 @@ def readable(mode: str | None, owner_is_user: bool, in_group: bool) -> bool:
 def ruled(
     node: str, rules: Iterable[RuleSeen], *, setfacl: bool = True
 ) -> tuple[str | None, str | None] | None:
-    """(group, mode) that the rules give a node, later files winning; None when none names it.
+    """Return (group, mode) of a node from the rules, later files first; None if no rule names it.
 
-    Only matches by KERNEL, SUBSYSTEM and ACTION are read (`add` is what we trigger); a rule with
-    another condition is left out. Without `setfacl` on the device no rule gives an access list.
+    Only matches by KERNEL, SUBSYSTEM and ACTION are read (fleet triggers `add`). A rule with
+    another condition is ignored. Without `setfacl` on the device no rule gives an access list.
     """
     name = node.removeprefix("/dev/")
     subsystem = "dma_heap" if name.startswith("dma_heap/") else None
     kernel = name.rpartition("/")[2]
     group: str | None = None
     mode: str | None = None
-    found = False
-    for rule in sorted(rules, key=lambda one: one.path.rpartition("/")[2]):
+    named = False
+    for rule in sorted(rules, key=lambda file: file.path.rpartition("/")[2]):
         for line in rule.lines:
             terms = _TERM.findall(line)
             if not _matches(terms, kernel, subsystem):
@@ -68,13 +70,13 @@ def ruled(
                 if operator not in {"=", ":="}:
                     if setfacl and key.startswith("RUN") and "setfacl" in value:
                         acl = re.search(r"g:([^:]+):r", value)
-                        group, mode, found = (acl[1], "0660", True) if acl else (group, mode, found)
+                        group, mode, named = (acl[1], "0660", True) if acl else (group, mode, named)
                     continue
                 if key == "GROUP":
-                    group, found = value, True
+                    group, named = value, True
                 elif key == "MODE":
-                    mode, found = value, True
-    return (group, mode) if found else None
+                    mode, named = value, True
+    return (group, mode) if named else None
 
 
 def _matches(terms: list[tuple[str, str, str]], kernel: str, subsystem: str | None) -> bool:

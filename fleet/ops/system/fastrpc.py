@@ -1,8 +1,7 @@
 """FastRPC on a device: library, group, device rules, membership.
 
-Everything is derived from what the device shows: the nodes and their bits, the rules, the
-packages that are there or on offer. The table of packagings only says what a package
-brings that is not installed yet.
+Everything is derived from the device: its nodes and their modes, its rules, its installed and
+available packages. The table of packagings only describes packages that are not installed yet.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ LIBRARY = "libcdsprpc.so"
 NOTHING = FileSeen()
 # Units that can be neither enabled nor disabled: nothing to install (man systemctl).
 FIXED_UNITS = {"static", "generated", "transient", "indirect"}
-# What libQnnSystem and the libraries of QAIRT's Linux targets load of the system, by its package
-# (data/runtime_files.yaml, needs_on_device); Debian, Ubuntu and Yocto name them alike.
+# System libraries that libQnnSystem and the libraries of QAIRT's Linux targets load, by package
+# (data/runtime_files.yaml, needs_on_device). Debian, Ubuntu and Yocto use the same names.
 QNN_PACKAGES = {"libatomic1": "libatomic", "libstdc++6": "libstdcpp"}
 _OWN = {
     "fastrpc": 'KERNEL=="fastrpc-*", KERNEL!="*-secure"',
@@ -43,11 +42,12 @@ _OWN = {
 
 @dataclass(frozen=True)
 class FastRpc:
-    """What is lacking. `apply_to` are kernel names of nodes that need their rules applied,
-    by the event `action`; `waits` those that only a boot can give them to.
+    """The missing parts of FastRPC.
 
-    `link` is the versioned library to link, "" for the one that the packages will bring,
-    None when no link is needed. `group` None: no membership is needed.
+    `apply_to` are kernel names of nodes whose rules must be applied by the event `action`; `waits`
+    are nodes for which only a boot can do that. `link` is the versioned library to link, "" for the
+    one that the packages will install, None if no link is needed. `group` None: no membership is
+    needed.
     """
 
     packaging: Packaging
@@ -62,9 +62,9 @@ class FastRpc:
 
 
 def fastrpc(spec: SystemSpec, facts: Facts, state: SystemState, *, reload: bool = False) -> FastRpc:
-    """What this device lacks for a FastRPC session of the deploy user.
+    """Return what this device lacks for a FastRPC session of the deploy user.
 
-    `reload`: rules of the spec are going to be written, and then all rules are applied.
+    `reload`: rules of the spec are going to be written, and all rules are then applied.
     """
     chosen, lacking = _packaging(spec, facts, state)
     need = FastRpc(chosen)
@@ -93,7 +93,9 @@ def _qnn_packages(spec: SystemSpec, facts: Facts, state: SystemState) -> tuple[s
 
 
 def has_setfacl(spec: SystemSpec, state: SystemState, also: tuple[str, ...]) -> bool:
-    """Is setfacl there when the rules are applied? `also` are packages of the recipe."""
+    """Return True if setfacl exists when the rules are applied. `also` are packages of the
+    recipe.
+    """
     wanted = [name.partition("=")[0] for name in (*also, *spec.packages)]
     wanted += [deb.name.split("_")[0] for deb in spec.debs]
     return "setfacl" in state.tools or "acl" in wanted
@@ -101,7 +103,7 @@ def has_setfacl(spec: SystemSpec, state: SystemState, also: tuple[str, ...]) -> 
 
 @dataclass(frozen=True)
 class _View:
-    """The device as the rules will find it; `comes` brings rules with its packages."""
+    """The device as the rules will find it; `comes` are the packages that install rules."""
 
     spec: SystemSpec
     facts: Facts
@@ -112,7 +114,7 @@ class _View:
 
     @property
     def rules(self) -> tuple[RuleSeen, ...]:
-        """Rules that are there or come with packages, with those of the spec in their place."""
+        """The existing rules and those of packages; rules of the spec replace them."""
         own = {UDEV_RULES + name: text for name, text in self.spec.rules.items()}
         hidden = {path.rpartition("/")[2] for path in own}
         kept = [rule for rule in self.state.rules if rule.path.rpartition("/")[2] not in hidden]
@@ -120,13 +122,15 @@ class _View:
         return (*kept, *(RuleSeen(path, tuple(text.splitlines())) for path, text in own.items()))
 
     def given(self, node: DeviceNode) -> tuple[str | None, str | None] | None:
-        """(group, mode) that the rules give a node; None when none names it."""
+        """Return (group, mode) of a node from the rules, None if no rule names it."""
         return ruled(node.path, self.rules, setfacl=self.setfacl)
 
     def refused(self, paths: tuple[str, ...]) -> list[DeviceNode]:
-        """Nodes that refuse the deploy user, or will after the rules were applied; none when
-        one of them opens. A secure node is none of them beside its plain sibling: vendors
-        leave it to their daemons (qualcomm/fastrpc files/60-fastrpc.rules).
+        """Return the nodes that refuse the deploy user, now or after the rules; [] if one node
+        opens.
+
+        A secure node does not count next to its plain sibling: vendors reserve it for their daemons
+        (qualcomm/fastrpc files/60-fastrpc.rules).
         """
         there = nodes(self.facts, paths)
         refusing = [node for node in there if self._refuses(node)]
@@ -135,7 +139,9 @@ class _View:
         return [node for node in refusing if not secure(node)] or refusing
 
     def _refuses(self, node: DeviceNode) -> bool:
-        """Now, or once the rules are applied: by this deploy or by the next boot."""
+        """Return True if a node refuses now, or after this deploy or the next boot applies the
+        rules.
+        """
         now = node.open_error in DENIED
         given = self.given(node) if self.reload or self.comes else None
         if given is None or self.facts.user.uid == 0:
@@ -146,7 +152,7 @@ class _View:
 
 
 def _packaging(spec: SystemSpec, facts: Facts, state: SystemState) -> tuple[Packaging, bool]:
-    """The packaging of this device, and whether its library is lacking."""
+    """Return the packaging of this device, and True if its library is missing."""
     rows = packagings()
     if facts.libcdsprpc:
         old = nodes(facts, CDSP[2:]) and not nodes(facts, CDSP[:2])
@@ -211,20 +217,20 @@ def _no_source(packaging: Packaging) -> Finding:
 
 
 def _foreign(state: SystemState) -> str:
-    """Packages of FastRPC for another architecture than the device's own."""
+    """Return FastRPC packages for another architecture than the device's own, as text."""
     wanted = {name for packaging in packagings().values() for name in packaging.packages}
-    seen = [name for name in state.packages if name.partition(":")[0] in wanted and ":" in name]
-    return f"only for another architecture: {', '.join(sorted(seen))}" if seen else ""
+    foreign = [name for name in state.packages if name.partition(":")[0] in wanted and ":" in name]
+    return f"only for another architecture: {', '.join(sorted(foreign))}" if foreign else ""
 
 
 def _version(packaging: Packaging, state: SystemState) -> Version:
-    """What a packaging gives in the version that is there or on offer."""
-    seen = [state.installed(name) or state.candidate(name) for name in packaging.packages]
-    return packaging.at(next((version for version in seen if version), None))
+    """Return what a packaging does in the installed or available version."""
+    versions = [state.installed(name) or state.candidate(name) for name in packaging.packages]
+    return packaging.at(next((version for version in versions if version), None))
 
 
 def _rules_of(version: Version) -> RuleSeen:
-    """What the rules of a packaging give, as far as it was seen."""
+    """Return the known rules of a packaging."""
     group = version.group or DEFAULT_GROUP
     lines = []
     for match, mode in (("!=", version.node), ("==", version.secure)):
@@ -238,7 +244,7 @@ def _rules_of(version: Version) -> RuleSeen:
 
 
 def _with_rights(need: FastRpc, view: _View) -> FastRpc:
-    """Group, rule and trigger for the nodes that refuse the deploy user."""
+    """Add group, rule and trigger for the nodes that refuse the deploy user."""
     refusing = [*view.refused(CDSP), *view.refused(HEAP)]
     if not refusing:
         return need
@@ -268,7 +274,7 @@ def _with_rights(need: FastRpc, view: _View) -> FastRpc:
 
 
 def _by_the_next_event(need: FastRpc, view: _View) -> FastRpc:
-    """Rules that one event did not apply are tried by another, once; then a boot is left."""
+    """Retry rules that one event did not apply with another event, once; then require a boot."""
     tried = view.state.tried
     late_group = need.group is not None and view.state.groups.get(need.group, ()) is None
     if need.packages or need.rule or view.reload or late_group or not tried:
@@ -294,30 +300,30 @@ def _by_the_next_event(need: FastRpc, view: _View) -> FastRpc:
 
 
 def _name(node: DeviceNode) -> str:
-    """What udev is told to trigger: all FastRPC nodes together, a heap by its name."""
+    """Return the name for udev's trigger: all FastRPC nodes together, a heap by its name."""
     name = node.path.rpartition("/")[2]
     return "fastrpc-*" if name.startswith("fastrpc-") else name
 
 
 def _would_open(mode: str | None, owner_group: str | None, group: str, facts: Facts) -> bool:
-    """Do bits and group let a member of `group` read?"""
+    """Return True if mode and group let a member of `group` read."""
     member = owner_group == group or owner_group in facts.user.groups_db
     return readable(mode, facts.user.uid == 0, member)
 
 
 def _helps(given: tuple[str | None, str | None], node: DeviceNode, group: str, view: _View) -> bool:
-    """Does what the rules give let a member of `group` read?"""
+    """Return True if the rules let a member of `group` read."""
     return _would_open(given[1] or node.mode, given[0] or node.group, group, view.facts)
 
 
 def _is_as(node: DeviceNode, given: tuple[str | None, str | None]) -> bool:
-    """Is the node already as the rules make it?"""
+    """Return True if the node already is as the rules define it."""
     same_mode = given[1] is None or given[1].lstrip("0") == (node.mode or "").lstrip("0")
     return same_mode and given[0] in {None, node.group}
 
 
 def _group(need: FastRpc, refusing: list[DeviceNode], view: _View) -> str:
-    """The group of the rules, then the node's own where no rule names it, then the packaging's."""
+    """Return the group of the rules, or the node's own if no rule names it, or the packaging's."""
     for node in refusing:
         given = view.given(node)
         if given is None:
@@ -329,12 +335,15 @@ def _group(need: FastRpc, refusing: list[DeviceNode], view: _View) -> str:
 
 
 def _usable(group: str | None) -> bool:
-    """A group that one can join: `stat` says UNKNOWN, `ls` a number, for one without a name."""
+    """Return True for a group that users can join.
+
+    A nameless one is UNKNOWN (stat) or a number (ls).
+    """
     return group not in {None, "", "root", "UNKNOWN"} and not str(group).isdigit()
 
 
 def secure(node: DeviceNode) -> bool:
-    """A node for signed code of the vendor."""
+    """Return True for a node for signed code of the vendor."""
     return node.path.endswith("-secure")
 
 
@@ -343,14 +352,16 @@ def _kind(path: str) -> str:
 
 
 def _ruled_by_us(state: SystemState) -> set[str]:
-    """Kinds of nodes that our rule file on the device gives already."""
+    """Return the kinds of nodes that fleet's rule file on the device already covers."""
     text = (state.files.get(RULE_FILE, NOTHING).content or b"").decode("utf-8", "replace")
     return {kind for kind in _OWN if kind in text.partition("\n")[2]}
 
 
 def own_rule(group: str, kinds: Collection[str]) -> WantedFile:
-    """A rule file that lets members of a group read nodes of these kinds, the secure ones left
-    out: a FastRPC client opens for reading (`access.readable`).
+    """Return a rule file that lets members of a group read nodes of these kinds, except secure
+    ones.
+
+    A FastRPC client opens for reading (`access.readable`).
     """
     head = f"# Written by fleet: members of {group} may use the compute DSP.\n"
     lines = [
@@ -360,23 +371,28 @@ def own_rule(group: str, kinds: Collection[str]) -> WantedFile:
 
 
 def _warn_of_unit(need: FastRpc, state: SystemState) -> FastRpc:
-    """An inactive daemon is a warning: calls work without it (docs/sources/deployment.md 6).
+    """Warn about an inactive daemon; calls work without it (docs/sources/deployment.md 6).
 
-    A static unit cannot be enabled: device rules start it, by ENV{SYSTEMD_WANTS}
-    (qualcomm/fastrpc files/60-fastrpc.rules since 1.0.8).
+    A static unit cannot be enabled: device rules start it with ENV{SYSTEMD_WANTS} (qualcomm/fastrpc
+    files/60-fastrpc.rules since 1.0.8).
     """
     unit = need.packaging.unit
-    seen = state.units.get(unit or "")
-    if unit is None or seen is None or seen.load != "loaded" or seen.active == "active":
+    unit_state = state.units.get(unit or "")
+    if (
+        unit is None
+        or unit_state is None
+        or unit_state.load != "loaded"
+        or unit_state.active == "active"
+    ):
         return need
-    verb = "start" if seen.enabled in FIXED_UNITS else "enable --now"
+    verb = "start" if unit_state.enabled in FIXED_UNITS else "enable --now"
     finding = Finding(
         rule="cdsprpcd-inactive",
         severity="warn",
-        message=f"the service {unit} is {seen.active or 'unknown'}, so the DSP cannot write "
+        message=f"the service {unit} is {unit_state.active or 'unknown'}, so the DSP cannot write "
         "logs or "
         "read files",
-        have=seen.active or "unknown",
+        have=unit_state.active or "unknown",
         need="active",
         cure=f"sudo systemctl {verb} {unit} (on the device; NPU sessions work without the service)",
         source="docs/sources/deployment.md 6",

@@ -1,4 +1,4 @@
-"""Who packages FastRPC: the table data/fastrpc.yaml, and which row a device shows."""
+"""The packagings of FastRPC from data/fastrpc.yaml, and the row that matches a device."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _NOT_ROWS = {"qnn_packages"}
 
 @dataclass(frozen=True)
 class Version:
-    """What the rules of a packaging give from a version on; None where nobody saw it.
+    """The effect of a packaging's rules from a version on; None if unknown.
 
-    `node` and `secure` are modes; where there are rules, None leaves the nodes as they are.
+    `node` and `secure` are modes. If there are rules, None means that the nodes stay unchanged.
     """
 
     since: str
@@ -32,9 +32,11 @@ class Version:
 
 @dataclass(frozen=True)
 class Packaging:
-    """One row; `setup` is the command by which its tutorial adds the source, `boards` are the
-    beginnings of models for which it comes first. `version_mark` is in each version of its
-    packages and tells them from packages of the same names in another archive.
+    """A row of the table.
+
+    `setup` is the command with which its tutorial adds the source. `boards` are the beginnings of
+    models for which it is preferred. `version_mark` is part of each version of its packages, and
+    distinguishes them from packages with the same names in another archive.
     """
 
     id: str
@@ -49,11 +51,11 @@ class Packaging:
     version_mark: str = ""
 
     def is_there(self, version: str | None) -> bool:
-        """Return whether there is a package of this version, and it is of this packaging."""
+        """Return True if this version exists and belongs to this packaging."""
         return version is not None and self.version_mark in version
 
     def at(self, version: str | None = None) -> Version:
-        """What a version of its packages gives; the newest one's where none is known."""
+        """Return the effect of a version of its packages, of the newest one if it is unknown."""
         known = [
             row
             for row in self.versions
@@ -63,13 +65,13 @@ class Packaging:
 
 
 def _numbers(version: str) -> list[int]:
-    """A package's version without its epoch, for the order of releases."""
+    """Return the numbers of a package version without its epoch, for sorting."""
     return [int(part) for part in re.findall(r"\d+", version.rpartition(":")[2])]
 
 
 @cache
 def packagings() -> dict[str, Packaging]:
-    """All rows, in the order in which they are preferred."""
+    """Return all rows in order of preference."""
     return {
         name: Packaging(
             id=name,
@@ -81,12 +83,12 @@ def packagings() -> dict[str, Packaging]:
 
 
 def qnn_packages() -> tuple[str, ...]:
-    """QNN runtimes of distributions, by package name."""
+    """Return the QNN runtimes of distributions, by package name."""
     return tuple(load("fastrpc")["qnn_packages"])
 
 
 def installed(state: SystemState) -> Packaging | None:
-    """The row of which a package is installed."""
+    """Return the row with an installed package, None if there is none."""
     for packaging in packagings().values():
         if any(packaging.is_there(state.installed(name)) for name in packaging.packages):
             return packaging
@@ -94,8 +96,10 @@ def installed(state: SystemState) -> Packaging | None:
 
 
 def source_known(packaging: Packaging, spec: SystemSpec, state: SystemState) -> bool:
-    """Can the packages come from somewhere? One that has to be set up needs a source of its own,
-    by its `marks`: of the device or of the playbook, which brings its key.
+    """Return True if the packages have a source.
+
+    A packaging with `setup` needs its own source, identified by its `marks`: on the device, or in
+    the playbook, which has its key.
     """
     local = {deb.name.split("_")[0] for deb in spec.debs}
     there = all(
@@ -107,16 +111,16 @@ def source_known(packaging: Packaging, spec: SystemSpec, state: SystemState) -> 
 
 
 def _marked(packaging: Packaging, spec: SystemSpec, state: SystemState) -> bool:
-    """Is its source set up on the device, or named by the playbook?"""
+    """Return True if its source is set up on the device or named by the playbook."""
     places = [*state.sources, *(repository.uri for repository in spec.repositories)]
     return any(mark in place for mark in packaging.marks for place in places)
 
 
 def offered(spec: SystemSpec, state: SystemState, model: str | None = None) -> Packaging | None:
-    """The row that can be installed: asked for, begun, offered, or set up as a source; that of
-    the board's `model` first.
+    """Return the row that can be installed: requested, begun, offered, or set up as a source.
 
-    What is set up as a source but not yet read counts: its lists are refreshed first.
+    The row of the board's `model` is preferred. A source that is set up but not read yet counts,
+    because its lists are refreshed first.
     """
     rows = packagings()
     if spec.fastrpc in rows:

@@ -1,4 +1,4 @@
-"""From facts, state and wishes to the ordered actions on the system of one device."""
+"""The ordered actions on the system of one device, from facts, state and the desired state."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from fleet.ops.system.steps_users import (
 )
 from fleet.ops.system.wanted import deb_name, repository_files, wanted_files
 
-# Packages and their sources: what to add, refresh, install and remove.
+# Packages and their sources: add, refresh, install and remove.
 
 Steps = tuple[list[Action], list[Action]]
 
@@ -55,10 +55,10 @@ Steps = tuple[list[Action], list[Action]]
 def package_steps(
     spec: SystemSpec, state: SystemState, also: tuple[str, ...], base: str
 ) -> tuple[Steps, list[Finding]]:
-    """(before groups are made, after), and what stands in the way.
+    """Return (steps before groups are created, steps after), and the obstacles.
 
-    `also` are packages that a recipe needs. For names that no list of the device has, the
-    lists are refreshed first.
+    `also` are packages that a recipe needs. If no list of the device contains a name, the lists are
+    refreshed first.
     """
     if state.manager is None and (spec.packages or spec.debs or spec.repositories):
         return ([], []), [_no_manager(spec)]
@@ -73,7 +73,9 @@ def package_steps(
         for repository in spec.repositories
         if not _has_repository(spec, state, repository)
     ]
-    before += [AddRepository(repository, base, _seen(state, repository)) for repository in added]
+    before += [
+        AddRepository(repository, base, _repository_now(state, repository)) for repository in added
+    ]
     unknown = [name for name in names if state.candidate(name.partition("=")[0]) is None]
     if added or unknown:
         before.append(RefreshPackages(state.manager or "apt"))
@@ -87,7 +89,7 @@ def package_steps(
 
 
 def _has(state: SystemState, wish: str) -> bool:
-    """`name` or `name=version` is installed."""
+    """Return True if `name` or `name=version` is installed."""
     name, _, version = wish.partition("=")
     there = state.installed(name)
     return there is not None and version in {"", there}
@@ -100,18 +102,18 @@ def _has_deb(state: SystemState, file_name: str) -> bool:
 
 
 def _halfway(state: SystemState) -> tuple[str, ...]:
-    return tuple(sorted(name for name, seen in state.packages.items() if not seen.whole))
+    return tuple(sorted(name for name, package in state.packages.items() if not package.whole))
 
 
 def _has_repository(spec: SystemSpec, state: SystemState, repository: Repository) -> bool:
-    """Both of its files are there, as they should be."""
+    """Return True if both of its files exist with the desired content."""
     return all(
-        (seen := state.files.get(path)) is not None and seen.content == content
+        (file := state.files.get(path)) is not None and file.content == content
         for path, content in repository_files(spec)[repository.name]
     )
 
 
-def _seen(state: SystemState, repository: Repository) -> tuple[FileSeen, FileSeen]:
+def _repository_now(state: SystemState, repository: Repository) -> tuple[FileSeen, FileSeen]:
     key, source = key_path(repository.name), list_path(repository.name)
     return state.files.get(key, NOT_THERE), state.files.get(source, NOT_THERE)
 
@@ -157,7 +159,7 @@ _UNITS = "/etc/systemd/system/"
 
 @dataclass(frozen=True)
 class SystemPlan:
-    """What has to be done on the system, in order, and what has to be said."""
+    """The steps on the system in order, with findings and notes."""
 
     steps: tuple[Action, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -165,7 +167,7 @@ class SystemPlan:
 
     @property
     def needs_root(self) -> bool:
-        """True when one of the steps runs as root."""
+        """True if one of the steps runs as root."""
         return any(step.needs_root for step in self.steps)
 
 
@@ -187,7 +189,7 @@ class _Draft:
 
 
 def provision(spec: SystemSpec, facts: Facts, state: SystemState) -> SystemPlan:
-    """The steps that make the system as `spec` wants it; none when it is."""
+    """Return the steps that bring the system to the state in `spec`, none if it is there."""
     if spec.empty:
         return SystemPlan()
     draft = _Draft(spec, facts, state, None)
@@ -216,7 +218,9 @@ def provision(spec: SystemSpec, facts: Facts, state: SystemState) -> SystemPlan:
 
 
 def _groups(draft: _Draft, members: list[AddMember]) -> list[Action]:
-    """Groups are made before packages come that would make them: so the undo is exact."""
+    """Return the groups to create, before packages that would create them, so that undo is
+    exact.
+    """
     wanted = [*draft.spec.groups, *draft.spec.members]
     if draft.dsp is not None and draft.dsp.group:
         wanted.append(draft.dsp.group)
@@ -278,51 +282,55 @@ def _files(draft: _Draft, writes: list[WriteFile]) -> list[Action]:
 
 
 def _write(draft: _Draft, want: WantedFile) -> WriteFile | None:
-    seen = draft.state.files.get(want.path)
-    if seen is None:
+    current = draft.state.files.get(want.path)
+    if current is None:
         return None
     same = (
-        seen.kind == "file"
-        and seen.content == want.content
-        and seen.mode.rjust(4, "0") == want.mode
-        and (seen.owner, seen.group) == (want.owner, want.group)
+        current.kind == "file"
+        and current.content == want.content
+        and current.mode.rjust(4, "0") == want.mode
+        and (current.owner, current.group) == (want.owner, want.group)
     )
     if same:
         return None
-    if seen.kind in {"folder", "other"} or (seen.kind == "file" and seen.content is None):
-        why = "cannot be read by the deploy user" if seen.kind == "file" else _NO_FILE[seen.kind]
+    if current.kind in {"folder", "other"} or (current.kind == "file" and current.content is None):
+        why = (
+            "cannot be read by the deploy user"
+            if current.kind == "file"
+            else _NO_FILE[current.kind]
+        )
         draft.findings.append(
             Finding(
                 rule="system-file",
                 severity="refuse",
                 message=f"{want.path} {why}, so fleet cannot save it to restore it later",
-                have=seen.kind,
+                have=current.kind,
                 need="a readable file, a link, or nothing",
                 cure="move the present file or folder away; to see it, run on the device: ls "
                 f"-ld {want.path}",
             )
         )
         return None
-    return WriteFile(want, draft.base, seen)
+    return WriteFile(want, draft.base, current)
 
 
 def _units(draft: _Draft, *, rules_applied: bool) -> list[Action]:
-    """Units that are not as wanted, or will not be once rules start them."""
+    """Return steps for units that differ from the desired state, or will after rules start them."""
     steps: list[Action] = []
     for want in draft.spec.units:
-        seen = draft.state.units.get(want.name)
-        if seen is None:
+        current = draft.state.units.get(want.name)
+        if current is None:
             draft.findings.append(_no_systemd(want.name))
             continue
-        fixed = seen.enabled in FIXED_UNITS
+        fixed = current.enabled in FIXED_UNITS
         if fixed and want.enabled:
-            draft.findings.append(_not_enabled(want.name, seen.enabled))
-        enabled = want.enabled if want.enabled != (seen.enabled == "enabled") else None
+            draft.findings.append(_not_enabled(want.name, current.enabled))
+        enabled = want.enabled if want.enabled != (current.enabled == "enabled") else None
         enabled = None if fixed else enabled
-        active = seen.active == "active" or (rules_applied and fixed and want.running is False)
+        active = current.active == "active" or (rules_applied and fixed and want.running is False)
         running = want.running if want.running != active else None
         if enabled is not None or running is not None:
-            steps.append(SetUnit(want.name, enabled, running, seen))
+            steps.append(SetUnit(want.name, enabled, running, current))
     return steps
 
 
@@ -358,7 +366,7 @@ def _links(draft: _Draft) -> list[Action]:
 
 
 def _end(draft: _Draft, steps: list[Action]) -> list[Action]:
-    """A reboot where it is wanted, else a new login where groups are new."""
+    """Return a reboot if it is requested, else a new login if groups are new."""
     changed = any(step.needs_root for step in steps)
     waits = draft.dsp is not None and draft.dsp.waits
     if draft.spec.reboot and (changed or waits or draft.state.reboot_required):
@@ -377,16 +385,16 @@ def _matters(draft: _Draft, group: str) -> bool:
 
 
 def _warn_of_foreign(draft: _Draft) -> None:
-    """QNN of the distribution beside a release: reported, shadowed or removed."""
+    """Warn about QNN of the distribution: it is reported, shadowed or removed."""
     there = [name for name in qnn_packages() if draft.state.installed(name)]
     if draft.spec.distribution_qnn == REMOVE:
         there = []
-    found = (*draft.facts.qnn_libraries, *draft.state.skels, *draft.state.on_path)
-    seen = [*there, *dict.fromkeys(found)]
-    if not seen:
+    libraries = (*draft.facts.qnn_libraries, *draft.state.skels, *draft.state.on_path)
+    foreign = [*there, *dict.fromkeys(libraries)]
+    if not foreign:
         return
     beside = f", beside {', '.join(draft.state.trees)}" if draft.state.trees else ""
-    shown = ", ".join(seen[:6]) + (f" and {len(seen) - 6} more" if len(seen) > 6 else "")
+    shown = ", ".join(foreign[:6]) + (f" and {len(foreign) - 6} more" if len(foreign) > 6 else "")
     draft.findings.append(
         Finding(
             rule="mixed-qnn",

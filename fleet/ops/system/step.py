@@ -1,4 +1,4 @@
-"""What all actions on the system of a device share."""
+"""The base of all actions on the system of a device."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ QUICK_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class SystemStep(Action):
-    """An action as root. It is its literal commands, and the way back.
+    """An action as root: its literal commands and their undo.
 
-    `seconds` is the deadline of each command. `staged` are contents that the deploy user
-    puts on the device before: path → bytes. `refreshes` marks commands that only make other
-    programs read changed files; in an undo they come last.
+    `seconds` is the deadline of each command. `staged` are contents that the deploy user writes to
+    the device first: path → bytes. `refreshes` marks commands that only make other programs read
+    changed files; in an undo they come last.
     """
 
     needs_root = True
@@ -25,25 +25,25 @@ class SystemStep(Action):
     refreshes = False
 
     def staged(self) -> Mapping[str, bytes]:
-        """Contents that the commands read, by their path on the device."""
+        """Return the contents that the commands read, by path on the device."""
         return {}
 
     def undo_staged(self) -> Mapping[str, bytes]:
-        """Contents that the undo reads."""
+        """Return the contents that the undo reads."""
         return {}
 
 
 @dataclass(frozen=True)
 class Refresh(SystemStep):
-    """Lets other programs read changed files anew."""
+    """An action that makes other programs read changed files."""
 
     refreshes = True
 
     def undo(self) -> tuple[Command, ...]:
-        """The same, after the files are as before."""
+        """Return the same commands, which run after the files are restored."""
         return self.commands()
 
 
 def argv(*words: str) -> Command:
-    """A command of these words."""
+    """Return a command of these words."""
     return Command(words)

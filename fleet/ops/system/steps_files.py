@@ -1,4 +1,4 @@
-"""Actions on files, and on what has to read them again."""
+"""Actions on files, and on the programs that must read them again."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _COMMENT = b"# Written by fleet, so that udevd reads its rules anew.\n"
 
 
 def staging_path(base: str, content: bytes) -> str:
-    """Where content waits on the device; by its hash, so that a plan is always the same."""
+    """Return the staging path of a content, by its hash so that plans are reproducible."""
     return f"{base}/staged/{hashlib.sha256(content).hexdigest()[:16]}"
 
 
 def install_commands(
     source: str, path: str, mode: str, owner: str, group: str
 ) -> tuple[Command, ...]:
-    """A file in place in one rename; old or new at every instant."""
+    """Return commands that put a file in place in one rename; it is old or new at any time."""
     folder, _, name = path.rpartition("/")
     new = f"{folder}/.{name}.fleet"
     return (
@@ -40,36 +40,36 @@ def install_commands(
 
 @dataclass(frozen=True)
 class WriteFile(SystemStep):
-    """Write a file with mode, owner and group. `before` is what is there now."""
+    """An action that writes a file with mode, owner and group. `before` is the existing file."""
 
     file: WantedFile
     base: str
     before: FileSeen = NOT_THERE
 
     def describe(self) -> str:
-        """`write /etc/udev/rules.d/60-x.rules (0644 root:root, 120 bytes)`."""
+        """Return `write /etc/udev/rules.d/60-x.rules (0644 root:root, 120 bytes)`."""
         wanted = self.file
         word = "write" if self.before.kind == "absent" else "replace"
         size = len(wanted.content)
         return f"{word} {wanted.path} ({wanted.mode} {wanted.owner}:{wanted.group}, {size} bytes)"
 
     def staged(self) -> Mapping[str, bytes]:
-        """The content."""
+        """Return the content."""
         return {staging_path(self.base, self.file.content): self.file.content}
 
     def commands(self) -> tuple[Command, ...]:
-        """Install under a temporary name, then rename."""
+        """Return commands that install under a temporary name, then rename."""
         (source,) = self.staged()
         wanted = self.file
         return install_commands(source, wanted.path, wanted.mode, wanted.owner, wanted.group)
 
     def undo_staged(self) -> Mapping[str, bytes]:
-        """What was there before."""
+        """Return the old content."""
         old = self.before.content
         return {} if old is None else {staging_path(self.base, old): old}
 
     def undo(self) -> tuple[Command, ...]:
-        """The file, link or nothing that was there."""
+        """Return commands that restore the old file or link, or remove the file."""
         old = self.before
         if old.kind == "link":
             return (argv("ln", "-s", "-f", "-n", "--", old.target, self.file.path),)
@@ -80,7 +80,9 @@ class WriteFile(SystemStep):
         return (argv("rm", "-f", "--", self.file.path),)
 
     def as_shell(self) -> str:
-        """The content stands in the text; an administrator has no staged file."""
+        """Return shell text that contains the content, because an administrator has no
+        staged file.
+        """
         wanted = self.file
         first, second = install_commands(
             "/dev/stdin", wanted.path, wanted.mode, wanted.owner, wanted.group
@@ -97,7 +99,7 @@ class WriteFile(SystemStep):
 
 @dataclass(frozen=True)
 class PlaceFiles(Action):
-    """Send files into a folder of the deploy user, under their names; nothing is sent twice."""
+    """An action that sends files into a folder of the deploy user. Nothing is sent twice."""
 
     files: tuple[FileRef, ...]
     folder: str
@@ -105,41 +107,41 @@ class PlaceFiles(Action):
 
     @property
     def bytes(self) -> int:  # type: ignore[override]
-        """Payload, when the device has none of them."""
+        """The payload bytes if the device has none of the files."""
         return sum(file.size for file in self.files)
 
     def describe(self) -> str:
-        """`send 3 package files, 1.2 MB`."""
+        """Return `send 3 package files, 1.2 MB`."""
         return f"send {len(self.files)} package files, {human_bytes(self.bytes)}"
 
 
 @dataclass(frozen=True)
 class RunLdconfig(Refresh):
-    """Let the loader's cache know new libraries."""
+    """An action that adds new libraries to the loader's cache."""
 
     def describe(self) -> str:
-        """`refresh the loader's cache`."""
+        """Return `refresh the loader's cache (ldconfig)`."""
         return "refresh the loader's cache (ldconfig)"
 
     def commands(self) -> tuple[Command, ...]:
-        """ldconfig."""
+        """Return the command ldconfig."""
         return (argv("ldconfig"),)
 
 
 def _nameless(node: DeviceNode) -> bool:
-    """Does it belong to a user or group that was deleted? So `stat` calls one without a name."""
+    """Return True if the owner or group was deleted, which `stat` shows as UNKNOWN."""
     return "UNKNOWN" in {node.owner, node.group}
 
 
 @dataclass(frozen=True)
 class ReloadUdev(SystemStep):
-    """Read the rules anew and apply them to the nodes that are there.
+    """An action that reloads the rules and applies them to the existing nodes.
 
-    `names` are kernel names or globs; `before` the nodes as they are now: a rule that is
-    gone does not give a node its old mode back. A mark below /run says until the next boot
-    that the event `action` was made. `acls` are nodes to which the rules may give an access
-    list, `kept` those that had one before. The undo is no refresh: the package that brings
-    setfacl may go after it, and udevd reads rule files anew by itself.
+    `names` are kernel names or globs. `before` are the current nodes, because removing a rule does
+    not restore the mode of a node. A mark below /run records until the next boot that the event
+    `action` was sent. `acls` are nodes to which the rules may give an access list, `kept` those
+    that already had one. The undo is not a refresh: the package with setfacl may be removed after
+    it, and udevd reads rule files by itself.
     """
 
     names: tuple[str, ...]
@@ -150,12 +152,12 @@ class ReloadUdev(SystemStep):
     base: str = ""
 
     def staged(self) -> Mapping[str, bytes]:
-        """A comment, whose file is a change of the rules."""
+        """Return a comment, because a new file counts as a change of the rules."""
         return {staging_path(self.base, _COMMENT): _COMMENT}
 
     @property
     def no_undo(self) -> str:  # type: ignore[override]
-        """What the undo leaves."""
+        """The changes that the undo does not revert."""
         what = {
             ACL: self.kept,
             "owner": tuple(n.path for n in self.before if _nameless(n)),
@@ -167,12 +169,12 @@ class ReloadUdev(SystemStep):
         )
 
     def describe(self) -> str:
-        """`apply udev rules to fastrpc-*, system`."""
+        """Return `apply udev rules to fastrpc-*, system`."""
         again = f", with the udev event {self.action}" * (self.action != ACTION)
         return f"apply udev rules to {', '.join(self.names)}{again}"
 
     def commands(self) -> tuple[Command, ...]:
-        """Reload, trigger for those names, wait until they are handled, note it."""
+        """Return commands to reload, trigger for these names, wait, and record the event."""
         match = [f"--sysname-match={name}" for name in self.names]
         return (
             argv("install", "-D", "-m", "0644", "--", *self.staged(), ANEW),
@@ -183,12 +185,12 @@ class ReloadUdev(SystemStep):
         )
 
     def as_shell(self) -> str:
-        """Without a staged file."""
+        """Return shell text without a staged file."""
         (staged,) = self.staged()
         return f"echo '#' | {super().as_shell().replace(staged, '/dev/stdin')}"
 
     def undo(self) -> tuple[Command, ...]:
-        """Give the nodes what they had, and reload."""
+        """Return commands that restore the nodes, and reload."""
         back = [argv("setfacl", "-b", "--", path) for path in self.acls]
         for node in self.before:
             if node.exists and node.mode and node.owner and node.group:
@@ -201,9 +203,9 @@ class ReloadUdev(SystemStep):
 
 @dataclass(frozen=True)
 class LinkLibrary(Action):
-    """A library under its unversioned name, in fleet's own folder: no root, nothing in /usr.
+    """An action that links a library to its unversioned name in fleet's own folder, without root.
 
-    `target` "" stands for the versioned library that the packages bring.
+    `target` "" is the versioned library that the packages install.
     """
 
     name: str
@@ -211,12 +213,12 @@ class LinkLibrary(Action):
     base: str
 
     def describe(self) -> str:
-        """`link libcdsprpc.so -> /usr/lib/.../libcdsprpc.so.1 in <base>/shim`."""
+        """Return `link libcdsprpc.so -> /usr/lib/.../libcdsprpc.so.1 in <base>/shim`."""
         target = self.target or "the versioned library of the packages"
         return f"link {self.name} -> {target} in {self.base}/shim"
 
     def undo(self) -> tuple[Command, ...]:
-        """Remove the link; the folder goes when it is empty."""
+        """Return commands that remove the link, and the folder if it is empty."""
         shim = f"{self.base}/shim"
         return (
             argv("rm", "-f", "--", f"{shim}/{self.name}"),

@@ -11,10 +11,10 @@ from fleet.model.system import FileSeen, Repository, WantedFile
 from fleet.ops.system.step import SystemStep, argv
 from fleet.ops.system.steps_files import NOT_THERE, WriteFile
 
-# qcom-fastrpc1 pulls linux-firmware: 858 MB (docs/sources/deployment.md 6)
+# qcom-fastrpc1 depends on linux-firmware: 858 MB (docs/sources/deployment.md 6)
 DOWNLOAD_SECONDS = 1800.0
 LOCK_SECONDS = 120  # unattended-upgrades holds dpkg's lock for a minute after boot
-# Configuration files of the device are kept; nothing is asked.
+# Configuration files of the device are kept, without a prompt.
 _APT = (
     *("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y", "-q"),
     *("-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}"),
@@ -23,20 +23,20 @@ _APT = (
 
 
 def key_path(name: str) -> str:
-    """The key of a repository on the device."""
+    """Return the path of a repository's key on the device."""
     return f"/etc/apt/keyrings/fleet-{name}.asc"
 
 
 def list_path(name: str) -> str:
-    """The source of a repository on the device."""
+    """Return the path of a repository's source file on the device."""
     return f"/etc/apt/sources.list.d/fleet-{name}.sources"
 
 
 @dataclass(frozen=True)
 class AddRepository(SystemStep):
-    """Make apt know a repository; its key is trusted for this repository alone.
+    """An action that adds a repository to apt. Its key is trusted for this repository only.
 
-    `before` are the two files as they are now: key and source.
+    `before` are the two existing files: key and source.
     """
 
     repository: Repository
@@ -45,7 +45,7 @@ class AddRepository(SystemStep):
 
     @property
     def files(self) -> tuple[WriteFile, WriteFile]:
-        """The key and the source in deb822 form."""
+        """The key, and the source in deb822 format."""
         repository = self.repository
         text = sources_text(repository).encode()
         key = WantedFile(key_path(repository.name), repository.key)
@@ -54,40 +54,40 @@ class AddRepository(SystemStep):
         return WriteFile(key, self.base, old_key), WriteFile(source, self.base, old_source)
 
     def describe(self) -> str:
-        """`add repository qcom: URI SUITE main, key ABCD...`."""
+        """Return `add repository qcom: URI SUITE main, key ABCD...`."""
         repository = self.repository
         parts = " ".join((repository.uri, repository.suite, *repository.components))
         return f"add repository {repository.name}: {parts}, key {repository.fingerprint}"
 
     def staged(self) -> Mapping[str, bytes]:
-        """Both contents."""
+        """Return both contents."""
         key, source = self.files
         return {**key.staged(), **source.staged()}
 
     def commands(self) -> tuple[Command, ...]:
-        """Two files, the key first."""
+        """Return commands that write both files, the key first."""
         key, source = self.files
         folder = argv("install", "-d", "-m", "0755", "--", "/etc/apt/keyrings")
         return (folder, *key.commands(), *source.commands())
 
     def undo_staged(self) -> Mapping[str, bytes]:
-        """What was there."""
+        """Return both old contents."""
         key, source = self.files
         return {**key.undo_staged(), **source.undo_staged()}
 
     def undo(self) -> tuple[Command, ...]:
-        """Both as they were, the source first."""
+        """Return commands that restore both files, the source first."""
         key, source = self.files
         return (*source.undo(), *key.undo())
 
     def as_shell(self) -> str:
-        """With both contents in the text."""
+        """Return shell text with both contents."""
         key, source = self.files
         return f"install -d -m 0755 /etc/apt/keyrings\n{key.as_shell()}\n{source.as_shell()}"
 
 
 def sources_text(repository: Repository) -> str:
-    """deb822, as `man sources.list` has it."""
+    """Return the source in deb822 format, see `man sources.list`."""
     lines = [
         "Types: deb",
         f"URIs: {repository.uri}",
@@ -100,18 +100,18 @@ def sources_text(repository: Repository) -> str:
 
 @dataclass(frozen=True)
 class RefreshPackages(SystemStep):
-    """Read what the sources offer."""
+    """An action that refreshes the package lists."""
 
     manager: str = "apt"
     seconds = DOWNLOAD_SECONDS
     no_undo = "package lists are only a cache, so there is nothing to undo"
 
     def describe(self) -> str:
-        """`refresh package lists`."""
+        """Return `refresh the package lists`."""
         return "refresh the package lists"
 
     def commands(self) -> tuple[Command, ...]:
-        """apt-get update, or opkg update."""
+        """Return apt-get update, or opkg update."""
         if self.manager == "opkg":
             return (argv("opkg", "update"),)
         return (argv(*_APT, "update"),)
@@ -119,13 +119,13 @@ class RefreshPackages(SystemStep):
 
 @dataclass(frozen=True)
 class InstallPackages(SystemStep):
-    """Install packages by name, `name=version`, or path of a .deb file.
+    """An action that installs packages by name, `name=version`, or path of a .deb file.
 
-    `brings` are all packages that come with it, `replaces` those of them that are there in
-    another version (`name version`), `size` what it takes: as the manager said when it was
-    asked; empty when it could not be asked yet. The undo purges what is new, else the ones named;
-    what really came, groups and users of maintainer scripts included, is looked at when it has
-    ended (`undo_of`).
+    `brings` are all packages that are installed with it. `replaces` are those that exist in another
+    version (`name version`), `size` is the required space. All come from the package manager's
+    simulation, and are empty if it was not possible yet. The undo purges the new packages, or else
+    the named ones. After the installation, `undo_of` uses what really came, including groups and
+    users of maintainer scripts.
     """
 
     names: tuple[str, ...]
@@ -136,7 +136,9 @@ class InstallPackages(SystemStep):
     seconds = DOWNLOAD_SECONDS
 
     def describe(self) -> str:
-        """`install qcom-fastrpc1, acl (with 3 more: ...); replaces X 1.0; need to get 24 kB`."""
+        """Return `install qcom-fastrpc1, acl (with 3 more: ...); replaces X 1.0; need to get 24
+        kB`.
+        """
         named = {bare_name(name) for name in self.names}
         more = [name for name in self.brings if name not in named]
         tail = f" (with {len(more)} more: {', '.join(more)})" if more else ""
@@ -145,16 +147,17 @@ class InstallPackages(SystemStep):
         return f"install {shown}{tail}{also}" + (f"; {self.size}" if self.size else "")
 
     def commands(self) -> tuple[Command, ...]:
-        """One call of the package manager for all of them; with what they recommend, as the
-        tutorials do it: fastrpc-support only recommends the shells of the DSP.
+        """Return one call of the package manager for all names, including recommended packages.
+
+        The tutorials do the same: fastrpc-support only recommends the shells of the DSP.
         """
         if self.manager == "opkg":
             return (argv("opkg", "install", *self.names),)
         return (argv(*_APT, "install", "--", *self.names),)
 
     def undo(self) -> tuple[Command, ...]:
-        """Purge what came."""
-        older = dict(seen.split(" ", 1) for seen in self.replaces)
+        """Return commands that purge the new packages."""
+        older = dict(entry.split(" ", 1) for entry in self.replaces)
         every = self.brings or tuple(dict.fromkeys(bare_name(name) for name in self.names))
         gone = tuple(name for name in every if name not in older)
         if self.manager == "opkg":
@@ -169,9 +172,10 @@ def undo_of(
     groups: tuple[str, ...],
     namesakes: tuple[str, ...] = (),
 ) -> tuple[Command, ...]:
-    """Purge packages that came, install `older` versions (`name=version`) of those that
-    changed, and remove the users and groups that came with them. `namesakes` are users whose
-    group of the same name was there before: userdel would remove it with its user.
+    """Return commands that purge new packages and restore `older` versions (`name=version`).
+
+    They also remove users and groups that came with the packages. `namesakes` are users whose group
+    of the same name existed before: userdel would remove it with its user.
     """
     back = ("--allow-downgrades", "--no-install-recommends", "install", "--", *older)
     return (
@@ -184,49 +188,51 @@ def undo_of(
 
 
 def _purge(names: tuple[str, ...]) -> Command:
-    """dpkg, not apt: names that are not installed are passed over."""
+    """Return the purge by dpkg, because apt fails for names that are not installed."""
     return argv("env", "DEBIAN_FRONTEND=noninteractive", "dpkg", "--purge", "--", *names)
 
 
 def bare_name(name: str) -> str:
-    """`qcom-fastrpc1` of `qcom-fastrpc1=1.0`, or of a path to `qcom-fastrpc1_1.0_arm64.deb`."""
+    """Return `qcom-fastrpc1` for `qcom-fastrpc1=1.0`, or for a path `qcom-
+    fastrpc1_1.0_arm64.deb`.
+    """
     return re.split("[_=]", name.rsplit("/", 1)[-1], maxsplit=1)[0]
 
 
 @dataclass(frozen=True)
 class RemovePackages(SystemStep):
-    """Remove packages; `versions` are those that were there."""
+    """An action that removes packages; `versions` are the installed ones."""
 
     versions: tuple[tuple[str, str], ...]
     seconds = DOWNLOAD_SECONDS
 
     def describe(self) -> str:
-        """`remove libqnn1, qnn-tools`."""
+        """Return `remove libqnn1, qnn-tools`."""
         return "remove " + ", ".join(name for name, _ in self.versions)
 
     def commands(self) -> tuple[Command, ...]:
-        """Removed, not purged: their settings stay."""
+        """Return the removal without a purge, so that settings stay."""
         return (argv(*_APT, "remove", "--", *(name for name, _ in self.versions)),)
 
     def undo(self) -> tuple[Command, ...]:
-        """Install the same versions again, where the sources still have them."""
+        """Return the installation of the same versions, if the sources still have them."""
         exact = (f"{name}={version}" for name, version in self.versions)
         return (argv(*_APT, "--no-install-recommends", "install", "--", *exact),)
 
 
 @dataclass(frozen=True)
 class RepairPackages(SystemStep):
-    """Let dpkg end what it began."""
+    """An action that lets dpkg finish an interrupted installation."""
 
     names: tuple[str, ...]
     seconds = DOWNLOAD_SECONDS
     no_undo = "fleet does not restore a half-configured package"
 
     def describe(self) -> str:
-        """`end the configuration of X`."""
+        """Return `finish the interrupted configuration of X`."""
         return f"finish the interrupted configuration of {', '.join(self.names)}"
 
     def commands(self) -> tuple[Command, ...]:
-        """dpkg's own repair."""
+        """Return dpkg's own repair."""
         quiet = ("env", "DEBIAN_FRONTEND=noninteractive")
         return (argv(*quiet, "dpkg", "--configure", "-a", "--force-confold"),)

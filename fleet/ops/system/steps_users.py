@@ -12,46 +12,46 @@ from fleet.ops.system.step import Refresh, SystemStep, argv
 
 @dataclass(frozen=True)
 class CreateGroup(SystemStep):
-    """A system group. `shadow` False: only busybox's programs are there."""
+    """An action that creates a system group. `shadow` False: only busybox's programs exist."""
 
     name: str
     shadow: bool = True
 
     def describe(self) -> str:
-        """`create group fastrpc`."""
+        """Return `create system group fastrpc`."""
         return f"create system group {self.name}"
 
     def commands(self) -> tuple[Command, ...]:
-        """groupadd, or busybox's addgroup."""
+        """Return groupadd, or busybox's addgroup."""
         if self.shadow:
             return (argv("groupadd", "--system", "--", self.name),)
         return (argv("addgroup", "-S", "--", self.name),)
 
     def undo(self) -> tuple[Command, ...]:
-        """Delete it."""
+        """Return the deletion of the group."""
         return (argv("groupdel" if self.shadow else "delgroup", "--", self.name),)
 
 
 @dataclass(frozen=True)
 class AddMember(SystemStep):
-    """A user into a group; in force at the next login."""
+    """An action that adds a user to a group, effective at the next login."""
 
     user: str
     group: str
     shadow: bool = True
 
     def describe(self) -> str:
-        """`add ubuntu to group fastrpc`."""
+        """Return `add ubuntu to group fastrpc`."""
         return f"add {self.user} to group {self.group}"
 
     def commands(self) -> tuple[Command, ...]:
-        """usermod -aG, or busybox's addgroup."""
+        """Return usermod -aG, or busybox's addgroup."""
         if self.shadow:
             return (argv("usermod", "-a", "-G", self.group, "--", self.user),)
         return (argv("addgroup", "--", self.user, self.group),)
 
     def undo(self) -> tuple[Command, ...]:
-        """Take the user out."""
+        """Return the removal of the user from the group."""
         if self.shadow:
             return (argv("gpasswd", "-d", self.user, self.group),)
         return (argv("delgroup", "--", self.user, self.group),)
@@ -59,7 +59,10 @@ class AddMember(SystemStep):
 
 @dataclass(frozen=True)
 class SetUnit(SystemStep):
-    """A systemd unit: enabled or not, running or not. None leaves it. `before` as it is now."""
+    """An action on a systemd unit: enabled or not, running or not; None leaves it unchanged.
+
+    `before` is its current state.
+    """
 
     name: str
     enabled: bool | None
@@ -67,18 +70,18 @@ class SetUnit(SystemStep):
     before: UnitSeen
 
     def describe(self) -> str:
-        """`enable and start cdsprpcd.service`."""
+        """Return `enable and start cdsprpcd.service`."""
         words = _words(self.enabled, self.running)
         return f"{' and '.join(words)} {self.name}"
 
     def commands(self) -> tuple[Command, ...]:
-        """One systemctl call for each word."""
+        """Return one systemctl call for each word."""
         return tuple(
             argv("systemctl", word, "--", self.name) for word in _words(self.enabled, self.running)
         )
 
     def undo(self) -> tuple[Command, ...]:
-        """What it was before."""
+        """Return commands that restore the previous state."""
         enabled = None if self.enabled is None else self.before.enabled == "enabled"
         running = None if self.running is None else self.before.active == "active"
         return tuple(argv("systemctl", word, "--", self.name) for word in _words(enabled, running))
@@ -95,26 +98,26 @@ def _words(enabled: bool | None, running: bool | None) -> list[str]:
 
 @dataclass(frozen=True)
 class ReloadUnits(Refresh):
-    """Let systemd read changed unit files."""
+    """An action that makes systemd read changed unit files."""
 
     def describe(self) -> str:
-        """`let systemd read changed units`."""
+        """Return `reload systemd (changed units)`."""
         return "reload systemd (changed units)"
 
     def commands(self) -> tuple[Command, ...]:
-        """systemctl daemon-reload."""
+        """Return systemctl daemon-reload."""
         return (argv("systemctl", "daemon-reload"),)
 
 
 @dataclass(frozen=True)
 class Reconnect(Action):
-    """A new login, so that new groups are in force. Open shells keep their old ones."""
+    """A new login, so that new groups take effect. Open shells keep their old groups."""
 
     groups: tuple[str, ...]
     no_undo = "there is nothing to undo: the login ends by itself"
 
     def describe(self) -> str:
-        """`log in again for group fastrpc (...)`."""
+        """Return `log in again for fastrpc (...)`."""
         return (
             f"log in again for {', '.join(self.groups)} "
             "(shells that are open on the device keep their old groups)"
@@ -123,16 +126,16 @@ class Reconnect(Action):
 
 @dataclass(frozen=True)
 class Reboot(SystemStep):
-    """Start the board anew; only with leave (`--allow-reboot`)."""
+    """An action that reboots the board, only with permission (`--allow-reboot`)."""
 
     why: str
     systemd: bool = True
     no_undo = "a reboot cannot be undone"
 
     def describe(self) -> str:
-        """`reboot: <why> (needs --allow-reboot)`."""
+        """Return `reboot: <why> (needs --allow-reboot)`."""
         return f"reboot: {self.why} (needs --allow-reboot)"
 
     def commands(self) -> tuple[Command, ...]:
-        """A clean way down."""
+        """Return the command for a clean reboot."""
         return (argv("systemctl", "reboot") if self.systemd else argv("reboot"),)

@@ -1,4 +1,4 @@
-"""What a playbook wants, as names to ask the device for."""
+"""The names that a playbook's system section needs from the device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fleet.ops.system.steps_packages import key_path, list_path, sources_text
 
 @dataclass(frozen=True)
 class Questions:
-    """Names of packages, groups, files and units that the plan has to know about."""
+    """The names of packages, groups, files and units that the plan needs."""
 
     packages: tuple[str, ...]
     groups: tuple[str, ...]
@@ -21,7 +21,7 @@ class Questions:
 
 
 def questions(spec: SystemSpec) -> Questions:
-    """Everything that `provision` reads from the state."""
+    """Return the names of everything that `provision` reads from the state."""
     rows = packagings().values() if spec.fastrpc != "off" else ()
     packages = [name for row in rows for name in (*row.packages, *row.companions)]
     packages += QNN_PACKAGES if rows else ()
@@ -43,7 +43,7 @@ def questions(spec: SystemSpec) -> Questions:
 
 
 def wanted_files(spec: SystemSpec) -> tuple[WantedFile, ...]:
-    """Files, udev rules and ld.so.conf.d files of a spec, as files."""
+    """Return files, udev rules and ld.so.conf.d files of a spec as files."""
     rules = (WantedFile(UDEV_RULES + name, text.encode()) for name, text in spec.rules.items())
     paths = (
         WantedFile(LOADER_CONF + name, ("\n".join(folders) + "\n").encode())
@@ -53,7 +53,7 @@ def wanted_files(spec: SystemSpec) -> tuple[WantedFile, ...]:
 
 
 def repository_files(spec: SystemSpec) -> dict[str, tuple[tuple[str, bytes], ...]]:
-    """Repository name → (path, content) of its two files."""
+    """Return repository name → (path, content) of its two files."""
     return {
         repository.name: (
             (key_path(repository.name), repository.key),
@@ -64,9 +64,9 @@ def repository_files(spec: SystemSpec) -> dict[str, tuple[tuple[str, bytes], ...
 
 
 def deb_name(file_name: str) -> tuple[str, str]:
-    """(package, version without epoch) of `name_version_arch.deb`.
+    """Return (package, version without epoch) of `name_version_arch.deb`.
 
-    The name is dpkg's own convention (`dpkg-name`, `apt-get download`); `%3a` is a colon.
+    The name follows dpkg's convention (`dpkg-name`, `apt-get download`); `%3a` is a colon.
     """
     package, _, rest = file_name.removesuffix(".deb").partition("_")
     version = rest.rpartition("_")[0].replace("%3a", ":").replace("%3A", ":")
