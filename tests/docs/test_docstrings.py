@@ -33,13 +33,11 @@ OPEN = frozenset(
     fleet/engine/cluster
     fleet/engine/deploy
     fleet/engine/everyday
-    fleet/engine/lease
     fleet/engine/rollout
     fleet/engine/run
     fleet/engine/run/ab
     fleet/engine/run/measuring
     fleet/engine/serving
-    fleet/engine/transfer
     fleet/profiles
     fleet/profiles/compare
     fleet/profiles/exports

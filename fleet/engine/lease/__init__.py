@@ -1,1 +1,1 @@
-"""Leases of boards: the write lease of a session, its states, reservations by people."""
+"""Leases of boards: the write lease of a session, its states, and reservations by people."""

@@ -1,8 +1,8 @@
-"""Who takes a lease, and is that process still there? Told on its own workstation, by its user.
+"""The owner name written into leases, and a lock file that shows if the owning process is alive.
 
-A process that is killed cannot give its lease back. The kernel lets go of its file lock, so
-the same user finds out at once, and need not wait until the lease ends. Where the file is not
-seen (another workstation, container or TMPDIR) the holder counts as alive.
+A killed process cannot release its lease. The kernel releases its file lock, so that the same user
+notices at once and need not wait for the end of the lease. If the file is not visible (another
+workstation, container or TMPDIR), the holder counts as alive.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 
 def owner() -> str:
-    """`user@workstation`, or $FLEET_OWNER: who this is for other users of a board."""
+    """Return `user@workstation` or $FLEET_OWNER, the name for other users of a board."""
     if named := os.environ.get("FLEET_OWNER"):
         return named
     try:
@@ -30,7 +30,7 @@ def owner() -> str:
 
 
 def _folder() -> Path | None:
-    """Of this user alone, on a disk of this machine; None where there is none."""
+    """Return a folder of this user on a local disk, None if there is none."""
     folder = Path(tempfile.gettempdir()) / f"fleet-leases-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -42,7 +42,7 @@ def _folder() -> Path | None:
 
 
 class OwnerToken:
-    """A random token, and a file of that name which is locked as long as this process lives."""
+    """A random token, and a file of that name that is locked as long as this process lives."""
 
     def __init__(self) -> None:
         self.token = secrets.token_hex(16)
@@ -56,7 +56,10 @@ class OwnerToken:
                 self._path = folder / self.token
 
     def close(self, *, given_back: bool) -> None:
-        """Let go. A lease that could not be given back leaves its file: its holder is gone."""
+        """Release the lock.
+
+        If the lease could not be returned, keep the file: it shows that the owner is gone.
+        """
         if self._path is not None and given_back:
             self._path.unlink(missing_ok=True)
         if self._file is not None:
@@ -65,7 +68,9 @@ class OwnerToken:
 
 
 def has_ended(token: str) -> bool:
-    """True when the process that made `token` ran here, as this user, and is gone for sure."""
+    """Return True if the process that made `token` ran here, as this user, and has
+    certainly ended.
+    """
     folder = _folder()
     if folder is None or not token.isalnum():
         return False
@@ -83,7 +88,7 @@ def has_ended(token: str) -> bool:
 
 
 def forget(token: str) -> None:
-    """Remove the file of a process that has ended; its lease was taken over."""
+    """Remove the file of a process that has ended and whose lease was taken over."""
     folder = _folder()
     if folder is not None and token.isalnum():
         (folder / token).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""The write lease of one session: taken late, renewed in the background, checked before writes.
+"""The write lease of one session: acquired late, renewed in the background, checked before writes.
 
-The board decides (fleet/device/sh/lease/lease_guard.sh); the host's own clock only makes sure that
-a workstation which was stopped or asleep sends nothing at all.
+The board decides (fleet/device/sh/lease/lease_guard.sh). The host's own clock only ensures that a
+workstation which was stopped or asleep sends nothing.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ from fleet.ops.lease import (
 from fleet.transport.base import Transport
 
 P = ParamSpec("P")
-# The kernel drops a connection that acknowledges nothing for 30 s (transport/ssh.py); what is
-# on its way then cannot arrive after the lease has ended.
+# The kernel drops a connection without acknowledgements after 30 s (transport/ssh.py). Data in
+# flight therefore cannot arrive after the end of the lease.
 TTL_SECONDS = 60
 RENEW_SECONDS = TTL_SECONDS / 3
-STALL_SECONDS = TTL_SECONDS / 3  # what is left is for a new connection
+STALL_SECONDS = TTL_SECONDS / 3  # the rest of the time is for a new connection
 FREE_SECONDS = 10.0
-RACES = 5  # tries when several want the board in the same instant
-ENDED_SECONDS = TTL_SECONDS + 5.0  # a transfer that a killed process left holds no longer
+RACES = 5  # tries if several users want the board at the same instant
+ENDED_SECONDS = TTL_SECONDS + 5.0  # a transfer of a killed process does not hold longer
 LOOK_SECONDS = 0.5
 _TAKEN: dict[str, str] = {}  # the token of each lease of this process → the name of its device
 
 
 def held_error(host: str, holder: LeaseHolder, step: str = "lease") -> LeaseHeldError:
-    """The error that says who is in the way."""
+    """Return the error that names the holder of the board."""
     return LeaseHeldError(
         f"the board is {holder.describe()}",
         step=step,
@@ -68,7 +68,7 @@ def held_error(host: str, holder: LeaseHolder, step: str = "lease") -> LeaseHeld
 
 
 def _twice_error(host: str, other: str) -> LeaseHeldError:
-    """The error for a board on which this very process works under another name."""
+    """Return the error for a board on which this process works under another name."""
     return LeaseHeldError(
         f"{host} and {other} are one device, and fleet already works on it as {other}",
         step="lease",
@@ -77,38 +77,38 @@ def _twice_error(host: str, other: str) -> LeaseHeldError:
 
 
 def spent_error(spent: Spent, step: str = "lease") -> LeaseHeldError:
-    """The error that says whose folder is in the way of every lease."""
+    """Return the error that names the folder that blocks every lease."""
     words = f"the board is {spent.describe()}"
     return LeaseHeldError(words, step=step, hint=spent.cure())
 
 
 def race_error() -> LeaseHeldError:
-    """Return the error for a board that others take in the same instant, again and again."""
+    """Return the error for a board that others repeatedly acquire at the same instant."""
     return LeaseHeldError(
         "several users are trying to take this board at the same time", hint="run the command again"
     )
 
 
 class LeasedSession(Protocol):
-    """What a lease needs of its session."""
+    """The session that a lease needs."""
 
     host: Host
     transport: Transport
     lease: Lease | None
 
     def warn(self, text: str) -> None:
-        """Tell the listener what a person should know of this device."""
+        """Report a warning about this device to the listener."""
 
     def run(self, command: Command, step: str, *, stdin: Iterable[Chunk] = ()) -> Result:
-        """Run a command whose status the caller judges."""
+        """Run a command whose status the caller checks."""
 
 
 class Lease:
-    """A context manager: inside, `session.lease` is this, and steps that write are guarded.
+    """A context manager for the lease of a session. Steps that write are guarded in it.
 
-    Nothing is sent before the first such step. Raises LeaseHeldError there when somebody else
-    holds the board, and LeaseLostError at the first step after the lease was lost. A thread
-    renews it over the session's own connection; at the end it is given back.
+    Nothing is sent before the first such step. That step raises LeaseHeldError if another user
+    holds the board. The first step after the loss of the lease raises LeaseLostError. A thread
+    renews the lease over the session's own connection. The lease is released at the end.
     """
 
     def __init__(
@@ -118,7 +118,8 @@ class Lease:
         self._reason = reason
         self._run_id = run_id
         self._ttl = ttl or TTL_SECONDS
-        self._due = RENEW_SECONDS * self._ttl / TTL_SECONDS  # of a shorter one: as much of it
+        # a shorter lease is renewed proportionally earlier
+        self._due = RENEW_SECONDS * self._ttl / TTL_SECONDS
         self._stall = STALL_SECONDS * self._ttl / TTL_SECONDS
         self._claim: OwnerToken | None = None
         self._lock = threading.Lock()
@@ -141,8 +142,8 @@ class Lease:
         if now.returnable is not None and not self.late:
             with contextlib.suppress(FleetError):
                 command = free_command(now.returnable)
-                said = self._session.transport.run(command, Deadline(FREE_SECONDS)).text
-                given_back = parse_lease(said, self._session.host.name).freed
+                text = self._session.transport.run(command, Deadline(FREE_SECONDS)).text
+                given_back = parse_lease(text, self._session.host.name).freed
         if self._claim is not None:
             _TAKEN.pop(self._claim.token, None)
             self._claim.close(given_back=given_back)
@@ -150,7 +151,7 @@ class Lease:
     def _change(
         self, step: Callable[Concatenate[Standing, P], Standing], *args: P.args, **more: P.kwargs
     ) -> Standing:
-        """Make a transition; return the standing after it."""
+        """Make a transition and return the new standing."""
         with self._lock:
             if not self._standing.over:
                 self._standing = step(self._standing, *args, **more)
@@ -158,24 +159,24 @@ class Lease:
 
     @property
     def ticket(self) -> Ticket | None:
-        """What was taken; None before the first step that writes."""
+        """The acquired ticket, None before the first step that writes."""
         return self._standing.held
 
     @property
     def late(self) -> bool:
-        """True when the lease was not renewed for so long that it may be another's."""
+        """True if the lease was not renewed for so long that another user may have it."""
         return self._standing.late(awake_clock())
 
     @property
     def gone(self) -> bool:
-        """True when nothing may be sent any more."""
+        """True if nothing may be sent any more."""
         return self._standing.over or self.late
 
     def patience(self, moved: float) -> float:
-        """Return the seconds until a link on which bytes moved at `moved` should be checked again;
-        0 if it is considered dead.
+        """Return the seconds until the link should be checked again, or 0 if it is considered dead.
 
-        A device that is silent for half of that time, because it hashes or writes, is asked.
+        `moved` is the time of the last byte. A device that is silent for half of the limit, because
+        it hashes or writes, is asked.
         """
         quiet = awake_clock() - max(self._standing.renewed, moved)
         if quiet < self._stall / 2:
@@ -184,8 +185,10 @@ class Lease:
         return max(0.0, self._stall - quiet)
 
     def check(self) -> None:
-        """Raise when nothing may be sent any more: LeaseLostError, or ConnectionLostError where
-        the lease has ended because the link was dead. Sends nothing itself.
+        """Raise an error if nothing may be sent any more; send nothing.
+
+        The error is LeaseLostError, or ConnectionLostError if the lease ended because the link was
+        dead.
         """
         when = awake_clock()
         now = self._change(states.lapsed, when)
@@ -203,23 +206,24 @@ class Lease:
             )
 
     def take(self, then: Command | None = None, stdin: Sequence[Chunk] = ()) -> Result | None:
-        """Take the lease now, before the first step that writes, so that a look holds.
+        """Acquire the lease now, before the first step that writes, so that a state stays valid.
 
-        `then`, a look, runs in the same round trip and reads `stdin`: its result with the
-        answer of the lease before it. None where the lease was taken before, and nothing ran.
+        `then` is a reading command that runs in the same round trip with `stdin`. Its result
+        follows the answer of the lease. Return None if the lease was acquired before, and nothing
+        ran.
         """
         self.check()
         return self._take(then, stdin) if self.ticket is None else None
 
     def follows(self, generation: int | None) -> bool:
-        """True when nobody wrote between a look that saw `generation` and this lease."""
+        """Return True if nobody wrote between a state that had `generation` and this lease."""
         return self.ticket is not None and self.ticket.generation - 1 == generation
 
     def guarded(self, command: Command, seconds: float = 0.0, *, ends: bool = False) -> Command:
-        """Return the command wrapped in the guard of the lease. Takes the lease first if need be.
+        """Return the command wrapped in the lease guard. Acquires the lease first if necessary.
 
-        While it runs the lease holds for `seconds`, even without this workstation. `ends`: where
-        it succeeds the device gives the lease back in the same round trip.
+        During the command the lease holds for `seconds`, even without this workstation. With `ends`
+        the device releases the lease in the same round trip if the command succeeds.
         """
         self.check()
         while (ticket := self._change(states.begun, ends).held) is None:
@@ -228,9 +232,9 @@ class Lease:
         return guard(ticket, f"{mode}f" if ends else mode).then(command)
 
     def judge(self, result: Result, stderr: str, began: float) -> None:
-        """Look at how a guarded command ended that was sent at `began`.
+        """Check the end of a guarded command that was sent at `began`.
 
-        Raises LeaseLostError when it was refused.
+        Raises LeaseLostError if the guard refused it.
         """
         ticket = self._standing.ticket
         if ticket is None:
@@ -250,21 +254,21 @@ class Lease:
         self.check()
 
     def broken(self) -> None:
-        """A guarded command got no answer. Raises as `check` does."""
+        """Record that a guarded command got no answer. Raises the errors of `check`."""
         self._change(states.broken)
         self.check()
 
     def feed(self, source: Iterable[Chunk]) -> Iterator[Chunk]:
-        """The same chunks, as long as the lease holds."""
+        """Yield the same chunks as long as the lease holds."""
         for chunk in source:
             self.check()
             yield chunk
 
     @contextlib.contextmanager
     def over_reboot(self) -> Iterator[None]:
-        """The holder reboots the board inside; the lease is his again after it.
+        """Keep the lease during a reboot of the board by its holder.
 
-        Raises LeaseLostError when somebody took it in between.
+        Raises LeaseLostError if another user acquired it in between.
         """
         self._change(states.paused)
         try:
@@ -277,7 +281,7 @@ class Lease:
 
     @contextlib.contextmanager
     def reconnecting(self) -> Iterator[None]:
-        """Inside, the connection is made anew: what the renewing thread hears does not count."""
+        """Ignore answers to renewals while the connection is opened again."""
         before = self._standing.paused
         self._change(states.paused)
         try:
@@ -286,7 +290,7 @@ class Lease:
             self._change(states.resumed, still_paused=before)
 
     def revive(self) -> None:
-        """The board rebooted by itself: the lease is ours again, if nobody took it since."""
+        """Renew the lease after the board rebooted by itself, if nobody acquired it since."""
         if self.ticket is not None and not self.gone:
             self._renew(self.ticket, revive=True)
 
@@ -298,7 +302,8 @@ class Lease:
             began = awake_clock()
             result, answer = self._ask(claim, dead, then, stdin)
             before = [held.generation for held in answer.held[:1] if held.token == claim.token]
-            generation = before[0] if before else answer.got  # taken before: its answer was lost
+            # acquired before, but the answer was lost
+            generation = before[0] if before else answer.got
             if generation is not None:
                 break
             if not answer.held:
@@ -357,7 +362,7 @@ class Lease:
         return result, answer
 
     def _wait_for(self, holder: LeaseHolder) -> Deadline:
-        """Say what is waited for; how long that is worth it."""
+        """Report which holder is waited for; return the deadline of the wait."""
         seconds = min(float(holder.left), ENDED_SECONDS)
         self._session.warn(
             f"the board is {holder.describe()}; that process ended, but its last step still "
@@ -375,7 +380,7 @@ class Lease:
     def _tend(self) -> float | None:
         """Renew the lease if it is held; return the seconds until the next renewal.
 
-        They are fewer after a failure; None ends the renewing: the lease is lost or was closed.
+        The time is shorter after a failure. None ends the renewal: the lease is lost or was closed.
         """
         now = self._standing
         if now.closed or now.over:
@@ -386,7 +391,7 @@ class Lease:
             return None
         try:
             self._renew(now.held)
-        except FleetError as error:  # the link is down; who writes next sees that
+        except FleetError as error:  # the link is down; the next write notices it
             if isinstance(error, TransportError):
                 self._change(states.unheard, awake_clock())
             return self._ttl / 12
@@ -403,10 +408,10 @@ class Lease:
 
 
 class LeasedStall(Stall):
-    """A stall deadline that has also ended when the lease has, or when the link is dead.
+    """A stall deadline that also ends with the lease or with a dead link.
 
-    A device that answers has `seconds` without a byte, because it may be hashing; one that does
-    not even answer a renewal has STALL_SECONDS, and the lease is good for longer than that.
+    A device that answers has `seconds` without a byte, because it may be hashing. A device that
+    does not even answer a renewal has STALL_SECONDS, which is shorter than the lease.
     """
 
     __slots__ = ("_lease", "_moved")
@@ -417,13 +422,13 @@ class LeasedStall(Stall):
         self._moved = awake_clock()
 
     def touch(self) -> None:
-        """Bytes moved."""
+        """Note that bytes moved."""
         super().touch()
         self._moved = awake_clock()
 
     @property
     def remaining(self) -> float:
-        """Seconds until it has to be looked at again; 0 once no time is left, or no lease."""
+        """The seconds until the next check, 0 if no time or no lease is left."""
         if self._lease.gone:
             return 0.0
         return min(super().remaining, self._lease.patience(self._moved))

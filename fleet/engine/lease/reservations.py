@@ -1,4 +1,4 @@
-"""Reservations of boards by people, and who holds what: one round trip a board."""
+"""Reservations of boards by people, and the current holders, in one round trip for each board."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from fleet.model.inventory import Host
 from fleet.model.lease import RESERVE, WRITE, LeaseHolder, Spent, human_seconds
 from fleet.ops.lease import LeaseAnswer, drop_command, parse_lease, take_command, who_command
 
-LONGEST_SECONDS = 30 * 86400  # a month; a board that is longer away has left the pool
+LONGEST_SECONDS = 30 * 86400  # a month; a board that is reserved for longer has left the pool
 
 
 @dataclass(frozen=True)
 class BoardUse:
-    """The holders of a board, and what blocks it."""
+    """The holders of a board, and the files that block it."""
 
     holders: tuple[LeaseHolder, ...]
     blocked: tuple[Spent, ...]
@@ -31,14 +31,14 @@ class BoardUse:
 def who(
     hosts: Sequence[Host], *, parallel: int, accept_new: bool = False
 ) -> list[DeviceResult[BoardUse]]:
-    """Ask who uses or blocks each board. Reads only."""
+    """Ask for the users and obstacles of each board. Only reads."""
 
     def work(session: Session, result: DeviceResult[BoardUse]) -> None:
         answer = _asked(session, who_command())
         result.outcome = "ok"
-        said = [holder.describe() for holder in answer.held]
-        said += [spent.describe() for spent in answer.spent]
-        result.text = "; ".join(said) or "free"
+        lines = [holder.describe() for holder in answer.held]
+        lines += [spent.describe() for spent in answer.spent]
+        result.text = "; ".join(lines) or "free"
         result.value = BoardUse(tuple(answer.held), tuple(answer.spent))
 
     options = PoolOptions[BoardUse](parallel=parallel, accept_new=accept_new)
@@ -48,9 +48,9 @@ def who(
 def reserve(
     hosts: Sequence[Host], seconds: float, reason: str, *, parallel: int
 ) -> list[DeviceResult[None]]:
-    """Keep others from writing to the boards. One's own reservation is replaced.
+    """Reserve the boards against writes of others. One's own reservation is replaced.
 
-    Raises InputError for more than LONGEST_SECONDS; a board that another holds fails with
+    Raises InputError for more than LONGEST_SECONDS. A board of another holder fails with
     LeaseHeldError.
     """
     ttl = math.ceil(seconds)
@@ -77,10 +77,10 @@ def reserve(
 
 
 def release(hosts: Sequence[Host], *, force: bool, parallel: int) -> list[DeviceResult[None]]:
-    """End one's own reservations; with `force` whatever holds the boards.
+    """End one's own reservations, or with `force` everything that holds the boards.
 
-    A writer whose lease is broken stops before its next step. Without `force` a foreign
-    reservation is a LeaseHeldError, and a deploy that is under way goes on.
+    A writer whose lease is broken stops before its next step. Without `force`, a foreign
+    reservation is a LeaseHeldError, and a running deploy continues.
     """
 
     def command() -> Command:
@@ -106,7 +106,7 @@ def _asked(session: Session, command: Command) -> LeaseAnswer:
 
 
 def _settled(session: Session, command: Callable[[], Command]) -> LeaseAnswer:
-    """Ask until no other was at it in the same instant."""
+    """Repeat the request until no other user tried at the same instant."""
     for _ in range(RACES):
         answer = _asked(session, command())
         if not answer.raced:

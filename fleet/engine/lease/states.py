@@ -24,7 +24,7 @@ from fleet.ops.lease import GIVEN_BACK
 
 
 class State(Enum):
-    """What this process knows of its lease."""
+    """The knowledge of this process about its lease."""
 
     FREE = auto()
     ASKED = auto()
@@ -42,44 +42,47 @@ _LAST = frozenset({State.LOST, State.LAPSED})
 
 @dataclass(frozen=True)
 class Standing:
-    """A state and its particulars. Times are seconds of `awake_clock`.
+    """A state with its details. Times are seconds of `awake_clock`.
 
-    `doubted` is a ticket whose last step may still run behind a broken connection, and then gives
-    the lease back. While `paused` the connection is made anew: answers to renewals do not count.
+    `doubted` is a ticket whose last step may still run behind a broken connection, and then release
+    the lease. While `paused`, the connection is being opened again, and answers to renewals do not
+    count.
     """
 
     state: State = State.FREE
-    ticket: Ticket | None = None  # the last one that was taken
+    ticket: Ticket | None = None  # the last acquired ticket
     doubted: Ticket | None = None
-    renewed: float = 0.0  # the board accepted a command that was sent then
-    unheard: float = 0.0  # a renewal failed then for want of a link
+    renewed: float = 0.0  # when the last accepted command was sent
+    unheard: float = 0.0  # when a renewal last failed because of the link
     paused: bool = False
     closed: bool = False  # the work under the lease has ended
-    why: str = ""  # it is LOST or LAPSED, for people
+    why: str = ""  # the reason of LOST or LAPSED, for people
 
     @property
     def held(self) -> Ticket | None:
-        """Return the ticket while the lease is ours; None otherwise."""
+        """The ticket while the lease is ours, None otherwise."""
         return self.ticket if self.state in _OURS else None
 
     @property
     def returnable(self) -> Ticket | None:
-        """Return the ticket while the lease is ours or may be; None otherwise."""
+        """The ticket while the lease is ours or may be ours, None otherwise."""
         return self.ticket if self.state in _OURS_OR_DOUBTFUL else None
 
     @property
     def over(self) -> bool:
-        """Return True when no command can bring the lease back."""
+        """True if no command can bring the lease back."""
         return self.state in _LAST
 
     def late(self, now: float) -> bool:
-        """Return True if it was not renewed for so long that another may have it."""
+        """Return True if the lease was not renewed for so long that another user may have it."""
         ticket = self.returnable
         return ticket is not None and now - self.renewed >= ticket.ttl
 
     def cut_off(self, now: float) -> bool:
-        """Return True if it is late because the link was dead, and not this workstation asleep:
-        a renewal was tried in the second half of the time.
+        """Return True if the lease is late because of a dead link and not because this workstation
+        slept.
+
+        In that case a renewal was tried in the second half of the time.
         """
         ticket = self.ticket
         return (
@@ -88,29 +91,29 @@ class Standing:
 
 
 def asked(now: Standing) -> Standing:
-    """A command was sent that takes the lease."""
+    """Record that a command to acquire the lease was sent."""
     return replace(now, state=State.ASKED)
 
 
 def answered(now: Standing) -> Standing:
-    """The answer is whole: the lease is not ours unless `taken` follows."""
+    """Record a complete answer. The lease is not ours unless `taken` follows."""
     return replace(now, state=State.FREE)
 
 
 def taken(now: Standing, ticket: Ticket, began: float) -> Standing:
-    """A whole answer to a command that was sent at `began` says that the lease is ours."""
+    """Record a complete answer to a command sent at `began`: the lease is ours."""
     return replace(now, state=State.HELD, ticket=ticket, renewed=began)
 
 
 def begun(now: Standing, ends: bool) -> Standing:
-    """A step is sent under the lease; with `ends` the board gives the lease back behind it."""
+    """Record a step sent under the lease; with `ends` the board releases the lease after it."""
     if now.state not in _OURS:
         return now
     return replace(now, state=State.ENDING if ends else State.HELD)
 
 
 def ended(now: Standing, began: float, freed: bool) -> Standing:
-    """The step that was sent at `began` ran to its end; `freed`: the lease was given back."""
+    """Record the end of the step sent at `began`; `freed`: the lease was released."""
     after = renewed(now, began, paused=True)
     if now.state is not State.ENDING:
         return after
@@ -118,14 +121,14 @@ def ended(now: Standing, began: float, freed: bool) -> Standing:
 
 
 def renewed(now: Standing, began: float, paused: bool = False) -> Standing:
-    """The board accepted a command that was sent at `began`; `paused`: even while paused."""
+    """Record that the board accepted a command sent at `began`; `paused`: even while paused."""
     if now.paused and not paused:
         return now
     return replace(now, renewed=max(now.renewed, began))
 
 
 def lost(now: Standing, ticket: Ticket, why: str, renewal: bool) -> Standing:
-    """The board refused a step under `ticket`, or the renewing thread's renewal of it."""
+    """Record that the board refused a step or a renewal under `ticket`."""
     told_by_the_step = why == GIVEN_BACK and now.state is State.ENDING
     if now.held != ticket or (renewal and (now.paused or told_by_the_step)):
         return now
@@ -135,12 +138,12 @@ def lost(now: Standing, ticket: Ticket, why: str, renewal: bool) -> Standing:
 
 
 def unheard(now: Standing, when: float) -> Standing:
-    """A renewal failed for want of a link; once the lease is late that tells nothing."""
+    """Record a renewal that failed because of the link, unless the lease is late already."""
     return now if now.late(when) else replace(now, unheard=when)
 
 
 def lapsed(now: Standing, when: float) -> Standing:
-    """Look at our own clock."""
+    """Check our own clock."""
     if now.ticket is None or not now.late(when) or now.cut_off(when):
         return now
     why = f"fleet could not renew the lease within {now.ticket.ttl} s"
@@ -148,22 +151,22 @@ def lapsed(now: Standing, when: float) -> Standing:
 
 
 def broken(now: Standing) -> Standing:
-    """A step got no answer; one that gives the lease back has done so, or not."""
+    """Record a step without an answer. The step may have released the lease or not."""
     if now.state is not State.ENDING:
         return now
     return replace(now, state=State.DOUBTFUL, doubted=now.ticket)
 
 
 def paused(now: Standing) -> Standing:
-    """The connection goes."""
+    """Record that the connection is being closed."""
     return replace(now, paused=True)
 
 
 def resumed(now: Standing, still_paused: bool) -> Standing:
-    """The connection is there again."""
+    """Record that the connection is open again."""
     return replace(now, paused=still_paused)
 
 
 def closed(now: Standing) -> Standing:
-    """The work under the lease has ended."""
+    """Record that the work under the lease has ended."""
     return replace(now, closed=True)

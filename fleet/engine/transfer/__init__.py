@@ -1,1 +1,1 @@
-"""Bulk data onto many devices: carriers, shared reading, limits, what differs, what compresses."""
+"""Bulk data to many devices: carriers, shared reading, limits, deltas, compression."""

@@ -1,8 +1,7 @@
-"""Which way the bytes go.
+"""The choice of the carrier for bulk data.
 
-Large uploads go through the ssh client, which takes a third of the processor that paramiko takes.
-It connects while the lease is taken; where it is not there in time, the open connection sends until
-it is.
+Large uploads use the ssh client, which needs a third of paramiko's processor time. It connects
+while the lease is acquired. If it connects too late, the open connection sends until then.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from fleet.model.errors import FleetError, TransportError
 from fleet.model.plan import Blob
 from fleet.transport.base import WORTH_BYTES, Carrier, Transport
 
-PIECE_BYTES = 8 << 20  # sent by the open connection before it is asked again
-WAIT_SECONDS = 0.25  # for the client: another stream first would take as long
+PIECE_BYTES = 8 << 20  # sent over the open connection before the client is checked again
+WAIT_SECONDS = 0.25  # for the client: sending a stream first would take as long
 
-# Sends so many bytes of the blob over the carrier; bytes a second.
+# Sends this many bytes of the blob over the carrier; returns bytes per second.
 Try = Callable[[Blob, int, Carrier], float]
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen, what is left to send, and the rate in bytes a second (None: unknown)."""
+    """The chosen carrier, the remaining blobs, and the rate in bytes per second (None: unknown)."""
 
     carrier: Carrier
     blobs: list[Blob]
@@ -34,7 +33,7 @@ class Choice:
     why: str
 
     def measured(self, attempt: Try) -> Choice:
-        """What is left when the beginning of the largest blob has shown the rate."""
+        """Return the rest after measuring the rate with the beginning of the largest blob."""
         large = [n for n, blob in enumerate(self.blobs) if blob.plain]
         place = max(large, key=lambda n: self.blobs[n].left)
         count = self.blobs[place].left // 8
@@ -43,7 +42,7 @@ class Choice:
 
 
 class Carriers:
-    """The ways to one device. Close it at the end."""
+    """The carriers to one device. Close it at the end."""
 
     def __init__(self, session: Session, wanted: str) -> None:
         self._session = session
@@ -54,14 +53,17 @@ class Carriers:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Let go of a second connection."""
+        """Close the second connection."""
         with self._lock:
             second, self._second, self._closed = self._second, None, True
         if second is not None:
             second.close()
 
     def choose(self, blobs: Sequence[Blob], attempt: Try) -> Choice:
-        """The way for these blobs; where the client comes late the first megabytes have gone."""
+        """Return the carrier for these blobs.
+
+        If the client connects late, some blobs are sent before.
+        """
         first, left = self._session.transport, list(blobs)
         name = first.second
         if self._wanted == name and name:
@@ -110,14 +112,14 @@ def _long(blob: Blob) -> bool:
 
 
 def _further(blobs: Sequence[Blob], place: int, count: int) -> list[Blob]:
-    """What is left when `count` bytes of the blob at `place` have gone."""
+    """Return the rest after `count` bytes of the blob at `place` were sent."""
     left = list(blobs)
     left[place] = replace(left[place], offset=left[place].offset + count)
     return left
 
 
 def way(session: Session, count: int) -> tuple[str, ...]:
-    """Which way so many bytes will go, for the plan."""
+    """Return which carrier this many bytes will use, for the plan."""
     first, wanted = session.transport, session.transfer.options.carrier
     if not count:
         return ()

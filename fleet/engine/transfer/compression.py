@@ -1,7 +1,7 @@
-"""What of an upload goes compressed: what was asked for, and where it saves time. Decided by
-samples of each file and the rate of the link that was measured.
+"""The choice of compressed files: by option, or where compression saves time.
 
-Context binaries hold quantised weights and do not compress; libraries go to a half.
+Samples of each file and the measured rate of the link decide. Context binaries contain quantised
+weights and do not compress; libraries shrink to a half.
 """
 
 from __future__ import annotations
@@ -19,27 +19,29 @@ from fleet.model.plan import Blob
 from fleet.ops.frames import read_file
 
 SAMPLE_BYTES = 1 << 17
-SMALLEST = 1 << 20  # below, the programs on the device cost more than the bytes
-WORTH = 0.8  # of the time that the plain bytes take
+SMALLEST = 1 << 20  # for smaller files the programs on the device cost more than the bytes
+WORTH = 0.8  # share of the time for the plain bytes
 
 
 @dataclass(frozen=True)
 class CompressionSample:
-    """`share`: about compressed size / size. `seconds`: of this machine for each byte."""
+    """A sample. `share` is the compressed size / size, `seconds` the time of this machine
+    per byte.
+    """
 
     share: float
     seconds: float
 
 
 class Sampler:
-    """Compresses three samples of a file; thread-safe, each file once."""
+    """A cache of samples, three for each file. It is thread-safe."""
 
     def __init__(self) -> None:
         self._known: dict[Path, CompressionSample] = {}
         self._lock = threading.Lock()
 
     def sample(self, item: FileRef) -> CompressionSample:
-        """How a file compresses; a small or unreadable one does not."""
+        """Return how a file compresses. A small or unreadable file does not."""
         with self._lock:
             known = self._known.get(item.source)
         if known is not None:
@@ -54,39 +56,42 @@ class Sampler:
                     packed += len(zlib.compress(data, 1))
                     spent += time.monotonic() - began
                     plain += len(data)
-        found = (
+        sample = (
             CompressionSample(packed / plain, spent / plain)
             if plain
             else CompressionSample(1.0, 0.0)
         )
         with self._lock:
-            self._known[item.source] = found
-        return found
+            self._known[item.source] = sample
+        return sample
 
     def pays(self, item: FileRef, rate: float | None) -> bool:
-        """True where the bytes and the work take clearly less time than the bytes alone.
+        """Return True if compression and transfer take clearly less time than the plain transfer.
 
-        `rate` of the link in bytes a second; None: unknown, 0: compress what shrinks.
+        `rate` is that of the link in bytes per second. None: unknown; 0: compress everything that
+        shrinks.
         """
         if rate is None:
             return False
-        found = self.sample(item)
-        return found.seconds * rate + found.share < WORTH
+        sample = self.sample(item)
+        return sample.seconds * rate + sample.share < WORTH
 
 
 class Compression:
-    """For one device. `mode` is auto, always or never; `able`: the device can unpack."""
+    """The compression for one device. `mode` is auto, always or never; `able`: it can
+    decompress.
+    """
 
     def __init__(self, mode: str, sampler: Sampler, *, able: bool) -> None:
         self._mode, self._sampler = mode if able else "never", sampler
 
     def shrinking(self, blobs: Sequence[Blob]) -> int:
-        """Bytes of files that get smaller, where the rate of the link decides about them."""
+        """Return the bytes of files that shrink, if the rate of the link decides about them."""
         rated = blobs if self._mode == "auto" else ()
         return sum(blob.wire for blob in rated if blob.plain and self._sampler.pays(blob.file, 0.0))
 
     def files(self, blobs: Sequence[Blob], rate: float | None) -> frozenset[str]:
-        """The SHA-256 of those that go compressed."""
+        """Return the SHA-256 of the files to compress."""
         if self._mode == "never":
             return frozenset()
         rate = 0.0 if self._mode == "always" else rate

@@ -1,4 +1,4 @@
-"""What all uploads of one operation share, and how they are to go about it."""
+"""The context that all uploads of one operation share, and their options."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from fleet.model.files import FileRef
 from fleet.model.plan import Blob, Delta
 from fleet.ops.frames import read_file
 
-# One reading serves all devices: chunks are kept for those that come a little later.
+# One read serves all devices: chunks are kept for devices that need them a little later.
 
-KEPT_BYTES = 96 << 20  # whatever the number of devices; a device further behind reads again
+KEPT_BYTES = 96 << 20  # for any number of devices; a device that is further behind reads again
 
 Key = tuple[str, int, int, str]
 
 
 class SharedSource:
-    """A Source (fleet/ops/frames.py) for all devices of an operation; bounded memory.
+    """A Source (fleet/ops/frames.py) for all devices of an operation, with bounded memory.
 
-    The first device that needs a chunk reads it, the others wait for that. `reads` counts the
-    bytes that were really read.
+    The first device that needs a chunk reads it; the others wait for it. `reads` counts the bytes
+    that were really read.
     """
 
     def __init__(self, kept: int = KEPT_BYTES) -> None:
@@ -42,7 +42,7 @@ class SharedSource:
         self.reads = 0
 
     def read(self, item: FileRef, start: int, end: int) -> bytes:
-        """The bytes from start to end."""
+        """Return the bytes from start to end."""
 
         def load() -> bytes:
             data = read_file(item.source, start, end)
@@ -53,7 +53,7 @@ class SharedSource:
         return self._shared((item.sha256, start, end, "raw"), load)
 
     def made(self, item: FileRef, start: int, end: int, make: Callable[[], bytes]) -> bytes:
-        """What `make` makes of these bytes; made once."""
+        """Return the result of `make` for these bytes, computed once."""
         return self._shared((item.sha256, start, end, "made"), make)
 
     def _shared(self, key: Key, load: Callable[[], bytes]) -> bytes:
@@ -89,9 +89,11 @@ class SharedSource:
 
 
 class TransferOptions(Struct, frozen=True):
-    """Wishes of the user. `carrier` for ssh hosts: auto, paramiko or ssh. `bandwidth` bytes a
-    second for all devices together. `per_hub` uploads at a time behind one hub.
-    `whole`: no deltas. `compress`: auto, always or never. `relay`: boards with one label `lan`
+    """The options of the user.
+
+    `carrier` for ssh hosts is auto, paramiko or ssh. `bandwidth` is in bytes per second for all
+    devices together. `per_hub` is the number of parallel uploads behind one hub. `whole` disables
+    deltas. `compress` is auto, always or never. With `relay`, boards with the same label `lan`
     serve each other.
     """
 
@@ -112,26 +114,26 @@ class TransferOptions(Struct, frozen=True):
 
 @dataclass
 class TransferContext:
-    """One for an operation; used by the threads of all its devices."""
+    """The context of one operation, used by the threads of all its devices."""
 
     options: TransferOptions = field(default_factory=TransferOptions)
     source: SharedSource = field(default_factory=SharedSource)
     signatures: Signatures = field(default_factory=Signatures)
     sampler: Sampler = field(default_factory=Sampler)
-    bulk: bool = False  # so much is to be sent that a second carrier pays
+    bulk: bool = False  # there is enough to send for a second carrier
 
     def __post_init__(self) -> None:
         self.hubs = Hubs(self.options.per_hub)
         self.neighbours = Neighbours() if self.options.relay else None
         self.throttle = Throttle(self.options.bandwidth) if self.options.bandwidth else None
-        self.asked: dict[str, BlockSignature] = {}  # what devices said of their old blobs
+        self.asked: dict[str, BlockSignature] = {}  # signatures of old blobs that devices computed
         self._deltas: dict[tuple[str, str, str], Future[Delta | None]] = {}
         self._lock = threading.Lock()
 
     def delta(self, blob: Blob, kind: str, find: Callable[[], Delta | None]) -> Delta | None:
-        """What `find` finds for this pair of contents; looked for once, the others wait.
+        """Return the result of `find` for this pair of contents, computed once; others wait for it.
 
-        `find` works on this machine only: no device waits for another one.
+        `find` works on this machine only, so that no device waits for another one.
         """
         key, mine = (blob.file.sha256, blob.base, kind), Future[Delta | None]()
         with self._lock:

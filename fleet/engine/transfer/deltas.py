@@ -1,4 +1,4 @@
-"""Large files of which the device has an older version go as what differs."""
+"""Deltas for large files of which the device has an older version."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from fleet.model.plan import Blob, Delta, Piece
 from fleet.ops.backend import backend_for
 
 SIGNING_BYTES_PER_SECOND = 20e6  # Python on a small core, reading slow flash
-STAYING = 0.5  # of the bytes; what stays of a recyclable blob need not be written
+STAYING = 0.5  # share of the bytes that stay in a recyclable blob and need not be written
 MOST_OVER = (
     64 << 20
-)  # bytes to send into a recyclable blob: they are lost when the device loses power
+)  # bytes to send into a recyclable blob; they are lost when the device loses power
 _ENTRY = 2 * DIGEST
 
 
 def with_known(transfer: TransferContext, facts: Facts, blobs: Iterable[Blob]) -> tuple[Blob, ...]:
-    """The same blobs, each with its delta where the old content was hashed on this workstation."""
+    """Return the blobs, with a delta where this workstation knows the old content."""
     return _all(transfer, facts, blobs, None)
 
 
 def with_asked(session: Session, facts: Facts, blobs: Iterable[Blob]) -> tuple[Blob, ...]:
-    """As `with_known`; what is not known here is signed on the device, one round trip a blob."""
+    """Return the blobs as `with_known`; the device signs unknown old blobs, one round trip each."""
     return _all(session.transfer, facts, blobs, session)
 
 
@@ -76,21 +76,23 @@ def _with(
         old = _asked(session, facts, blob)
         if old is not None:
             transfer.asked[blob.base] = old
-    found = None
+    found_delta = None
     if old is not None:
-        found = transfer.delta(blob, old.kind, partial(_find, transfer.signatures, blob, old))
+        found_delta = transfer.delta(blob, old.kind, partial(_find, transfer.signatures, blob, old))
     over = [
         made
         for spare in blob.recyclable
-        if spare not in taken and (made := _over(transfer, blob, found, spare))
+        if spare not in taken and (made := _over(transfer, blob, found_delta, spare))
     ]
-    best = max(over, key=lambda delta: delta.staying, default=found)
+    best = max(over, key=lambda delta: delta.staying, default=found_delta)
     return replace(blob, delta=best) if best else blob
 
 
-def _over(transfer: TransferContext, blob: Blob, found: Delta | None, spare: str) -> Delta | None:
-    """The content out of a recyclable blob, where most of that stays."""
-    plain = found or Delta(blob.base, (Piece(0, blob.file.size),))
+def _over(
+    transfer: TransferContext, blob: Blob, plain_delta: Delta | None, spare: str
+) -> Delta | None:
+    """Return a delta that overwrites a recyclable blob, if most of the blob stays."""
+    plain = plain_delta or Delta(blob.base, (Piece(0, blob.file.size),))
 
     def make() -> Delta | None:
         old, new = (transfer.signatures.load(sha) for sha in (spare, blob.file.sha256))
@@ -100,7 +102,7 @@ def _over(transfer: TransferContext, blob: Blob, found: Delta | None, spare: str
         few = len(made.pieces) <= MOST_PIECES and made.bytes <= MOST_OVER
         return made if few and made.staying >= blob.file.size * STAYING else None
 
-    return transfer.delta(blob, f"over {spare} {found is None}", make)
+    return transfer.delta(blob, f"over {spare} {plain_delta is None}", make)
 
 
 def _find(known: Signatures, blob: Blob, old: BlockSignature) -> Delta | None:
@@ -111,7 +113,7 @@ def _find(known: Signatures, blob: Blob, old: BlockSignature) -> Delta | None:
 
 
 def _own(known: Signatures, blob: Blob, kind: str) -> BlockSignature | None:
-    """Of the new content; a file of a runtime was hashed without being signed."""
+    """Return the signature of the new content. A runtime's file was hashed without one."""
     own = known.load(blob.file.sha256)
     if own is not None or kind != XXH3:
         return own
@@ -122,7 +124,7 @@ def _own(known: Signatures, blob: Blob, kind: str) -> BlockSignature | None:
 
 
 def _asked(session: Session, facts: Facts, blob: Blob) -> BlockSignature | None:
-    """The device signs its old blob, where it has Python and the link is what costs."""
+    """Return the old blob's signature from the device, if it has Python and the link is slow."""
     asked = backend_for(facts).sign(blob.base)
     if asked is None:
         return None
@@ -137,7 +139,7 @@ def _asked(session: Session, facts: Facts, blob: Blob) -> BlockSignature | None:
 
 
 def _signature(words: list[str]) -> BlockSignature | None:
-    """Of `[kind] size entries...`; BLAKE2 is meant where none is named. Raises ValueError."""
+    """Parse `[kind] size entries...`; without a kind it is BLAKE2. Raises ValueError."""
     kind, size, *lines = [BLAKE2, *words] if words and words[0].isdigit() else words
     entries = bytes.fromhex("".join(lines))
     whole = len(entries) == -(-int(size) // BLOCK_BYTES) * _ENTRY

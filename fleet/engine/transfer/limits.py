@@ -1,4 +1,4 @@
-"""How much at a time: bytes a second for all devices together, devices at a time behind one hub."""
+"""Limits: bytes per second for all devices together, and parallel devices behind one hub."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BURST_SECONDS = 0.25
 
 
 def parse_rate(text: str) -> float:
-    """Bytes a second from `50MB/s`, `100Mbit/s`, `1Gbit`; InputError otherwise."""
+    """Return bytes per second from `50MB/s`, `100Mbit/s` or `1Gbit`. Raises InputError."""
     match = re.fullmatch(RATE, text)
     if not match:
         raise InputError(f"'{text}' is not a data rate", hint="write it like 50MB/s or 100Mbit/s")
@@ -26,7 +26,7 @@ def parse_rate(text: str) -> float:
 
 
 class Throttle:
-    """A bucket of bytes that all devices draw from. `rate` in bytes a second."""
+    """A token bucket that all devices share. `rate` is in bytes per second."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Throttle:
         self._lock = threading.Lock()
 
     def take(self, count: int) -> None:
-        """Wait until `count` more bytes may go."""
+        """Wait until `count` more bytes may be sent."""
         with self._lock:
             now = self._clock()
             begin = max(self._free_at, now - _BURST_SECONDS)
@@ -51,16 +51,16 @@ class Throttle:
             self._sleep(wait)
 
     def feed(self, source: Iterable[Chunk]) -> Iterator[Chunk]:
-        """The same chunks, no faster."""
+        """Yield the same chunks, limited to the rate."""
         for chunk in source:
             self.take(len(chunk))
             yield chunk
 
 
 def hub_of(host: Host) -> str:
-    """What a device shares its cable with: the label `hub`, or the hub of its USB path; "" alone.
+    """Return the shared cable of a device: the label `hub`, or its USB hub; "" for none.
 
-    `usb:1-4.2` is port 2 of the hub 1-4; what hangs on the computer itself shares the bus.
+    `usb:1-4.2` is port 2 of the hub 1-4. A device at the computer itself shares the bus.
     """
     if "hub" in host.labels:
         return host.labels["hub"]
@@ -72,7 +72,7 @@ def hub_of(host: Host) -> str:
 
 
 class Hubs:
-    """At most so many uploads at a time behind one hub."""
+    """The limit of parallel uploads behind one hub."""
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
@@ -81,7 +81,7 @@ class Hubs:
 
     @contextlib.contextmanager
     def lane(self, host: Host) -> Iterator[None]:
-        """Wait for a place, and hold it."""
+        """Wait for a free place and hold it."""
         hub = hub_of(host)
         if self._limit is None or not hub:
             yield

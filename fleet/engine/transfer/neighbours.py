@@ -1,7 +1,7 @@
-"""Who on a LAN has which blob, and who gets it from whom: the number of holders doubles.
+"""The blobs of the boards on a LAN, and the order of relays: the number of holders doubles.
 
-Nobody waits for a board that is not at work: a turn is taken by the thread that then sends or
-receives, and is given back when that thread leaves it, however it does.
+No board waits for an idle one. A turn belongs to the thread that sends or receives, and ends when
+that thread leaves it for any reason.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from fleet.model.inventory import Host
     from fleet.transport.neighbour import Peer
 
-LEAST_BYTES = 8 << 20  # of a relayed blob; below, the logins cost more than the bytes
-STRIKES = 2  # neighbours that could not be logged in to, after which a board serves no more
+LEAST_BYTES = 8 << 20  # of a relayed blob; for smaller ones the logins cost more than the bytes
+STRIKES = 2  # neighbours without a login, after which a board no longer serves
 _POLL_SECONDS = 0.25
 
 
 def lan_of(host: Host) -> str:
-    """The label `lan`: boards with the same one reach each other; "" for none."""
+    """Return the label `lan`: boards with the same label reach each other; "" for none."""
     return host.labels.get("lan", "")
 
 
 @dataclass(frozen=True)
 class BlobHolder:
-    """A board that has blobs, and where its store is."""
+    """A board that has blobs, and the place of its store."""
 
     peer: Peer
     base_dir: str
@@ -37,10 +37,10 @@ class BlobHolder:
 
 @dataclass
 class RelayTurn:
-    """What a board is to do now: get `sha` from `source`, or from the workstation (None).
+    """A turn of a board: get `sha` from `source`, or from the workstation (None).
 
-    Who has it sets `arrived`. Who could not get it from the source says why by one of the
-    methods of Neighbours.
+    The owner sets `arrived` on success. If the source fails, the owner reports the reason with a
+    method of Neighbours.
     """
 
     sha: str
@@ -54,22 +54,22 @@ class _Lan:
     seeding: set[str] = field(default_factory=set)
     serving: set[str] = field(default_factory=set)
     strikes: dict[str, set[str]] = field(default_factory=dict)
-    dumb: set[str] = field(default_factory=set)
+    quarantined: set[str] = field(default_factory=set)
 
     def usable(self, sha: str, name: str) -> list[BlobHolder]:
-        found = self.holders.get(sha, {}).values()
-        return [holder for holder in found if holder.peer.name not in {name, *self.dumb}]
+        holders = self.holders.get(sha, {}).values()
+        return [holder for holder in holders if holder.peer.name not in {name, *self.quarantined}]
 
 
 class Neighbours:
-    """One for an operation; used by the threads of all its devices."""
+    """The neighbours of one operation, used by the threads of all its devices."""
 
     def __init__(self) -> None:
         self._lans: dict[str, _Lan] = {}
         self._change = threading.Condition()
 
     def have(self, lan: str, holder: BlobHolder, shas: Iterable[str]) -> None:
-        """This board has these blobs."""
+        """Record that a board has these blobs."""
         with self._change:
             known = self._lan(lan).holders
             for sha in shas:
@@ -77,26 +77,26 @@ class Neighbours:
             self._change.notify_all()
 
     def damaged(self, lan: str, turn: RelayTurn) -> None:
-        """What the source has is not that blob, or no more."""
+        """Record that the source no longer has this blob, or has another content."""
         if turn.source is not None:
             with self._change:
                 self._lan(lan).holders.get(turn.sha, {}).pop(turn.source.peer.name, None)
 
     def broke(self, lan: str, turn: RelayTurn) -> None:
-        """The source, or the way from it, went away while it sent: it serves no more."""
+        """Quarantine a source that disappeared while it sent, or whose connection broke."""
         if turn.source is not None:
             with self._change:
-                self._lan(lan).dumb.add(turn.source.peer.name)
+                self._lan(lan).quarantined.add(turn.source.peer.name)
                 self._change.notify_all()
 
     def shut_out(self, lan: str, turn: RelayTurn, name: str) -> None:
-        """The source could not log in to the board `name`; whose fault it is will show."""
+        """Record that the source could not log in to the board `name`. Either may be at fault."""
         if turn.source is not None:
             with self._change:
                 place, source = self._lan(lan), turn.source.peer.name
                 place.strikes.setdefault(source, set()).add(name)
                 if len(place.strikes[source]) >= STRIKES:
-                    place.dumb.add(source)
+                    place.quarantined.add(source)
                     self._change.notify_all()
 
     @contextlib.contextmanager
@@ -108,31 +108,33 @@ class Neighbours:
         patience: Deadline,
         check: Callable[[], object],
     ) -> Iterator[RelayTurn]:
-        """Wait for a neighbour that has one of `wanted` and is free, or for permission to get one
-        from the workstation. `check` raises when waiting has no sense any more; after
-        `patience` it is the workstation, whoever else gets it from there.
+        """Yield a turn: a free neighbour with one of `wanted`, or permission to use the
+        workstation.
+
+        `check` raises if waiting no longer makes sense. After `patience` the workstation is used,
+        even if others are getting the same blob from it.
         """
         name = me.peer.name
         with self._change:
             place = self._lan(lan)
-            while (found := self._next(place, name, wanted, patience)) is None:
+            while (turn := self._next(place, name, wanted, patience)) is None:
                 self._change.wait(_POLL_SECONDS)
                 check()
-            mine = found.source is None and found.sha not in place.seeding
-            if found.source is not None:
-                place.serving.add(found.source.peer.name)
+            mine = turn.source is None and turn.sha not in place.seeding
+            if turn.source is not None:
+                place.serving.add(turn.source.peer.name)
             elif mine:
-                place.seeding.add(found.sha)
+                place.seeding.add(turn.sha)
         try:
-            yield found
+            yield turn
         finally:
             with self._change:
-                if found.source is not None:
-                    place.serving.discard(found.source.peer.name)
+                if turn.source is not None:
+                    place.serving.discard(turn.source.peer.name)
                 elif mine:
-                    place.seeding.discard(found.sha)
-                if found.arrived:
-                    place.holders.setdefault(found.sha, {})[name] = me
+                    place.seeding.discard(turn.sha)
+                if turn.arrived:
+                    place.holders.setdefault(turn.sha, {})[name] = me
                 self._change.notify_all()
 
     def _lan(self, lan: str) -> _Lan:

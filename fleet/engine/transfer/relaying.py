@@ -1,4 +1,4 @@
-"""Large blobs of one upload that come from a neighbour on the same LAN, or go first to it."""
+"""Relays for the large blobs of one upload, which come from a neighbour on the same LAN."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from fleet.ops.relay import Passage, relay_command
 from fleet.ops.upload import Step
 from fleet.transport.neighbour import Bridge, peer_of
 
-WORTH_BYTES_PER_SECOND = 2e6  # a LAN that is slower is not worth the waiting
+WORTH_BYTES_PER_SECOND = 2e6  # a slower LAN is not worth the wait
 WAIT_SECONDS = 60.0
 SETTLE_TRIES = 10
 SETTLE_SECONDS = 0.5
 
 
 class DirectUpload(Protocol):
-    """The upload that this is a part of: its way without neighbours."""
+    """The upload to which a relay belongs, with its direct connection."""
 
     def send_directly(self, blobs: Sequence[Blob], tail: Sequence[Step] = ()) -> None:
-        """Send these from the workstation."""
+        """Send these blobs from the workstation."""
 
     def lacking(self) -> tuple[Blob, ...]:
-        """What the device lacks by now."""
+        """Return the blobs that the device lacks now."""
 
     def counter(self) -> Callable[[int], object]:
-        """Takes how many bytes have gone by another way."""
+        """Return a function that counts bytes sent by another carrier."""
 
     def patience(self, blobs: Sequence[Blob]) -> float:
-        """Seconds to wait for a sign."""
+        """Return the seconds to wait for progress."""
 
 
 def deliver(
@@ -52,7 +52,7 @@ def deliver(
     *,
     tail: Sequence[Step],
 ) -> None:
-    """Large blobs by neighbours where that can be, all else and the `tail` by the upload."""
+    """Relay large blobs where possible; send all others and the `tail` directly."""
     near, relaying = [blob for blob in blobs if suits(blob)], None
     try:
         relaying = Relaying(session, facts, neighbours, upload) if near else None
@@ -62,19 +62,19 @@ def deliver(
         upload.send_directly(blobs, tail)
         return
     upload.send_directly([blob for blob in blobs if blob not in near])
-    # What a neighbour says of this device is not believed.
+    # The neighbour's report about this device is not trusted.
     lacking = _settled(upload) if relaying.fetch(near) else ()
     upload.send_directly(lacking, tail)
     relaying.have(near)
 
 
 def suits(blob: Blob) -> bool:
-    """True for a blob that is worth a neighbour's time."""
+    """Return True for a blob that is large enough for a relay."""
     return blob.plain and blob.left >= LEAST_BYTES
 
 
 def _settled(upload: DirectUpload) -> tuple[Blob, ...]:
-    """What is lacking; of a relay that broke, the last bytes may still be on their way."""
+    """Return the missing blobs. After a broken relay, wait for its last bytes."""
     before, now = None, upload.lacking()
     for _ in range(SETTLE_TRIES):
         if not any(blob.offset for blob in now) or now == before:
@@ -85,7 +85,7 @@ def _settled(upload: DirectUpload) -> tuple[Blob, ...]:
 
 
 def tell_of(session: Session, facts: Facts, shas: frozenset[str]) -> None:
-    """A device has these blobs: its neighbours may get them from it."""
+    """Tell the neighbours that a device has these blobs."""
     neighbours, lan = session.transfer.neighbours, lan_of(session.host)
     if neighbours is None or not lan or not shas:
         return
@@ -97,14 +97,17 @@ def tell_of(session: Session, facts: Facts, shas: frozenset[str]) -> None:
 
 
 class Relaying:
-    """What a device gets from its neighbours. A neighbour's word is believed for nothing but
-    who is asked next: Upload asks the device itself.
+    """The relays to one device.
+
+    A neighbour's report only decides who is asked next; Upload asks the device itself.
     """
 
     def __init__(
         self, session: Session, facts: Facts, neighbours: Neighbours, upload: DirectUpload
     ) -> None:
-        """Raises UnreachableError that says why this device takes no part."""
+        """Prepare the relays. Raises UnreachableError with the reason if the device takes
+        no part.
+        """
         self._session = session
         self._facts = facts
         self._neighbours = neighbours
@@ -118,9 +121,9 @@ class Relaying:
         self._alone = False
 
     def fetch(self, blobs: Sequence[Blob]) -> bool:
-        """Get each from a neighbour or directly, whichever can be first.
+        """Get each blob from a neighbour or directly, whichever is available first.
 
-        True when a neighbour was asked: the device must say then what it has.
+        Return True if a neighbour was used; the device must then be asked what it has.
         """
         left = {blob.file.sha256: blob for blob in blobs}
         asked = False
@@ -143,7 +146,7 @@ class Relaying:
         return asked
 
     def have(self, blobs: Sequence[Blob]) -> None:
-        """The device has said that it has these."""
+        """Record that the device has reported these blobs."""
         self._neighbours.have(self._lan, self._me, [blob.file.sha256 for blob in blobs])
 
     def _relayed(self, turn: RelayTurn, source: BlobHolder, blob: Blob) -> bool:
@@ -178,7 +181,7 @@ class Relaying:
         return ""
 
     def _run(self, bridge: Bridge, source: BlobHolder, blob: Blob, passage: Passage) -> Result:
-        """The source sends; what takes it on the target is guarded by the target's lease."""
+        """Run the relay on the source. The target's lease guards the receiving command."""
         facts, lease = self._facts, self._session.lease
         backend = backend_for(facts)
         take = backend.receive()
@@ -196,17 +199,18 @@ class Relaying:
             stdin=go if lease is None else lease.feed(go),
             on_stdout=passage.take,
         )
-        if lease is not None:  # that it was renewed is not believed: only what ends it
+        # a renewal in the output is not trusted; only the end of the lease counts
+        if lease is not None:
             lease.judge(result, result.error_text, 0.0)
         return result
 
     def _judge(self, turn: RelayTurn, passage: Passage, result: Result) -> str:
-        """Why the blob is not there, and who is asked no more for that; "" when it is."""
+        """Return why the blob is missing, and record who must not be asked again; "" on success."""
         receipt, sha = passage.receipt, turn.sha
         if sha in receipt.ok:
             return ""
         if sha in receipt.bad:
-            if passage.blob.offset:  # or the part that was there is
+            if passage.blob.offset:  # or the existing part is damaged
                 return "the file arrived damaged"
             self._neighbours.damaged(self._lan, turn)
             return "that board has a damaged copy"
@@ -215,14 +219,14 @@ class Relaying:
             if not passage.gone:
                 self._neighbours.broke(self._lan, turn)
             return passage.refused
-        if receipt.failed:  # the same will be said of what is sent directly
+        if receipt.failed:  # a direct transfer would fail with the same error
             return receipt.failed
-        said = masked(" | ".join(result.error_text.splitlines()))[-200:] or "no reason given"
+        output = masked(" | ".join(result.error_text.splitlines()))[-200:] or "no reason given"
         if passage.inside:
             self._neighbours.broke(self._lan, turn)
         else:
             self._shut_out(turn)
-        return f"the relay stopped: {said}" if passage.inside else f"the login failed: {said}"
+        return f"the relay stopped: {output}" if passage.inside else f"the login failed: {output}"
 
     def _shut_out(self, turn: RelayTurn) -> None:
         self._alone = True

@@ -1,7 +1,7 @@
-"""Sending large new files while they are hashed: neither waits for the other.
+"""The transfer of large new files while they are hashed, so that neither waits for the other.
 
-Nothing is sent twice for it: a file of which the device may have the content already (a blob of
-its size) waits for its hash, and of one whose name the live release has goes what differs.
+Nothing is sent twice: a file whose content may be on the device already (a blob of its size) waits
+for its hash. A file with a name in the live release is sent as a delta.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ _RECYCLABLE = re.compile(r"spare ([0-9a-f]{64})")
 
 @dataclass(frozen=True)
 class SpeculativeAnswer:
-    """What may go now. `free` maps the name of a state → bytes that are there already. `olds`: of
-    a file that may go as what differs, the sha256 of what the live release has, and those bytes.
-    `recyclable`: sha256 of files that no release needs. Other files may be there under their hash.
+    """The answer which files may be sent now.
+
+    `free` maps the name of a state → bytes that are already on the device. `olds` maps files that
+    may be sent as a delta → the sha256 in the live release and those bytes. `recyclable` are the
+    sha256 of files that no release needs. Other files may already be stored under their hash.
     """
 
     free: dict[str, int] = field(default_factory=dict)
@@ -44,7 +46,7 @@ class SpeculativeAnswer:
 
 
 def parse_speculative(text: str, host: str) -> SpeculativeAnswer:
-    """The answer of ahead.sh. Raises DeviceError."""
+    """Parse the answer of ahead.sh. Raises DeviceError."""
     free, olds, recyclable = {}, {}, []
     for words in framed(text, "fleet-ahead 1", host):
         if match := _OLD.fullmatch(" ".join(words)):
@@ -62,7 +64,9 @@ MARGIN_BYTES = 16 << 20
 
 
 class SpeculativeSend:
-    """Brings files whose hash is not known yet. What fails to match is left for later."""
+    """A transfer of files whose hash is not known yet. Files that do not match are left for
+    later.
+    """
 
     def __init__(self, session: Session, facts: Facts, name: str, files: Sequence[Late]) -> None:
         self._session, self._facts, self._name = session, facts, name
@@ -73,10 +77,10 @@ class SpeculativeSend:
         self.finished = False
 
     def bring(self, tail: Sequence[Step] = ()) -> frozenset[str] | None:
-        """Send those that may go, and the `tail`. All that the store has then; None: that has to
-        be asked.
+        """Send the files that may be sent, and the `tail`.
 
-        Raises as `send`, and InputError for an unreadable file.
+        Return the sha256 of everything in the store, None if the device must be asked. Raises the
+        errors of `send`, and InputError for an unreadable file.
         """
         blobs = self.lacking()
         if not blobs:
@@ -96,15 +100,15 @@ class SpeculativeSend:
         return frozenset(self._there) if self._facts.store is False and self._asked == 1 else None
 
     def lacking(self) -> tuple[Blob, ...]:
-        """Those of which the device can have nothing under their hash, each from its part on."""
+        """Return the blobs that the device cannot have yet, each with the offset to resume from."""
         facts, files = self._facts, [late.file for late in self._files.values()]
         self._asked += 1
         if facts.store is False and self._asked == 1:
             answer = SpeculativeAnswer(dict.fromkeys(self._files, 0))
         else:
             asked = backend_for(facts).speculative(self._name, files)
-            said = self._session.ask(asked.command, "state", stdin=asked.stdin)
-            answer = parse_speculative(said.text, self._session.host.name)
+            result = self._session.ask(asked.command, "state", stdin=asked.stdin)
+            answer = parse_speculative(result.text, self._session.host.name)
         blobs = []
         for key, late in self._files.items():
             if key in answer.free:
@@ -113,21 +117,21 @@ class SpeculativeSend:
         return (*blobs, *self._streaming_delta(answer))
 
     def _streaming_delta(self, answer: SpeculativeAnswer) -> Iterator[Blob]:
-        """Those of which the device has an older version, as what differs."""
+        """Yield the files of which the device has an older version, as streaming deltas."""
         transfer, recyclable = self._session.transfer, list(answer.recyclable)
         for key, (base, have) in answer.olds.items():
             late = self._files.get(key)
             old = transfer.signatures.load(base)
             if late is None or old is None or have > late.file.size or transfer.options.whole:
                 continue
-            found = StreamingDelta(late.file.size, late.hashing.signing, base, old)
+            streaming = StreamingDelta(late.file.size, late.hashing.signing, base, old)
             if not have:
-                choose_recyclable(found, recyclable, transfer.signatures)
-            self.unhashed[key] = Unhashed(_result(late), found)
-            yield Blob(late.file, have, delta=Delta(base, (), found.spare))
+                choose_recyclable(streaming, recyclable, transfer.signatures)
+            self.unhashed[key] = Unhashed(_result(late), streaming)
+            yield Blob(late.file, have, delta=Delta(base, (), streaming.spare))
 
     def hashed(self, blobs: Sequence[Blob], receipt: Receipt) -> Sequence[Blob]:
-        """Under their hashes now. What is damaged or has changed is sent again, by its hash."""
+        """Return the blobs with their hashes. Damaged or changed files are sent again by hash."""
         known = []
         for blob in blobs:
             unhashed = self.unhashed[blob.file.sha256]
@@ -147,10 +151,9 @@ class SpeculativeSend:
 def send_speculatively(
     session: Session, facts: Facts, name: str, files: Sequence[Late], tail: Sequence[Step] = ()
 ) -> tuple[Facts, frozenset[str], bool]:
-    """Send what may go before it is hashed, where the device and the wishes allow it.
+    """Send files before they are hashed, if the device and the options allow it.
 
-    The facts as they are then; of a device without a store before, what that has now; and whether
-    the `tail` was done.
+    Return the current facts, the content of a new store, and whether the `tail` was executed.
     """
     if not files or not backend_for(facts).late or session.transfer.neighbours is not None:
         return facts, frozenset(), False
@@ -162,7 +165,7 @@ def send_speculatively(
 
 
 def check_room(facts: Facts, need: int) -> None:
-    """Raise DiskFullError where the device's disk has less than `need` bytes and a margin."""
+    """Raise DiskFullError if the device's disk has less than `need` bytes and a margin."""
     disk, have = facts.disk, facts.disk.room_bytes
     if need and have is not None and have < need + MARGIN_BYTES:
         raise DiskFullError(

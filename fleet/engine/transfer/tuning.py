@@ -1,4 +1,4 @@
-"""How bulk data is sent, as words: `carrier=ssh`, `relay`."""
+"""The options of bulk transfers as words: `carrier=ssh`, `relay`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ _READ: Mapping[str, Callable[[str], Any]] = {
 
 
 def options_of(words: Iterable[str]) -> TransferOptions:
-    """Return the options that the words say; the last word of a name wins. Raises InputError."""
-    found = {name.replace("-", "_"): _READ[name](value) for name, value in map(split, words)}
-    return TransferOptions(**found)
+    """Return the options in the words; the last word of a name wins. Raises InputError."""
+    options = {name.replace("-", "_"): _READ[name](value) for name, value in map(split, words)}
+    return TransferOptions(**options)

@@ -1,4 +1,4 @@
-"""Getting blobs onto a device: one stream, resumed at the byte when the link breaks."""
+"""The upload of blobs to a device: one stream, resumed at the byte after a broken link."""
 
 from __future__ import annotations
 
@@ -37,19 +37,21 @@ from fleet.ops.release import resumed
 from fleet.ops.upload import Receipt, Step, step_frames, sync_mode
 from fleet.transport.base import WORTH_BYTES, Carrier
 
-# How much of a stream the link took. What was handed over is more: an adb server takes tens of
-# megabytes before the phone has them (adb 36: 78 MB ahead over a link of 40 MB/s).
+# The bytes that the link has transferred are fewer than those written to it. An adb server buffers
+# tens of megabytes (adb 36: 78 MB over a link of 40 MB/s).
 
-_FAR_OFF = ADB.name  # the carrier in front of which bytes wait that nobody can count
+_FAR_OFF = ADB.name  # the carrier whose buffered bytes cannot be counted
 
 
 class Counting:
-    """The payload of one stream in `session.payload_bytes`, corrected when the stream breaks."""
+    """The payload count of one stream in `session.payload_bytes`, corrected after a broken
+    stream.
+    """
 
     def __init__(
         self, session: Session, blobs: Sequence[Blob], receipt: Receipt, packed: Collection[str]
     ) -> None:
-        """`packed`: sha256 of those that are compressed."""
+        """Start counting. `packed` are the sha256 of compressed blobs."""
         self._session = session
         self._blobs = blobs
         self._receipt = receipt
@@ -57,20 +59,20 @@ class Counting:
         self._before = session.payload_bytes
         self._over = False
 
-    def told(self, wire: int) -> None:
-        """So many bytes of this stream were handed over."""
+    def written(self, wire: int) -> None:
+        """Record that this many bytes of the stream were written."""
         if not self._over:
             self._session.payload_bytes = self._before + wire
 
     def broke(self, carrier: str) -> None:
-        """The link is gone: nothing counts after it, and of what waited only what arrived."""
+        """Stop counting after the link broke. Of buffered bytes only the received ones count."""
         self._over = True
         if carrier == _FAR_OFF:
             arrived = self._before + sum(self._known(blob) for blob in self._blobs)
             self._session.payload_bytes = min(self._session.payload_bytes, arrived)
 
     def settle(self, lacking: Sequence[Blob]) -> None:
-        """The device has said what it lacks now."""
+        """Correct the count with the blobs that the device still lacks."""
         if not self._exact:
             return
         left = {blob.file.sha256: blob.left for blob in lacking}
@@ -78,33 +80,34 @@ class Counting:
         self._session.payload_bytes = self._before + sum(gone)
 
     def _known(self, blob: Blob) -> int:
-        """What the device has said of a blob before the link broke."""
+        """Return the bytes of a blob that the device reported before the link broke."""
         if blob.file.sha256 in self._receipt.ok:
             return blob.left
         took = self._receipt.took
         return min(blob.left, max(took.get(blob.file.sha256, 0), took.get(blob.part, 0)))
 
 
-HASHING_SECONDS = 60.0  # of a device that answers and takes no byte; a dead link: LeasedStall
-TRIES = 6  # of which each must bring bytes over, or the waiting grows
+# of a device that answers but accepts no byte; for a dead link see LeasedStall
+HASHING_SECONDS = 60.0
+TRIES = 6  # each try must transfer bytes, or the wait grows
 WAIT_SECONDS = 0.5  # before the second try; doubled for each further one
 _BROKEN = (ConnectionLostError, DeadlineError, UnreachableError)
 
 
 class Contents(Protocol):
-    """Files to bring whose hash is not known yet."""
+    """The files of an upload whose hashes are not known yet."""
 
     unhashed: dict[str, Unhashed]  # by the key of the file
 
     def lacking(self) -> tuple[Blob, ...]:
-        """Those that may be sent."""
+        """Return the files that may be sent."""
 
     def hashed(self, blobs: Sequence[Blob], receipt: Receipt) -> Sequence[Blob]:
-        """What arrived of `blobs`, under their hashes now."""
+        """Return the blobs that arrived, with their hashes."""
 
 
 class Upload:
-    """One upload of the blobs of a manifest to a device."""
+    """An upload of the blobs of a manifest to a device."""
 
     def __init__(
         self,
@@ -114,7 +117,7 @@ class Upload:
         contents: Contents | None = None,
         backend: ReleaseBackend | None = None,
     ) -> None:
-        """With `contents` it brings those instead of the blobs of the manifest."""
+        """Prepare the upload. With `contents` it sends those instead of the manifest's blobs."""
         self._contents = contents
         self._session = session
         self._transfer = session.transfer
@@ -122,10 +125,10 @@ class Upload:
         self._manifest = manifest
         self._total = 0
         self._done = 0
-        self._whole: frozenset[str] = frozenset()  # those whose delta came out wrong
+        self._whole: frozenset[str] = frozenset()  # blobs whose delta gave a wrong hash
         self._tail: tuple[Step, ...] = ()
         self._ends = False
-        self.finished = False  # the tail was done
+        self.finished = False  # the tail was executed
         self._broken: Counting | None = None
         self._compression = Compression(
             self._transfer.options.compress, self._transfer.sampler, able=facts.tools.gzip
@@ -136,11 +139,11 @@ class Upload:
         )
 
     def send(self, blobs: Sequence[Blob], tail: Sequence[Step] = (), *, ends: bool = False) -> None:
-        """Send until all is there, then do the `tail` (device workers only), which gives the
-        lease back where it `ends` the work.
+        """Send until the device has everything, then execute the `tail` (device workers only).
 
-        Raises the last error when the link stays broken. The tail of files that were not hashed
-        is left undone where they did not come whole at once: see `finished`.
+        With `ends` the tail also releases the lease. Raises the last error if the link stays
+        broken. The tail of unhashed files is not executed if they did not arrive completely at
+        once; see `finished`.
         """
         self._tail, self._ends = tuple(tail), ends
         with self._transfer.hubs.lane(self._session.host):
@@ -166,7 +169,7 @@ class Upload:
             raise DeviceError(f"these steps were not done on the device: {names}")
 
     def _deliver(self, blobs: Sequence[Blob]) -> None:
-        """All of them: large ones may come from neighbours, the others meanwhile from here."""
+        """Send all blobs. Large ones may come from neighbours; the others are sent from here."""
         neighbours = self._transfer.neighbours
         if neighbours is None:
             self.send_directly(blobs, self._tail)
@@ -176,15 +179,15 @@ class Upload:
         deliver(self, self._session, self._facts, neighbours, blobs, tail=self._tail)
 
     def counter(self) -> Callable[[int], object]:
-        """Takes how many bytes have gone from now on by another way than the streams of this."""
+        """Return a function that counts bytes sent by another carrier from now on."""
         begun = self._done
 
-        def told(gone: int) -> None:
+        def report(gone: int) -> None:
             self._done = begun + gone
             host = self._session.host.name
             self._session.emit(Progress(host, "send", self._done, self._total))
 
-        return told
+        return report
 
     def _again_or_raise(self, error: FleetError, attempt: int) -> None:
         lease = self._session.lease
@@ -196,10 +199,10 @@ class Upload:
         time.sleep(wait)
 
     def lacking(self) -> tuple[Blob, ...]:
-        """What the device lacks by now, each from its part on."""
-        found = self._unsent() if self._contents is None else self._contents.lacking()
-        self._done = max(0, self._total - sum(blob.wire for blob in found))
-        return found
+        """Return the blobs that the device lacks now, each with the offset to resume from."""
+        blobs = self._unsent() if self._contents is None else self._contents.lacking()
+        self._done = max(0, self._total - sum(blob.wire for blob in blobs))
+        return blobs
 
     def _unsent(self) -> tuple[Blob, ...]:
         state = ask_state(self._session, self._facts, self._manifest)
@@ -214,7 +217,7 @@ class Upload:
         return with_asked(self._session, self._facts, plain)
 
     def send_directly(self, blobs: Sequence[Blob], tail: Sequence[Step] = ()) -> None:
-        """Send these from here, once, and do the `tail`."""
+        """Send these blobs from here, once, and execute the `tail`."""
         if not blobs:
             self._stream((), self._session.transport, self._style, tail=tail)
             return
@@ -239,7 +242,7 @@ class Upload:
         return self._compression.shrinking(blobs) >= WORTH_BYTES
 
     def _try(self, blob: Blob, count: int, carrier: Carrier) -> float:
-        """Send so many bytes of a blob that is longer; bytes a second."""
+        """Send `count` bytes of a longer blob; return bytes per second."""
         began = time.monotonic()
         self._stream([blob], carrier, self._style, limit=count)
         return count / (time.monotonic() - began)
@@ -262,7 +265,7 @@ class Upload:
 
         def count(done: int, wire: int) -> None:
             self._done = begun + done
-            counting.told(wire)
+            counting.written(wire)
             if self._total:
                 session.emit(Progress(host, "send", self._done, self._total))
 
@@ -291,7 +294,7 @@ class Upload:
     def _judge(
         self, blobs: Sequence[Blob], receipt: Receipt, tail: Sequence[Step], stderr: str
     ) -> None:
-        """Raise what went wrong; what can be put right is."""
+        """Raise the error of a stream, unless sending again can correct it."""
         if self._contents is not None:
             known = self._contents.hashed(blobs, receipt)
             if len(known) < len(blobs):
@@ -316,7 +319,7 @@ class Upload:
             session.warn(f"could not delete old releases: {receipt.unpruned}")
 
     def _send_again(self, blobs: Sequence[Blob], receipt: Receipt) -> None:
-        """What they were built on (recyclable blob, old blob, part) is not what it should be."""
+        """Send blobs again whose base (recyclable blob, old blob, part) had the wrong content."""
         again: Sequence[Blob] = [
             Blob(blob.file, base=blob.base if blob.delta is not None and blob.delta.spare else "")
             for blob in blobs
@@ -335,14 +338,16 @@ class Upload:
             receipt.ok.add(blob.file.sha256)
 
     def patience(self, blobs: Sequence[Blob]) -> float:
-        """Seconds without a byte: the device hashes and copies, others have their turn."""
+        """Return the seconds without a byte that are allowed for hashing, copying and other
+        devices.
+        """
         largest = max((blob.file.size for blob in blobs), default=0)
         seconds = HASHING_SECONDS + 2 * largest / HASHING_BYTES_PER_SECOND
         bandwidth = self._transfer.options.bandwidth
         return seconds + (256 * CHUNK / bandwidth if bandwidth else 0)
 
     def _read_back(self, blob: Blob) -> None:
-        """No hash tool there: read the bytes back and hash them here."""
+        """Read the bytes back and hash them here, because the device has no hash tool."""
         sha = blob.file.sha256
         digest = hashlib.sha256()
         path = f"{self._facts.base_dir}/store/{sha}.part"
