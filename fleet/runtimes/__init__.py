@@ -1,1 +1,1 @@
-"""QAIRT runtimes on the host: add, fetch, scan, check, choose files for a target."""
+"""QAIRT runtimes on the host: add, fetch, scan, check, and choose files for a target."""

@@ -1,4 +1,4 @@
-"""Reading the store: one folder per build, `qairt-<build id>/`, visible once it is complete."""
+"""The content of the store: one folder per build, `qairt-<build id>/`, visible once complete."""
 
 from __future__ import annotations
 
@@ -13,42 +13,44 @@ from fleet.runtimes.sources import SDK_PARTS
 
 
 def default_root() -> Path:
-    """`$FLEET_HOME/runtimes`; see `fleet.model.home`."""
+    """Return `$FLEET_HOME/runtimes`; see `fleet.model.home`."""
     return fleet_home() / "runtimes"
 
 
 class Catalog:
-    """The runtimes under `root`. Reads only; `RuntimeStore` adds and removes."""
+    """The runtimes under `root`. It only reads; `RuntimeStore` adds and removes."""
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = root if root is not None else default_root()
 
     def list(self) -> tuple[Runtime, ...]:
-        """All runtimes whose record can be read, newest first; files are not checked."""
-        found = []
+        """Return all runtimes with a readable record, newest first. Files are not checked."""
+        runtimes = []
         for folder in self.folders():
             try:
-                found.append(manifest.read(folder))
+                runtimes.append(manifest.read(folder))
             except RuntimeStoreError:
                 continue  # `problems` reports it; the others stay usable
-        return tuple(sorted(found, key=lambda item: version_key(item.build_id), reverse=True))
+        return tuple(sorted(runtimes, key=lambda item: version_key(item.build_id), reverse=True))
 
     def problems(self) -> tuple[str, ...]:
-        """What is wrong with the store, one sentence each; () when all is well."""
-        found: list[str] = []
+        """Return the problems of the store, one sentence each; () if there are none."""
+        problems: list[str] = []
         for folder in self.folders():
             try:
                 runtime = manifest.read(folder)
             except RuntimeStoreError as error:
-                found.append(error.message)
+                problems.append(error.message)
             else:
-                found += [f"{runtime.id}: {path} {why}" for path, why in manifest.damaged(runtime)]
-        return tuple(found)
+                problems += [
+                    f"{runtime.id}: {path} {why}" for path, why in manifest.damaged(runtime)
+                ]
+        return tuple(problems)
 
     def get(self, name: str) -> Runtime:
-        """The runtime of this id, build id or version (the newest build of a version).
+        """Return the runtime with this id, build id or version (the newest build of a version).
 
-        Raises InputError when there is none, RuntimeStoreError when it is damaged.
+        Raises InputError if there is none, RuntimeStoreError if it is damaged.
         """
         exact = self.root / name
         if "/" not in name and (exact / manifest.NAME).is_file():
@@ -64,33 +66,33 @@ class Catalog:
         )
 
     def find(self, version: str | None, target: str) -> Runtime | None:
-        """The newest runtime with this target, of this version or build id when one is given.
+        """Return the newest runtime with this target, and with this version or build id if given.
 
-        None when there is none; RuntimeStoreError when it is there and damaged.
+        Return None if there is none. Raises RuntimeStoreError if it is damaged.
         """
         runtime = self.lookup(version, target)
         return None if runtime is None else self.verify(runtime)
 
     def verify(self, runtime: Runtime, *, deep: bool = False) -> Runtime:
-        """Check that every file is there with its size (`deep`: and its SHA-256).
+        """Check that every file exists with its size (`deep`: and its SHA-256).
 
-        Raises RuntimeStoreError naming the file and the command that repairs it.
+        Raises RuntimeStoreError with the file and the command that repairs it.
         """
-        found = manifest.damaged(runtime, deep=deep)
-        if found:
-            path, why = found[0]
-            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        damage = manifest.damaged(runtime, deep=deep)
+        if damage:
+            path, why = damage[0]
+            more = f" (and {len(damage) - 1} more)" if len(damage) > 1 else ""
             raise RuntimeStoreError(
                 f"runtime {runtime.id} is damaged: {path} {why}{more}", hint=_repair(runtime, path)
             )
         return runtime
 
     def folders(self) -> tuple[Path, ...]:
-        """All folders of runtimes, readable or not."""
+        """Return all folders of runtimes, readable or not."""
         return tuple(sorted(self.root.glob("qairt-*")))
 
     def lookup(self, version: str | None, target: str) -> Runtime | None:
-        """As `find`, without the look at its files."""
+        """Return the runtime as `find` does, without checking its files."""
         for runtime in self.list():
             fits = version is None or same_build(runtime.build_id, version)
             if fits and target in runtime.targets:
@@ -99,7 +101,7 @@ class Catalog:
 
 
 def _repair(runtime: Runtime, path: str) -> str:
-    """The command that brings a file back: from the source that its group came from."""
+    """Return the command that restores a file from the source of its group."""
     source = runtime.source_of(group_of(path))
     target = next((item for item in source.provides if item in runtime.targets), "TARGET")
     if source.kind == SDK_PARTS:

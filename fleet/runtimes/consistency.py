@@ -1,6 +1,6 @@
-"""One runtime, one build: mixed stub, skel and backend end in 1008 or 14001 on the device.
+"""A check that a runtime has one build: mixed stub, skel and backend fail with 1008 or 14001.
 
-From QAIRT 2.48.40 the stub asks the skel for a symbol with the version in its name, so a mix
+From QAIRT 2.48.40 on, the stub requests a symbol of the skel with the version in its name, so a mix
 cannot work (docs/sources/qairt.md 1; `Stub lib id mismatch` in section 6).
 """
 
@@ -23,7 +23,9 @@ _ONE_RUN = re.compile(r"Htp|Genie")  # backend, Prepare, stubs, skels, NetRunExt
 
 
 def build_of(libraries: Sequence[Library]) -> Library | None:
-    """The file that speaks for the build: libQnnHtp, else an HTP file, else any with a build id."""
+    """Return the file that defines the build: libQnnHtp, else an HTP file, else any with a build
+    id.
+    """
     known = sorted(
         (item for item in libraries if item.build_id),
         key=lambda item: _ONE_RUN.search(item.name) is None,
@@ -32,10 +34,10 @@ def build_of(libraries: Sequence[Library]) -> Library | None:
 
 
 def check_consistent(libraries: Sequence[Library]) -> list[Finding]:
-    """Every file that is of another build than libQnnHtp, as findings; [] when all agree.
+    """Return a finding for every file of another build than libQnnHtp; [] if all agree.
 
-    HTP and Genie files refuse; others (Gpu, Saver, Ir) take no part in an HTP run and warn.
-    Files that carry no version (libQnnSystem, libc++) prove nothing and are passed over.
+    HTP and Genie files are refused. Others (Gpu, Saver, Ir) take no part in an HTP run and give a
+    warning. Files without a version (libQnnSystem, libc++) are ignored.
     """
     reference = build_of(libraries)
     if reference is None or reference.build_id is None:
@@ -69,9 +71,9 @@ def _against(item: Library, reference: Library, build: str) -> Finding | None:
 
 
 def require_consistent(libraries: Sequence[Library], where: str) -> None:
-    """Raise RuntimeStoreError with one mixed pair and how many more there are.
+    """Raise RuntimeStoreError with one mixed pair and the number of others.
 
-    A pair with two full build ids is shown where there is one: it says the most.
+    A pair with two full build ids is preferred, because it is the most informative.
     """
     problems = [item for item in check_consistent(libraries) if item.refuses]
     if not problems:
@@ -82,8 +84,9 @@ def require_consistent(libraries: Sequence[Library], where: str) -> None:
 
 
 def carried_runtime(folder: Path | None, target: str) -> Runtime:
-    """Return the QAIRT that a program brings in one flat folder, for the pre-flight alone; without
-    one, what stands for no runtime. Raises RuntimeStoreError for a damaged library.
+    """Return the QAIRT that a program has in one flat folder, for the pre-flight only.
+
+    Without one, return the empty runtime. Raises RuntimeStoreError for a damaged library.
     """
     none = no_runtime(target)
     paths = sorted(folder.glob("lib*.so*")) if folder is not None else []

@@ -1,9 +1,9 @@
-"""Downloads: a file of a known SHA-256, or only the wanted members of a zip.
+"""Downloads of a file with a known SHA-256, or of the wanted members of a zip only.
 
-Both are streamed and resumed. A whole file is verified before anyone uses it. The copy of a zip
-is sparse: it has the size of the remote file, and holes where nothing was asked for; the end of
-the zip, with its table of contents, comes first, as zip readers do it. A server that ignores
-range requests sends the whole file.
+Both are streamed and resumed. A whole file is verified before it is used. The copy of a zip is
+sparse: it has the size of the remote file, with holes for the parts that were not requested. The
+end of the zip with its table of contents is downloaded first. A server that ignores range requests
+sends the whole file.
 """
 
 from __future__ import annotations
@@ -30,19 +30,23 @@ from fleet.runtimes.tree import ZIP_ERRORS, open_zip
 Span = tuple[int, int]  # first byte, byte after the last one
 
 CONNECT_SECONDS = 15.0
-SILENCE_SECONDS = 60.0  # a server that sends nothing for this long is gone; the total is open
-_WAIT_SECONDS = 3600.0  # another process downloads the same file: take its result
+# a server that sends nothing for this long is gone; the total time is not limited
+SILENCE_SECONDS = 60.0
+_WAIT_SECONDS = 3600.0  # another process downloads the same file: use its result
 TRIES_WITHOUT_BYTES = 4
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")
 _RANGE = re.compile(r"^bytes (\d+)-\d+/(\d+|\*)$")
 TAIL_BYTES = (1 << 20, 1 << 23, 1 << 26)  # the table of contents of QAIRT 2.25 has 0.6 MB
-_SAVE_BYTES = 1 << 23  # what a killed process downloads again at most
-_CHANGES = 3  # of the file on the server, until fleet gives up
+_SAVE_BYTES = 1 << 23  # a killed process has to download at most this much again
+_CHANGES = 3  # of the file on the server, before fleet gives up
 _HEADROOM_BYTES = 50_000_000
 
 
 def checked_digest(url: str, sha256: str | None) -> str:
-    """The SHA-256 in lower case. Raises InputError for none, a wrong one or a URL unlike http."""
+    """Return the SHA-256 in lower case.
+
+    Raises InputError if it is missing or invalid, or for a bad URL.
+    """
     if not url.lower().startswith(("https://", "http://")):
         raise InputError(
             f"fleet does not download '{url}', because the URL does not begin with https://",
@@ -60,16 +64,16 @@ def checked_digest(url: str, sha256: str | None) -> str:
 
 @contextlib.contextmanager
 def part_lock(folder: Path, digest: str) -> Iterator[None]:
-    """Only one process at a time downloads a file; the next one finds it in the store."""
+    """Hold the lock with which only one process at a time downloads a file."""
     with file_lock(folder / f"{digest}.lock", _WAIT_SECONDS):
         yield
 
 
 def download(url: str, digest: str, folder: Path, progress: Progress) -> Path:
-    """The verified file in `folder`. What an earlier try left in `.part` is continued.
+    """Return the verified file in `folder`, resumed from the `.part` of an earlier attempt.
 
-    Raises RuntimeStoreError when the server refuses, stays silent, or sends another file
-    (which is then removed).
+    Raises RuntimeStoreError if the server refuses, stays silent, or sends another file (which is
+    then deleted).
     """
     private_folder(folder)
     part = folder / f"{digest}.part"
@@ -87,7 +91,7 @@ def download(url: str, digest: str, folder: Path, progress: Progress) -> Path:
 
 
 def _stream(client: httpx.Client, url: str, part: Path, progress: Progress) -> None:
-    """One request. Appends to `part` when the server proves that it is the same file."""
+    """Send one request. Append to `part` if the server confirms that the file is the same."""
     have = _size(part)
     validator = _read_validator(part) if have else ""
     headers = {"Accept-Encoding": "identity"}
@@ -113,7 +117,7 @@ def _append(answer: httpx.Response, part: Path, start: int, progress: Progress) 
     total = start + int(length) if length.isdigit() else None
     done = start
     with part.open("ab" if start else "wb") as out:
-        for chunk in answer.iter_raw():  # no chunk size: it would hold back the last bytes
+        for chunk in answer.iter_raw():  # no chunk size: it would delay the last bytes
             out.write(chunk)
             done += len(chunk)
             progress("downloading", done, total)
@@ -122,7 +126,7 @@ def _append(answer: httpx.Response, part: Path, start: int, progress: Progress) 
 
 
 def _finish_or_forget(answer: httpx.Response, part: Path, have: int) -> None:
-    """416: everything is here already, or the file behind the URL is another one."""
+    """Handle status 416: the file is complete, or the file behind the URL is another one."""
     if answer.headers.get("Content-Range") != f"bytes */{have}":
         forget(part)
         raise httpx.RemoteProtocolError("the file on the server has become shorter")
@@ -159,7 +163,7 @@ def _size(path: Path) -> int:
 
 
 def forget(copy: Path) -> None:
-    """Delete a partial copy and what is known of it."""
+    """Delete a partial copy and its metadata."""
     copy.unlink(missing_ok=True)
     _validator(copy).unlink(missing_ok=True)
 
@@ -170,9 +174,9 @@ def _client() -> httpx.Client:
 
 
 def _retry(url: str, ask: Callable[[], None], have: Callable[[], int]) -> None:
-    """Ask until an answer is whole; give up after some tries in which no byte came.
+    """Repeat the request until it succeeds; give up after some attempts without a byte.
 
-    `have` returns the number of bytes that are there. Raises RuntimeStoreError.
+    `have` returns the number of downloaded bytes. Raises RuntimeStoreError.
     """
     tries = 0
     while True:
@@ -190,8 +194,9 @@ def _retry(url: str, ask: Callable[[], None], have: Callable[[], int]) -> None:
 
 
 def _refuse(answer: httpx.Response, url: str, check: str, add: str) -> None:
-    """Raise RuntimeStoreError for an error, and for a page instead of the file. The hint names
-    the way by hand, which ends with the command `add`.
+    """Raise RuntimeStoreError for an error, and for a web page instead of the file.
+
+    The hint describes the manual download, which ends with the command `add`.
     """
     manually = f"download {url} in a browser, then: {add}"
     if answer.status_code not in {httpx.codes.OK, httpx.codes.PARTIAL_CONTENT}:
@@ -210,11 +215,11 @@ def _refuse(answer: httpx.Response, url: str, check: str, add: str) -> None:
 def download_members(
     url: str, folder: Path, wanted: Callable[[Path], Iterable[Span]], progress: Progress
 ) -> Path:
-    """Download what `wanted` asks for of the zip at `url`, and return the sparse copy.
+    """Download the byte ranges of the zip at `url` that `wanted` returns; return the sparse copy.
 
-    `wanted` gets the copy when its table of contents is there and returns byte ranges. What an
-    earlier try left in `folder` is used again if the server still has the same file. Raises
-    RuntimeStoreError if the server refuses, stays silent, or sends something that is no zip.
+    `wanted` gets the copy after its table of contents was downloaded. Data of an earlier attempt in
+    `folder` is used if the server still has the same file. Raises RuntimeStoreError if the server
+    refuses, stays silent, or sends a file that is not a zip.
     """
     private_folder(folder)
     copy = folder / f"{key_of(url)}.partial"
@@ -232,14 +237,14 @@ def download_members(
 
 
 def key_of(url: str) -> str:
-    """Return the name under which the sparse copy of `url` is kept."""
+    """Return the file name of the sparse copy of `url`."""
     return hashlib.sha256(url.encode()).hexdigest()
 
 
 def contents_digest(path: Path) -> str:
     """Return the SHA-256 of a zip's table of contents: names, sizes and checksums of all members.
 
-    Raises RuntimeStoreError if the file is no zip.
+    Raises RuntimeStoreError if the file is not a zip.
     """
     with open_zip(path) as archive, path.open("rb") as stream:
         stream.seek(archive.contents_start)
@@ -255,11 +260,11 @@ def _has_contents(copy: Path) -> bool:
 
 
 class _ChangedError(Exception):
-    """The server has another file now; the copy was emptied."""
+    """The server has another file now, and the copy was emptied."""
 
 
 class _Partial:
-    """The sparse copy of one remote file, with the byte ranges that are there."""
+    """The sparse copy of one remote file, with the downloaded byte ranges."""
 
     def __init__(self, client: httpx.Client, url: str, copy: Path, progress: Progress) -> None:
         self._client, self._url, self._copy, self._progress = client, url, copy, progress
@@ -271,22 +276,22 @@ class _Partial:
         self._restore()
 
     def need_contents(self) -> None:
-        """Download the end of the zip until its table of contents is there."""
+        """Download the end of the zip until its table of contents is complete."""
         for count in TAIL_BYTES:
             self.need_tail(count)
             if _has_contents(self._copy) or self._have == [(0, self._size)]:
                 return
 
     def need_tail(self, count: int) -> None:
-        """Download the last `count` bytes, or all of a file that is shorter."""
+        """Download the last `count` bytes, or all of a shorter file."""
         if self._size:
             self.need([(max(0, self._size - count), self._size)])
         else:
             self._retry(lambda: None if self._size else self._ask(f"bytes=-{count}"))
-            self.need_tail(count)  # what a cut left out
+            self.need_tail(count)  # the part after an interruption
 
     def need(self, spans: Iterable[Span]) -> None:
-        """Download these byte ranges, but for what is there."""
+        """Download these byte ranges, except the ones that exist."""
         gaps = list(_gaps(spans, self._have))
         total = sum(end - start for start, end in gaps)
         free = shutil.disk_usage(self._copy.parent).free
@@ -329,7 +334,10 @@ class _Partial:
             self._size = self._size or _length(self._have)
 
     def _begin(self, size: int, validator: str, *, whole: bool) -> None:
-        """Make room for the file. Raises _ChangedError if it is another one than before."""
+        """Prepare the copy for the file.
+
+        Raises _ChangedError if the file differs from the previous one.
+        """
         changed = self._size and (size, validator) != (self._size, self._validator)
         if whole or changed or not self._size:
             forget(self._copy)
@@ -365,7 +373,7 @@ class _Partial:
         self._known.write_text(json.dumps(known), "utf-8")
 
     def _restore(self) -> None:
-        """Take up an earlier try, if its file can be recognised on the server."""
+        """Resume an earlier attempt if the server can confirm that its file is the same."""
         try:
             known = json.loads(self._known.read_text("utf-8"))
             have = [(int(start), int(end)) for start, end in known["have"]]

@@ -1,8 +1,8 @@
-"""Which files of an SDK or a wheel go where in a runtime (SDK layout).
+"""The files of an SDK or a wheel that fleet keeps, and their paths in a runtime (SDK layout).
 
 An SDK has `lib/<target>/`, `lib/hexagon-vNN/unsigned/` and `bin/<target>/`. A wheel is flat
-(`onnxruntime_qnn/*`, on x86_64 also `onnxruntime_qnn.libs/libc++-*`); its skels are told
-apart by their ELF header.
+(`onnxruntime_qnn/*`, on x86_64 also `onnxruntime_qnn.libs/libc++-*`); its skels are identified by
+their ELF header.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ _WHEEL_FOLDERS = re.compile(r"^onnxruntime_qnn(\.libs)?/[^/]+$")
 
 
 def group_of(path: str) -> str:
-    """What belongs together: `hexagon-v73`, a target's name, or `` for the top folder."""
+    """Return the group of a path: `hexagon-v73`, a target's name, or `` for the top folder."""
     parts = path.split("/")
     return parts[1] if len(parts) > 2 else ""
 
 
 def targets_of(paths: Iterable[str]) -> tuple[str, ...]:
-    """Targets whose libQnnHtp is among these runtime paths."""
-    found = (_BACKEND.match(path) for path in paths)
-    return tuple(sorted({match["target"] for match in found if match and not match["prefix"]}))
+    """Return the targets whose libQnnHtp is among these runtime paths."""
+    matches = (_BACKEND.match(path) for path in paths)
+    return tuple(sorted({match["target"] for match in matches if match and not match["prefix"]}))
 
 
 def is_sdk_root(folder: Path) -> bool:
-    """True for the folder of an SDK that holds `lib/<target>/libQnnHtp.so` (or the DLL)."""
+    """Return True for an SDK folder with `lib/<target>/libQnnHtp.so` (or the DLL)."""
     return any(folder.glob("lib/*/libQnnHtp.so")) or any(folder.glob("lib/*/QnnHtp.dll"))
 
 
 def sdk_prefix(names: Iterable[str], where: str) -> str:
-    """The folder of a zip that is the SDK root: "", `2.51.0/` or `qairt/2.51.0/`."""
+    """Return the SDK root inside a zip: "", `2.51.0/` or `qairt/2.51.0/`."""
     prefixes = {match["prefix"] for name in names if (match := _BACKEND.match(name))}
     if len(prefixes) == 1:
         return prefixes.pop()
@@ -62,9 +62,9 @@ def sdk_prefix(names: Iterable[str], where: str) -> str:
 
 
 def sdk_layout(tree: FileTree, targets: Collection[str]) -> Layout:
-    """What to take of an SDK: the named targets, or all but the Windows ones.
+    """Return the files to keep of an SDK: of the named targets, or of all except Windows.
 
-    Raises InputError when a named target is not in this SDK.
+    Raises InputError if a named target is not in this SDK.
     """
     names = tree.sizes()
     have = targets_of(names)
@@ -94,10 +94,10 @@ def _kept(name: str) -> bool:
 
 
 def wheel_layout(tree: ZipTree, where: str) -> Layout:
-    """What to take of an onnxruntime-qnn wheel: QAIRT, not the provider.
+    """Return the files to keep of an onnxruntime-qnn wheel: QAIRT without the provider.
 
-    libc++ goes beside the libraries: LD_LIBRARY_PATH finds it there although their RPATH
-    says `$ORIGIN/../onnxruntime_qnn.libs` (measured by loading them).
+    libc++ goes next to the libraries, where LD_LIBRARY_PATH finds it although their RPATH is
+    `$ORIGIN/../onnxruntime_qnn.libs` (measured by loading them).
     """
     keep = load("runtime_files")["keep"]
     names = {name.rsplit("/", 1)[-1]: name for name in tree.sizes() if _WHEEL_FOLDERS.match(name)}

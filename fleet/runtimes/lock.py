@@ -1,4 +1,4 @@
-"""One process at a time changes the store."""
+"""A lock with which one process at a time changes the store."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _POLL_SECONDS = 0.05
 
 @contextmanager
 def file_lock(path: Path, seconds: float) -> Iterator[None]:
-    """Hold an exclusive lock on `path`; it ends with the process, so none is ever stale.
+    """Hold an exclusive lock on `path`. It ends with the process, so it is never stale.
 
-    Raises RuntimeStoreError when another process holds it for `seconds`.
+    Raises RuntimeStoreError if another process holds it for `seconds`.
     """
     private_folder(path.parent)
     deadline = Deadline(seconds)

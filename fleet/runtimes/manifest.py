@@ -1,4 +1,4 @@
-"""`runtime.json`: what the store knows of a runtime, and the only proof that it is complete."""
+"""The record `runtime.json` of a runtime, whose existence proves that the runtime is complete."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Stored(Struct, frozen=True):
 def make(
     build_id: str, root: Path, sources: tuple[RuntimeSource, ...], libraries: Iterable[Library]
 ) -> Runtime:
-    """A Runtime of these files; version, targets and Hexagon archs follow from them."""
+    """Return a Runtime of these files, which determine version, targets and Hexagon archs."""
     ordered = tuple(sorted(libraries, key=lambda item: item.path))
     skels = {item.hexagon_arch for item in ordered if item.name.endswith("Skel.so")}
     return Runtime(
@@ -45,7 +45,7 @@ def make(
 
 
 def write(runtime: Runtime, folder: Path) -> None:
-    """Write `runtime.json` into `folder` in one step, so that a reader sees old or new."""
+    """Write `runtime.json` into `folder` atomically."""
     value = _Stored(_SCHEMA, runtime.build_id, runtime.sources, runtime.libraries)
     temporary = folder / f".{NAME}.new"
     temporary.write_text(json.dumps(to_plain(value), indent=1) + "\n", "utf-8")
@@ -53,7 +53,7 @@ def write(runtime: Runtime, folder: Path) -> None:
 
 
 def read(folder: Path) -> Runtime:
-    """The runtime in `folder`. Raises RuntimeStoreError when its record cannot be read."""
+    """Return the runtime in `folder`. Raises RuntimeStoreError if its record cannot be read."""
     try:
         value = json.loads((folder / NAME).read_text("utf-8"))
         stored = read_plain(_Stored, value, NAME, "")
@@ -70,17 +70,17 @@ def read(folder: Path) -> Runtime:
 
 
 def damaged(runtime: Runtime, *, deep: bool = False) -> list[tuple[str, str]]:
-    """Files that are missing or changed: (path, why). `deep` compares the hashes too."""
-    found = []
+    """Return missing or changed files as (path, reason). `deep` compares the hashes too."""
+    damage = []
     for item in runtime.libraries:
         path = runtime.root / item.path
         try:
             size = path.stat().st_size
         except OSError:
-            found.append((item.path, "is missing"))
+            damage.append((item.path, "is missing"))
             continue
         if size != item.size:
-            found.append((item.path, f"has {size} bytes instead of {item.size}"))
+            damage.append((item.path, f"has {size} bytes instead of {item.size}"))
         elif deep and sha256_file(path) != item.sha256:
-            found.append((item.path, "was modified (its SHA-256 differs)"))
-    return found
+            damage.append((item.path, "was modified (its SHA-256 differs)"))
+    return damage

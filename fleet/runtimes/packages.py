@@ -1,7 +1,7 @@
-"""Python packages for a device: wheels chosen and unpacked here, files of the release there.
+"""Python packages for a device: wheels that are unpacked here and become files of the release.
 
-A wheel is a zip of files under their final names, so nothing is installed on the device and
-nothing is fetched by it. What only developers need (tests, headers, stubs) stays here.
+A wheel is a zip of files with their final names, so nothing is installed or downloaded on the
+device. Files for developers only (tests, headers, stubs) are left out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SITE = "site"
 _LOCK_SECONDS = 900.0  # another process downloads the same: about 100 MB
 _OLDEST_GLIBC = 17  # manylinux2014; wheels of pure Python fit anywhere
 _MANYLINUX = re.compile(r"manylinux_2_(\d+)_(\w+)")
-# Not needed to run: kept here. Licences (dist-info) go along.
+# Files that no run needs. Licences (dist-info) are kept.
 _LEFT_OUT = (
     "*/tests/*",
     "*.pyi",
@@ -42,13 +42,13 @@ _LEFT_OUT = (
     "*.lib",
     "ai_edge_litert/aot/*",
     "ai_edge_litert/tools/*",
-    "ai_edge_litert/vendors/*",  # compilers, and what dispatches to NPUs of others
+    "ai_edge_litert/vendors/*",  # compilers, and dispatch libraries for other NPUs
     "ai_edge_litert/libLiteRtWebGpuAccelerator.so",
     "onnxruntime/tools/*",
     "onnxruntime/transformers/*",
     "onnxruntime/quantization/*",
     "onnxruntime/datasets/*",
-    # QAIRT's own libraries come from the runtime, for the chip of the device alone.
+    # QAIRT's own libraries come from the runtime, only for the device's chip.
     "onnxruntime_qnn/libQnn*",
     "onnxruntime_qnn/libGenie*",
     "onnxruntime_qnn/libHtpPrepare*",
@@ -60,7 +60,7 @@ _LEFT_OUT = (
 
 @dataclass(frozen=True)
 class Packages:
-    """`files` as `site/...`; `wheels`: name of each wheel → its SHA-256."""
+    """The packages of a release. `files` are `site/...`; `wheels` maps wheel names to SHA-256."""
 
     files: tuple[FileRef, ...]
     wheels: Mapping[str, str]
@@ -86,9 +86,11 @@ def packages_for(
     progress: Progress,
     root: Path | None = None,
 ) -> Packages:
-    """Packages for a Python (`3.12`) of a target: chosen once, then always the same files.
+    """Return packages for a Python (`3.12`) of a target.
 
-    Exactly these packages: what they depend on has to be named. Raises RuntimeStoreError: not
+    They are chosen once and then stay the same.
+
+    Only these packages are returned, so dependencies must be named. Raises RuntimeStoreError: not
     here and `offline`, no such wheel, no network, a damaged wheel.
     """
     platforms = _platforms(target)
@@ -158,7 +160,7 @@ def _wanted(archive: zipfile.ZipFile) -> Iterator[zipfile.ZipInfo]:
 
 
 def left_out(name: str) -> bool:
-    """Return True for a file of a wheel that no run needs: fleet does not keep it."""
+    """Return True for a file of a wheel that no run needs."""
     return any(fnmatchcase(name, pattern) for pattern in _LEFT_OUT)
 
 
@@ -179,12 +181,12 @@ def _read(folder: Path) -> Packages:
 
 
 def _platforms(target: str) -> list[str]:
-    """Tags of wheels that a device of this target takes, best first."""
+    """Return the wheel tags that a device of this target accepts, best first."""
     facts = target_facts(target)
-    found = list(facts.wheel_platforms)
-    if found and facts.os == "windows":
-        return found
-    match = next((m for tag in found if (m := _MANYLINUX.fullmatch(tag))), None)
+    tags = list(facts.wheel_platforms)
+    if tags and facts.os == "windows":
+        return tags
+    match = next((m for tag in tags if (m := _MANYLINUX.fullmatch(tag))), None)
     if match is None:
         raise RuntimeStoreError(
             f"fleet knows no Python packages of ONNX Runtime for the target {target}",
@@ -192,4 +194,4 @@ def _platforms(target: str) -> list[str]:
         )
     newest, machine = int(match[1]), match[2]
     more = [f"manylinux_2_{minor}_{machine}" for minor in range(newest, _OLDEST_GLIBC - 1, -1)]
-    return [*dict.fromkeys([*found, *more, f"manylinux2014_{machine}"])]
+    return [*dict.fromkeys([*tags, *more, f"manylinux2014_{machine}"])]

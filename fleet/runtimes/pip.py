@@ -1,4 +1,4 @@
-"""Fetch a wheel with the user's own pip: indexes, proxies and certificates are pip's business."""
+"""Downloads of wheels with the user's own pip, which handles indexes, proxies and certificates."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ _BROKEN = re.compile(r"connection broken|ConnectionError|ProxyError|Max retries|
 
 
 def download(requirement: str, platforms: Sequence[str], folder: Path, progress: Progress) -> Path:
-    """The wheel of `requirement` for one of `platforms`, downloaded into `folder`.
+    """Download the wheel of `requirement` for one of `platforms` into `folder`.
 
-    Wheels are tagged for one Python; the newest that has one is taken, since QAIRT's files in
-    them are the same. Raises RuntimeStoreError: no pip, no such wheel, no network, or another
-    file than the one that was published.
+    A wheel is tagged for one Python. The newest available one is used, because QAIRT's files are
+    the same in all. Raises RuntimeStoreError: no pip, no such wheel, no network, or a file that
+    differs from the published one.
     """
     command = _command(requirement, platforms, folder)
-    said = ""
+    output = ""
     for python in load("runtime_files")["wheel_pythons"]:
-        status, said = _run(
+        status, output = _run(
             [*command, "--python-version", python, requirement],
             f"downloading {requirement}",
             progress,
         )
         if status == 0:
             return _only_wheel(folder, requirement)
-        if _BROKEN.search(said) or not _ABSENT.search(said):
+        if _BROKEN.search(output) or not _ABSENT.search(output):
             break
-    cause = _last_error(said)
-    if _BROKEN.search(said) or not _ABSENT.search(said):
+    cause = _last_error(output)
+    if _BROKEN.search(output) or not _ABSENT.search(output):
         raise RuntimeStoreError(
             f"pip could not download {requirement}: {cause}",
             hint="check the network and the index of pip (pip config list), or add a "
@@ -67,21 +67,21 @@ def download_for(
     folder: Path,
     progress: Progress,
 ) -> list[Path]:
-    """Wheels of exactly these packages, without what they depend on, for one Python (`3.12`).
+    """Download wheels of exactly these packages, without dependencies, for one Python (`3.12`).
 
-    Raises RuntimeStoreError: no pip, no such wheel, no network, or another file
-    than the one that was published.
+    Raises RuntimeStoreError: no pip, no such wheel, no network, or a file that differs from the
+    published one.
     """
     names = ", ".join(requirements)
     command = [*_command(names, platforms, folder), "--python-version", python, *requirements]
-    status, said = _run(command, f"downloading {names}", progress)
+    status, output = _run(command, f"downloading {names}", progress)
     if status == 0:
         wheels = sorted(folder.glob("*.whl"))
         for wheel in wheels:
             require_known(wheel)
         return wheels
-    cause = _last_error(said)
-    if _ABSENT.search(said) and not _BROKEN.search(said):
+    cause = _last_error(output)
+    if _ABSENT.search(output) and not _BROKEN.search(output):
         raise RuntimeStoreError(
             f"the package index has no wheel for Python {python} on {platforms[0]}: {cause}",
             hint="set another `runtime:` in the playbook, or install another Python on the device",
@@ -97,7 +97,7 @@ def _command(requirement: str, platforms: Sequence[str], folder: Path) -> list[s
     try:
         bar = "raw" if Version(importlib.metadata.version("pip")) >= _RAW_PROGRESS else "off"
     except importlib.metadata.PackageNotFoundError as error:
-        uv = os.environ.get("UV") or shutil.which("uv")  # whose environments have no pip
+        uv = os.environ.get("UV") or shutil.which("uv")  # its environments have no pip
         if uv is None:
             raise RuntimeStoreError(
                 f"fleet needs pip to download {requirement}, but {sys.executable} has no pip",
@@ -113,7 +113,7 @@ def _command(requirement: str, platforms: Sequence[str], folder: Path) -> list[s
 
 
 def _run(command: Sequence[str], doing: str, progress: Progress) -> tuple[int, str]:
-    """Exit status and everything that pip said; progress lines are passed on."""
+    """Run pip; return its exit status and its output. Progress lines are forwarded."""
     progress(doing, 0, None)
     with tempfile.TemporaryFile() as errors:
         with subprocess.Popen(
@@ -122,22 +122,22 @@ def _run(command: Sequence[str], doing: str, progress: Progress) -> tuple[int, s
             timer = threading.Timer(_PIP_SECONDS, process.kill)
             timer.start()
             try:
-                said = _listen(process.stdout, doing, progress)
+                printed = _listen(process.stdout, doing, progress)
             finally:
                 timer.cancel()
         errors.seek(0)
-        return process.returncode, said + errors.read().decode("utf-8", "replace")
+        return process.returncode, printed + errors.read().decode("utf-8", "replace")
 
 
 def _listen(stream: IO[bytes] | None, doing: str, progress: Progress) -> str:
-    said = []
+    lines = []
     for line in stream or ():
         match = _PROGRESS.match(line)
         if match:
             progress(doing, int(match[1]), int(match[2]) or None)
         else:
-            said.append(line.decode("utf-8", "replace"))
-    return "".join(said)
+            lines.append(line.decode("utf-8", "replace"))
+    return "".join(lines)
 
 
 def _only_wheel(folder: Path, requirement: str) -> Path:
@@ -152,7 +152,7 @@ def _only_wheel(folder: Path, requirement: str) -> Path:
     return wheels[0]
 
 
-def _last_error(said: str) -> str:
-    lines = [line for line in said.splitlines() if line.startswith("ERROR:")]
-    last = said.strip().rpartition("\n")[2][-300:] or "pip printed nothing"
+def _last_error(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.startswith("ERROR:")]
+    last = output.strip().rpartition("\n")[2][-300:] or "pip printed nothing"
     return (lines[0] if lines else last).removeprefix("ERROR:").strip()

@@ -1,7 +1,7 @@
-"""Programs of playbooks that come in an archive: downloaded once, checked, unpacked once.
+"""Programs of playbooks in archives: downloaded once, verified, unpacked once.
 
-An archive is not trusted: no device, no name and no link that leads outside, nothing that grows out
-of proportion. Its folder is `$FLEET_HOME/programs/<sha256>`, and appears whole or not at all.
+An archive is not trusted: devices, paths and links that lead outside, and excessive sizes are
+refused. Its folder is `$FLEET_HOME/programs/<sha256>` and is created atomically.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from fleet.runtimes.tree import open_zip
 _MOST_BYTES = 4_000_000_000  # a release of GenieX has 0.4 GB
 _MOST_FILES = 20_000
 _RUNS = 0o111
-# KeyError: a link to a file that the archive does not have; RecursionError: links in a circle.
+# KeyError: a link to a file that the archive does not have; RecursionError: circular links.
 _TAR_ERRORS = (
     *(tarfile.TarError, zlib.error, EOFError, OSError, ValueError, KeyError, RecursionError),
 )
 
 
 def bring_program(run: RunSpec | None, progress: Progress, *, offline: bool = False) -> None:
-    """Make the program of a playbook be there if it comes in an archive.
+    """Provide the program of a playbook if it comes in an archive.
 
-    Raises RuntimeStoreError for an archive that cannot be had, is another one, or is hostile, and
-    InputError for a program that it does not have.
+    Raises RuntimeStoreError for an archive that is unavailable, different or hostile, and
+    InputError for a program that it does not contain.
     """
     if run is None or run.archive is None or run.program is None:
         return
@@ -77,10 +77,10 @@ def _bring(archive: ProgramArchive, progress: Progress, *, offline: bool) -> Non
 
 
 def _unpack(path: Path, archive: ProgramArchive, progress: Progress) -> None:
-    found = sha256_file(path)
-    if found != archive.sha256:
+    digest = sha256_file(path)
+    if digest != archive.sha256:
         raise RuntimeStoreError(
-            f"the SHA-256 of {archive.source} is {found}, but the playbook says {archive.sha256}",
+            f"the SHA-256 of {archive.source} is {digest}, but the playbook says {archive.sha256}",
             hint="compare both with the value that the publisher states",
         )
     progress("unpacking", 0, None)
@@ -103,7 +103,7 @@ def _unpack(path: Path, archive: ProgramArchive, progress: Progress) -> None:
 
 
 def _untar(path: Path, root: Path) -> None:
-    """Unpack files and folders; a link within the archive becomes a copy of its file."""
+    """Unpack files and folders. A link within the archive becomes a copy of its file."""
     total = 0
     try:
         with tarfile.open(path) as tar:

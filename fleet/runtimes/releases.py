@@ -1,4 +1,4 @@
-"""Which wheel holds which QAIRT, and what API a QAIRT version has.
+"""The wheels that contain each QAIRT release, and the API of each QAIRT version.
 
 The table is `fleet/data/qairt_releases.yaml`. A version that is not in it is unknown (None).
 """
@@ -22,15 +22,15 @@ def _rows() -> list[Mapping[str, str]]:
 
 
 def package() -> str:
-    """Name of the package whose wheels hold QAIRT."""
+    """Return the name of the package whose wheels contain QAIRT."""
     return str(load("qairt_releases")["package"])
 
 
 def sdk_url(version: str) -> str:
-    """Return the address of the vendor's SDK zip of a version with date (`2.45.0.260326`).
+    """Return the URL of the vendor's SDK zip of a version with date (`2.45.0.260326`).
 
-    FLEET_SDK_URL names another place with the same files: an address with `{version}` in it.
-    Raises InputError for one without.
+    FLEET_SDK_URL names another server with the same files: a URL that contains `{version}`. Raises
+    InputError for a URL without it.
     """
     template = os.environ.get("FLEET_SDK_URL") or str(load("qairt_releases")["sdk_url"])
     if "{version}" not in template or not template.startswith(("https://", "http://")):
@@ -42,7 +42,8 @@ def sdk_url(version: str) -> str:
 
 
 def release(version: str) -> Mapping[str, Any] | None:
-    """The row of a QAIRT version or build id (`2.51.0`, `2.51.0.260929181845`, with v or _nnn).
+    """Return the row of a QAIRT version or build id (`2.51.0`, `2.51.0.260929181845`, with v or
+    _nnn).
 
     A build id matches only its own row: 2.51.0 of another day is another build.
     """
@@ -50,21 +51,21 @@ def release(version: str) -> Mapping[str, Any] | None:
 
 
 def wheel_for(version: str) -> str | None:
-    """The onnxruntime-qnn version that holds this QAIRT: `2.51.0` → `2.7.0`; None if unknown."""
+    """Return the onnxruntime-qnn version with this QAIRT: `2.51.0` → `2.7.0`; None if unknown."""
     row = release(version)
     return str(row["wheel"]) if row else None
 
 
 def qairt_of_wheel(wheel: str) -> str | None:
-    """The QAIRT build id inside onnxruntime-qnn of this version; None if unknown."""
+    """Return the QAIRT build id inside onnxruntime-qnn of this version, None if unknown."""
     return next((row["build_id"] for row in _rows() if row["wheel"] == wheel), None)
 
 
 def require_known(wheel: Path) -> None:
-    """Raises RuntimeStoreError for a wheel that claims a listed release and is not the one that
-    was published: its SHA-256 must be that of `fleet/data/wheel_hashes.yaml` for its file name.
+    """Raise RuntimeStoreError for a wheel of a listed release that is not the published file.
 
-    Wheels of other packages and of releases that the table lacks pass: nothing is known of them.
+    The SHA-256 must be that of `fleet/data/wheel_hashes.yaml` for the file name. Wheels of other
+    packages, and of releases that the table lacks, are accepted.
     """
     name, version = [*wheel.name.split("-", 2), ""][:2]
     if name != package().replace("-", "_") or qairt_of_wheel(version) is None:
@@ -85,21 +86,21 @@ def require_known(wheel: Path) -> None:
 
 
 def onnx_ir_version() -> int:
-    """The newest format of a model that the onnxruntime of each release reads."""
+    """Return the newest model format that the onnxruntime of each release can read."""
     return int(load("qairt_releases")["onnx_ir_version"])
 
 
 def litert_qairt() -> tuple[str, str]:
-    """(the LiteRT that runner litert brings, the oldest QAIRT that its dispatch library takes)."""
+    """Return (the LiteRT of the runner litert, the oldest QAIRT for its dispatch library)."""
     row = load("qairt_releases")["litert"]
     return str(row["version"]), str(row["qairt"])
 
 
 def backend_api(version: str) -> str | None:
-    """HTP backend API of a QAIRT version: `2.51.0` → `5.51.0`; None for text that is no version.
+    """Return the HTP backend API of a version: `2.51.0` → `5.51.0`; None for invalid text.
 
-    From the table, else by the rule that its minor is QAIRT's minor. The patch number of an
-    unlisted version is not known and given as 0: compare major and minor only.
+    It comes from the table, else from the rule that its minor is QAIRT's minor. The patch number of
+    an unlisted version is unknown and returned as 0: compare major and minor only.
     """
     row = release(version)
     if row:

@@ -1,9 +1,9 @@
-"""Read what a library says about itself: machine, Hexagon arch, build id, version.
+"""A scanner for libraries: machine, Hexagon arch, build id, version.
 
-Where these stand was measured on QAIRT 2.47 to 2.51 (docs/sources/qairt.md 1): the build
-id `v2.51.0.260929181845` in libQnnHtp, Prepare, every stub and skel; `AISW_VERSION: 2.51.0`
-also in libGenie and NetRunExtensions; nothing in libQnnSystem; the Hexagon arch in the low
-byte of ELF e_flags. A truncated library ends a process with SIGBUS, so it is refused here.
+The places were measured on QAIRT 2.47 to 2.51 (docs/sources/qairt.md 1). The build id
+`v2.51.0.260929181845` is in libQnnHtp, Prepare, every stub and skel. `AISW_VERSION: 2.51.0` is also
+in libGenie and NetRunExtensions; libQnnSystem has neither. The Hexagon arch is in the low byte of
+ELF e_flags. A truncated library ends a process with SIGBUS, so it is refused here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import NamedTuple
 from fleet.model.errors import RuntimeStoreError
 from fleet.model.runtime import Library
 
-HEADER_BYTES = 4096  # ELF header and the PE header of every DLL seen lie in the first page
+# the ELF header, and the PE header of every DLL seen so far, are in the first page
+HEADER_BYTES = 4096
 _BUILD_ID = re.compile(rb"v(\d{1,3}\.\d{1,4}\.\d{1,4}\.\d{12})(?!\d)")
 _AISW = re.compile(rb"AISW_VERSION: ?(\d{1,3}\.\d{1,4}\.\d{1,4})")
 _ELF_MACHINES = {62: "x86_64", 183: "aarch64", 164: "hexagon"}
@@ -31,8 +32,8 @@ _PE_NAME = re.compile(r"\.(dll|exe)$", re.IGNORECASE)
 def scan_file(path: Path, name: str) -> Library:
     """Hash and scan one file; `name` is its path in the runtime. About 250 MB/s at worst.
 
-    Raises RuntimeStoreError naming the file when a .so is no ELF, a .dll no PE, or the file
-    is shorter than its header says.
+    Raises RuntimeStoreError with the file if a .so is not ELF, a .dll is not PE, or the file is
+    shorter than its header says.
     """
     size = path.stat().st_size
     if size == 0:
@@ -54,9 +55,9 @@ def scan_file(path: Path, name: str) -> Library:
 
 
 def identify(head: bytes, name: str) -> tuple[str, str | None]:
-    """Machine and Hexagon arch (`v73`) from the first bytes of a file.
+    """Return machine and Hexagon arch (`v73`) from the first bytes of a file.
 
-    Raises RuntimeStoreError for a .so or .dll whose header is not one.
+    Raises RuntimeStoreError for a .so or .dll with an invalid header.
     """
     try:
         if head[:4] == b"\x7fELF":
@@ -100,7 +101,7 @@ class ElfSegment(NamedTuple):
 
 
 def elf_segments(data: mmap.mmap | bytes) -> Iterator[ElfSegment]:
-    """The program headers of an ELF file. Raises struct.error when the table is cut off."""
+    """Yield the program headers of an ELF file. Raises struct.error for a truncated table."""
     wide = data[4] == 2
     (start,) = struct.unpack_from("<Q" if wide else "<I", data, 32 if wide else 28)
     length, count = struct.unpack_from("<HH", data, 54 if wide else 42)
@@ -110,7 +111,9 @@ def elf_segments(data: mmap.mmap | bytes) -> Iterator[ElfSegment]:
 
 
 def _elf_end(data: mmap.mmap) -> int:
-    """Last byte that the segment and section tables of an ELF file speak of."""
+    """Return the end of the last byte that the segment and section tables of an ELF file
+    mention.
+    """
     wide = data[4] == 2
     (start,) = struct.unpack_from("<Q" if wide else "<I", data, 40 if wide else 32)
     length, count = struct.unpack_from("<HH", data, 58 if wide else 46)
@@ -119,7 +122,7 @@ def _elf_end(data: mmap.mmap) -> int:
 
 
 def _pe_end(data: mmap.mmap) -> int:
-    """Last byte that the section table of a PE file speaks of."""
+    """Return the end of the last byte that the section table of a PE file mentions."""
     (start,) = struct.unpack_from("<I", data, 0x3C)
     (sections,) = struct.unpack_from("<H", data, start + 6)
     (optional,) = struct.unpack_from("<H", data, start + 20)

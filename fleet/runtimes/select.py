@@ -1,4 +1,4 @@
-"""Which files of a runtime go to a device, for a target, a Hexagon arch and a runner."""
+"""The files of a runtime for a device, by target, Hexagon arch and runner."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ _OF_NPU = re.compile(r"Htp|Calculator|latform-?[Vv]alidator")
 
 @dataclass(frozen=True)
 class Selection:
-    """Files under their release names: `lib/<name>`, `dsp/<name>`, `bin/<name>` (executable).
+    """The chosen files with release names: `lib/<name>`, `dsp/<name>`, `bin/<name>` (executable).
 
-    `missing` are required files that the runtime lacks (runtime paths); with any of them a
-    deploy cannot work. `has_tool` tells whether the SDK's program is among the files, `tool` is its
-    place on this machine, `required` are the names of the files without which a run cannot work.
-    `arch_problem` is set when stub and skel could not be chosen, and says
-    why. `npu`: the run uses the NPU.
+    `missing` are required files that the runtime lacks (runtime paths); any of them prevents a
+    deploy. `has_tool` is True if the SDK's program is among the files; `tool` is its path on this
+    machine. `required` are names of files without which a run cannot work. `arch_problem` is the
+    reason if stub and skel could not be chosen. `npu`: the run uses the NPU.
     """
 
     target: str
@@ -46,7 +45,7 @@ class Selection:
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """The size of all files in bytes."""
         return sum(item.size for item in self.files)
 
 
@@ -58,12 +57,12 @@ class _Want:
 
     @property
     def of_npu(self) -> bool:
-        """Whether the files are of use for a session of the NPU only."""
+        """True if only an NPU session needs the files."""
         return self.folder == "dsp" or _OF_NPU.search(self.pattern) is not None
 
 
 def runners() -> tuple[str, ...]:
-    """Names of the runners that the table knows."""
+    """Return the names of the runners in the table."""
     return tuple(load("runtime_files")["runners"])
 
 
@@ -76,12 +75,12 @@ def select_files(
     *,
     npu: bool = True,
 ) -> Selection:
-    """What `runner` needs of `runtime` on a device of `target` with a DSP of `hexagon_arch`.
+    """Return the files that `runner` needs on a device of `target` with `hexagon_arch`.
 
-    An unknown arch (None) gives everything but stub and skel, and `arch_problem`. An
-    emulator target has no DSP and needs no arch; runner None takes no file. `features` are rows of
-    the table that a bundle or its options ask for. Without `npu`, no library of the HTP goes
-    along. Raises InputError, and RuntimeStoreError when the runtime has nothing for the target.
+    An unknown arch (None) gives all files except stub and skel, and `arch_problem`. An emulator
+    target has no DSP and needs no arch. Runner None needs no files. `features` are rows of the
+    table that a bundle or its options request. Without `npu`, HTP libraries are left out. Raises
+    InputError, and RuntimeStoreError if the runtime does not have the target.
     """
     facts = target_facts(target)
     if runner is None:
@@ -97,10 +96,10 @@ def select_files(
     missing, required = list[str](), set[str]()
     wants = _wants([row, *_features(features, facts.kind)], hexagon_arch)
     for want in (want for want in wants if npu or not want.of_npu):
-        found = _find(runtime, target, hexagon_arch, want)
-        files |= {item.name: item for item in found}
-        required |= {item.name for item in found if want.required}
-        if want.required and not found:
+        matching = _find(runtime, target, hexagon_arch, want)
+        files |= {item.name: item for item in matching}
+        required |= {item.name for item in matching if want.required}
+        if want.required and not matching:
             missing.append(f"{_folder(target, hexagon_arch, want.folder)}{want.pattern}")
     tool = row["tool"]
     return Selection(

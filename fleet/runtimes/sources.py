@@ -1,4 +1,4 @@
-"""What a runtime is added from: an SDK folder, an SDK zip or a wheel, opened for reading."""
+"""The sources of a runtime: an SDK folder, an SDK zip or a wheel, opened for reading."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _WHEEL_FOLDER = "onnxruntime_qnn/"
 
 @dataclass(frozen=True)
 class OpenedSource:
-    """A source and the files that are wanted of it."""
+    """A source and its wanted files."""
 
     tree: FileTree
     layout: Layout
     source: RuntimeSource
 
     def is_in(self, runtime: Runtime) -> bool:
-        """True when this very file has already given all its groups to the runtime."""
+        """Return True if this file has already provided all its groups to the runtime."""
         wanted = {group_of(path) for path in self.layout} - {""}
         given = {
             group
@@ -45,7 +45,7 @@ class OpenedSource:
 
 
 def open_folder(path: Path, targets: Collection[str]) -> OpenedSource:
-    """An extracted SDK: `path` itself, or the only one in it (`<version>`, `qairt/<version>`)."""
+    """Open an extracted SDK: `path`, or the only one inside it (`<version>`, `qairt/<version>`)."""
     candidates = (path, *sorted(path.glob("*")), *sorted(path.glob("qairt/*")))
     roots = [item for item in candidates if item.is_dir() and is_sdk_root(item)]
     if not roots:
@@ -67,7 +67,7 @@ def open_folder(path: Path, targets: Collection[str]) -> OpenedSource:
 def open_file(
     path: Path, name: str, digest: str, targets: Collection[str]
 ) -> Iterator[OpenedSource]:
-    """A wheel or an SDK zip; told apart by what is in it, not by its name."""
+    """Open a wheel or an SDK zip, which are distinguished by their content, not by name."""
     with open_zip(path) as archive:
         names = archive.sizes()
         if any(member.startswith(_WHEEL_FOLDER) for member in names):
@@ -80,7 +80,7 @@ def open_file(
 
 
 def sdk_spans(path: Path, name: str, targets: Collection[str]) -> list[tuple[int, int]]:
-    """Return the byte ranges of an SDK zip that hold the files of `targets`."""
+    """Return the byte ranges of an SDK zip that contain the files of `targets`."""
     with open_zip(path) as archive:
         tree = archive.below(sdk_prefix(archive.sizes(), name))
         return tree.spans(sdk_layout(tree, targets).values())
@@ -90,7 +90,7 @@ def sdk_spans(path: Path, name: str, targets: Collection[str]) -> list[tuple[int
 def open_sdk_parts(
     path: Path, name: str, digest: str, targets: Collection[str]
 ) -> Iterator[OpenedSource]:
-    """An SDK zip of which only the table of contents and the files of `targets` need be there."""
+    """Open an SDK zip with only the table of contents and the files of `targets`."""
     with open_zip(path) as archive:
         tree = archive.below(sdk_prefix(archive.sizes(), name))
         source = RuntimeSource(SDK_PARTS, name, digest)

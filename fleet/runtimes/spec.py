@@ -1,4 +1,4 @@
-"""What the user asks for: a wheel by name and version, or a QAIRT version."""
+"""The runtime that the user requests: a wheel by name and version, or a QAIRT version."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _WHEEL = re.compile(r"^(?P<name>[A-Za-z0-9_.-]+?)(?:==(?P<version>[0-9][0-9A-Za-
 
 @dataclass(frozen=True)
 class WheelSpec:
-    """A wheel to fetch. `qairt` is the build id or version in it, None when not known.
+    """A wheel to fetch. `qairt` is the build id or version in it, None if unknown.
 
-    `requirement` is "" when no known wheel holds the QAIRT that is asked for.
+    `requirement` is "" if no known wheel contains the requested QAIRT.
     """
 
     requirement: str
@@ -26,22 +26,22 @@ class WheelSpec:
 
     @property
     def latest(self) -> bool:
-        """True when no version is named, so that only the index knows which one it is."""
+        """True if no version is named, so that only the index knows it."""
         return bool(self.requirement) and "==" not in self.requirement
 
     @property
     def file_prefix(self) -> str:
-        """How the file name of this wheel starts: `onnxruntime_qnn-2.7.0-`."""
+        """The beginning of this wheel's file name: `onnxruntime_qnn-2.7.0-`."""
         return self.requirement.replace("-", "_").replace("==", "-") + "-"
 
     @property
     def label(self) -> str:
-        """For messages: `QAIRT 2.51.0` or `onnxruntime-qnn==2.8.0`."""
+        """The name for messages: `QAIRT 2.51.0` or `onnxruntime-qnn==2.8.0`."""
         return f"QAIRT {self.qairt}" if self.qairt else self.requirement
 
 
 def parse_spec(spec: str) -> WheelSpec:
-    """`onnxruntime-qnn`, `onnxruntime-qnn==2.7.0`, or a QAIRT version or build id.
+    """Parse `onnxruntime-qnn`, `onnxruntime-qnn==2.7.0`, or a QAIRT version or build id.
 
     Raises InputError for other text.
     """
@@ -62,10 +62,10 @@ def parse_spec(spec: str) -> WheelSpec:
 
 
 def sdk_version(text: str) -> str:
-    """Return a version or build id as the vendor names its SDKs: `2.45.0.260326`.
+    """Return a version or build id in the vendor's form for SDKs: `2.45.0.260326`.
 
-    A build id ends with the date and the time of the build (2.45.0.260326154327), an SDK with
-    the date alone. Raises InputError for a version without a date: it names several SDKs.
+    A build id ends with date and time of the build (2.45.0.260326154327), an SDK version with the
+    date alone. Raises InputError for a version without a date, because it matches several SDKs.
     """
     core = text.strip().removeprefix("v").split("_", 1)[0]
     match = _DATED.match(core)
@@ -79,7 +79,7 @@ def sdk_version(text: str) -> str:
 
 
 def sdk_command(version: str | None, target: str) -> str:
-    """Return the command that gets an SDK: a download if the version has a date, else an import."""
+    """Return the command that gets an SDK: a download for a version with date, else an import."""
     match = _DATED.match((version or "").strip().removeprefix("v"))
     if match:
         return f"fleet runtime fetch {match[0]} --sdk --target {target}"

@@ -1,4 +1,4 @@
-"""Bring files into a temporary folder of the store and read what they are."""
+"""The staging of files in a temporary folder of the store, with a scan of each."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from fleet.runtimes.scan import scan_file
 from fleet.runtimes.tree import FileTree, ZipTree
 
 PREFIX = ".stage-"
-_LEFTOVER_SECONDS = 24 * 3600.0  # a stage of a killed process; no add takes a day
+_LEFTOVER_SECONDS = 24 * 3600.0  # the stage of a killed process; no add takes a day
 _HEADROOM_BYTES = 50_000_000
-# (what is being done, bytes done, bytes in all or None when not known)
+# (activity, finished bytes, total bytes or None if unknown)
 Progress = Callable[[str, int, int | None], None]
 
 
 def silent(_doing: str, _done: int, _total: int | None) -> None:
-    """Tell nobody how far it is."""
+    """Ignore the progress."""
 
 
 @contextmanager
 def stage_folder(root: Path) -> Iterator[Path]:
-    """A folder beside the runtimes, so that renaming works; removed at the end if still there."""
+    """Yield a folder next to the runtimes, so that it can be renamed. It is removed at the end."""
     private_folder(root)
     _sweep(root)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=root))
@@ -50,7 +50,7 @@ def _sweep(root: Path) -> None:
 
 
 def fill(tree: FileTree, layout: Layout, folder: Path, progress: Progress) -> list[Library]:
-    """Place and scan every file of `layout`. Licence files are placed and not listed.
+    """Place and scan every file of `layout`. Licence files are placed but not returned.
 
     Raises RuntimeStoreError for a damaged file or a full disk.
     """

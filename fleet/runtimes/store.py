@@ -1,4 +1,4 @@
-"""Changing the store of QAIRT runtimes: add, fetch, remove."""
+"""Changes of the store of QAIRT runtimes: add, fetch, remove."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from fleet.runtimes.spec import DEFAULT_SPEC, WheelSpec, parse_spec, sdk_command
 from fleet.runtimes.stage import Progress, fill, silent, stage_folder
 from fleet.runtimes.targets import target_facts
 
-# Join what was staged with a runtime of the same build that is already in the store.
-#
-# Files are put in place first and `runtime.json` last, so a reader sees the old runtime or the
-# new one. A group (a target, or one Hexagon folder) is never mixed from two publishers: x86_64
+# The merge of a staged runtime with a runtime of the same build in the store. Files are put in
+# place first and `runtime.json` last, so that a reader sees the old or the new runtime. A group (a
+# target, or one Hexagon folder) never mixes two publishers: x86_64 wheels are rewritten (RPATH), so
+# that their files can differ from those of the same build in the SDK.
 # wheels are rewritten (RPATH), so the same build can have other bytes in the SDK.
 
 Files = dict[str, Library]
@@ -42,7 +42,7 @@ Files = dict[str, Library]
 
 @dataclass
 class _Outcome:
-    """What a merge does: the files afterwards, those to put in place and those to delete."""
+    """The result of a merge: its files, those to put in place and those to delete."""
 
     files: Files
     place: set[str]
@@ -52,10 +52,10 @@ class _Outcome:
 
 
 def commit(staged: Runtime, root: Path) -> Runtime:
-    """Make the staged runtime part of the store at `root`; the caller holds the lock.
+    """Add the staged runtime to the store at `root`. The caller holds the lock.
 
-    Returns the runtime as stored, with `changed`. Raises RuntimeStoreError when the store
-    has other bytes of the same build from the same kind of source.
+    Returns the stored runtime with `changed`. Raises RuntimeStoreError if the store has other bytes
+    of the same build from the same kind of source.
     """
     final = root / staged.id
     if not (final / manifest.NAME).exists():
@@ -151,13 +151,13 @@ def _documents(stage: Path, final: Path) -> None:
             path.replace(final / path.name)
 
 
-_LOCK_SECONDS = 120.0  # a commit renames and writes one small file; 2 minutes means it hangs
+_LOCK_SECONDS = 120.0  # a commit renames and writes one small file; 2 minutes means that it hangs
 
 
 class RuntimeStore(Catalog):
-    """Runtimes under `root`: read, add, fetch, remove. Several processes may use one store.
+    """The runtimes under `root`: read, add, fetch, remove. Several processes may use one store.
 
-    A runtime is visible once its `runtime.json` is there, which is written last.
+    A runtime is visible after its `runtime.json` is written, which happens last.
     """
 
     def add(
@@ -170,9 +170,9 @@ class RuntimeStore(Catalog):
     ) -> Runtime:
         """Add an SDK folder, an SDK zip, a wheel, or one of these by URL (`sha256` required).
 
-        `targets` limits what is taken of an SDK; by default all Linux and Android targets.
-        The result says with `changed` whether the store changed: adding the same again does
-        not. Raises InputError, or RuntimeStoreError for what is damaged, mixed or hostile.
+        `targets` limits the files of an SDK; the default is all Linux and Android targets.
+        `changed` of the result is False if the same source was added before. Raises InputError, or
+        RuntimeStoreError for a damaged, mixed or hostile source.
         """
         tell = progress or silent
         text = str(path_or_url)
@@ -202,10 +202,10 @@ class RuntimeStore(Catalog):
         progress: Progress | None = None,
         offline: bool = False,
     ) -> Runtime:
-        """The runtime of a wheel (`onnxruntime-qnn==2.7.0`) or QAIRT version (`2.51.0`).
+        """Return the runtime of a wheel (`onnxruntime-qnn==2.7.0`) or QAIRT version (`2.51.0`).
 
-        What is in the store is not fetched again. With `offline` the network is never used.
-        Raises RuntimeStoreError when it cannot be had, naming the command that gets it.
+        A stored runtime is not fetched again. With `offline` the network is never used. Raises
+        RuntimeStoreError with the command that gets the runtime if it is unavailable.
         """
         facts = target_facts(target)
         wheel = parse_spec(spec)
@@ -241,10 +241,10 @@ class RuntimeStore(Catalog):
     ) -> Runtime:
         """Return the runtime of the vendor's SDK of a version with date (`2.45.0.260326`).
 
-        Only the files of `target` are downloaded, if the server allows it. The SHA-256 of the
-        zip's table of contents is kept and must be the same the next time; with `sha256` the whole
-        zip is downloaded and compared. Raises InputError for a version without a date, and
-        RuntimeStoreError if the SDK cannot be had.
+        Only the files of `target` are downloaded if the server allows it. The SHA-256 of the zip's
+        table of contents is stored and must be the same the next time. With `sha256` the whole zip
+        is downloaded and verified. Raises InputError for a version without a date, and
+        RuntimeStoreError if the SDK is unavailable.
         """
         target_facts(target)
         wanted = sdk_version(version)
@@ -282,7 +282,7 @@ class RuntimeStore(Catalog):
         return runtime
 
     def _require_pinned(self, name: str, digest: str) -> None:
-        """Raise RuntimeStoreError if an SDK of this name had other contents before."""
+        """Raise RuntimeStoreError if an SDK with this name had other contents before."""
         for runtime in self.list():
             for source in runtime.sources:
                 if source.kind == SDK_PARTS and source.name == name and source.sha256 != digest:
@@ -294,9 +294,10 @@ class RuntimeStore(Catalog):
                     )
 
     def remove(self, name: str) -> Runtime | None:
-        """Delete a runtime by id, build id or version; damaged ones too.
+        """Delete a runtime by id, build id or version, even if it is damaged.
 
-        Returns what was removed, None when its record was unreadable. InputError for none.
+        Returns the removed runtime, None if its record was unreadable. Raises InputError if there
+        is none.
         """
         with _os_errors(f"cannot remove {name}"), self._locked():
             folder = self.root / name
@@ -313,7 +314,7 @@ class RuntimeStore(Catalog):
             elif folder not in self.folders():
                 raise InputError(f"{self.root} has no runtime '{name}'", hint="fleet runtime list")
             with stage_folder(self.root) as trash:
-                folder.rename(trash / "runtime")  # in one step; the files go afterwards
+                folder.rename(trash / "runtime")  # atomically; the files are deleted afterwards
         return runtime
 
     def _locked(self) -> AbstractContextManager[None]:
@@ -321,7 +322,7 @@ class RuntimeStore(Catalog):
 
     def _of_wheel(self, wheel: WheelSpec, target: str, *, offline: bool) -> Runtime | None:
         if wheel.latest and not offline:
-            return None  # only the index knows what the newest is
+            return None  # only the index knows the newest version
         if wheel.qairt or wheel.latest:
             return self.lookup(wheel.qairt, target)
         for runtime in self.list():
@@ -399,7 +400,7 @@ class RuntimeStore(Catalog):
                 return commit(staged, self.root)
 
     def _of_source(self, digest: str) -> Runtime | None:
-        """The undamaged runtime that this very file was added to."""
+        """Return the undamaged runtime to which this file was added."""
         for runtime in self.list():
             if any(item.sha256 == digest for item in runtime.sources):
                 return None if manifest.damaged(runtime) else runtime
@@ -408,7 +409,7 @@ class RuntimeStore(Catalog):
 
 @contextmanager
 def _os_errors(doing: str) -> Iterator[None]:
-    """No room, no permission, a disk that fails: the store's own border to the system."""
+    """Turn OSError (no room, no permission, failing disk) into RuntimeStoreError."""
     try:
         yield
     except OSError as error:

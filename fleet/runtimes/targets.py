@@ -11,12 +11,12 @@ from fleet.model.errors import InputError
 
 @dataclass(frozen=True)
 class TargetFacts:
-    """What a build of QAIRT can and cannot do.
+    """The capabilities of a build of QAIRT.
 
     `kind` is `device` (a DSP behind FastRPC), `emulator` (x86_64, no DSP) or `windows`.
     `stub_archs` None means unknown, () means no HTP. `min_glibc` None means unknown.
-    `refused_soc_models` are QNN soc_model numbers that the libraries refuse at load, with
-    `Dsp startup: Unsupported SoC model`.
+    `refused_soc_models` are QNN soc_model numbers that the libraries refuse at load, with `Dsp
+    startup: Unsupported SoC model`.
     """
 
     name: str
@@ -34,12 +34,12 @@ class TargetFacts:
 
 
 def known_targets() -> tuple[str, ...]:
-    """Names of all targets of the table."""
+    """Return the names of all targets in the table."""
     return tuple(load("runtime_files")["targets"])
 
 
 def target_facts(target: str) -> TargetFacts:
-    """The facts of one target. Raises InputError naming the known ones."""
+    """Return the facts of one target. Raises InputError with the known ones."""
     row: dict[str, Any] | None = load("runtime_files")["targets"].get(target)
     if row is None:
         raise InputError(
@@ -58,14 +58,16 @@ def target_facts(target: str) -> TargetFacts:
 
 
 def default_target(os_family: str, machine: str) -> str | None:
-    """The target for an OS family (linux, android, windows) and `uname -m`; None if unknown."""
-    found = load("runtime_files")["default_targets"].get(os_family.lower(), {})
-    target = found.get(machine.lower())
+    """Return the target for an OS family (linux, android, windows) and `uname -m`, None if
+    unknown.
+    """
+    by_machine = load("runtime_files")["default_targets"].get(os_family.lower(), {})
+    target = by_machine.get(machine.lower())
     return None if target is None else str(target)
 
 
 def target_of_wheel(machine: str) -> str | None:
-    """The target that a wheel with libQnnHtp of this machine (`aarch64`, ...) stands for."""
+    """Return the target for a wheel with libQnnHtp for this machine (`aarch64`, ...)."""
     for name, row in load("runtime_files")["targets"].items():
         if (row.get("wheel") or {}).get("machine") == machine:
             return str(name)

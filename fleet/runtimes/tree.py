@@ -1,7 +1,7 @@
-"""An SDK or wheel as a set of named files, be it a folder or a zip.
+"""An SDK or wheel as a set of named files, from a folder or a zip.
 
-A zip is not trusted: no absolute names, no `..`, no links, no members that grow out of
-proportion; only the members that are needed are extracted.
+A zip is not trusted: absolute names, `..`, links and excessive sizes are refused, and only needed
+members are extracted.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from fleet.model.files import human_bytes
 
 _GLOBS = ("*", "lib/*/*", "lib/hexagon-*/unsigned/*", "bin/*/*")
 _MAX_MEMBER = 2_000_000_000  # the largest QAIRT library seen has 106 MB
-_MAX_RATIO = 250  # QAIRT libraries shrink 2 to 10 times; a zip bomb 1000 times
+_MAX_RATIO = 250  # QAIRT libraries compress 2 to 10 times; a zip bomb 1000 times
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of SDKs, wheels and AI Hub
-_RATIO_FROM = 10_000_000  # a small file full of zeros is no bomb
+_RATIO_FROM = 10_000_000  # a small file full of zeros is not a bomb
 _FICLONE = 0x40049409  # ioctl of Linux: share the blocks of a file (btrfs, xfs)
 _CHUNK = 1 << 20
 _RUNS = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
-# What zipfile raises for bytes that are no zip, or one that it cannot read.
+# The exceptions of zipfile for invalid or unsupported zips.
 ZIP_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
@@ -37,34 +37,35 @@ ZIP_ERRORS = (
     EOFError,
     IndexError,
     OverflowError,
-    RuntimeError,  # NotImplementedError is one
-    ValueError,  # UnicodeDecodeError is one
+    RuntimeError,  # includes NotImplementedError
+    ValueError,  # includes UnicodeDecodeError
 )
 
 
 class FileTree(Protocol):
-    """Named files with their sizes, and a way to bring one to a place."""
+    """Named files with their sizes, which can be copied to a place."""
 
     def sizes(self) -> Mapping[str, int]:
-        """Relative POSIX name → bytes, of the files that a runtime could need."""
+        """Return relative POSIX name → bytes of the files that a runtime could need."""
 
     def head(self, name: str, count: int) -> bytes:
-        """The first bytes of a file."""
+        """Return the first bytes of a file."""
 
     def place(self, name: str, destination: Path) -> None:
-        """Put the file at `destination`, which does not exist and whose folder does; a program
-        can be started there.
+        """Put the file at `destination`, which does not exist yet; its folder does.
+
+        A program is executable there.
         """
 
 
 class FolderTree:
-    """An extracted SDK. Only `lib/*/`, `bin/*/`, `lib/hexagon-*/unsigned/` and the top."""
+    """An extracted SDK. Only `lib/*/`, `bin/*/`, `lib/hexagon-*/unsigned/` and the top are used."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def sizes(self) -> Mapping[str, int]:
-        """Files of the SDK that could matter; docs and examples are never walked."""
+        """Return the relevant files of the SDK; docs and examples are never walked."""
         return {
             path.relative_to(self.root).as_posix(): path.stat().st_size
             for pattern in _GLOBS
@@ -73,17 +74,17 @@ class FolderTree:
         }
 
     def head(self, name: str, count: int) -> bytes:
-        """The first bytes of a file."""
+        """Return the first bytes of a file."""
         with (self.root / name).open("rb") as stream:
             return stream.read(count)
 
     def place(self, name: str, destination: Path) -> None:
-        """Share the blocks, else hard link, else copy: an SDK has gigabytes."""
+        """Share the blocks of a file, else hard-link, else copy it: an SDK has gigabytes."""
         source = (self.root / name).resolve()
         if not _reflink(source, destination):
             try:
                 os.link(source, destination)
-            except OSError:  # another filesystem, or links are refused there
+            except OSError:  # another filesystem, or it refuses links
                 shutil.copyfile(source, destination)
             else:
                 return
@@ -92,7 +93,7 @@ class FolderTree:
 
 
 def _let_run(path: Path) -> None:
-    """Whoever may read it may start it."""
+    """Add the execute right for everybody who may read the file."""
     mode = stat.S_IMODE(path.stat().st_mode)
     path.chmod(mode | (mode & 0o444) >> 2)
 
@@ -108,7 +109,7 @@ def _reflink(source: Path, destination: Path) -> bool:
 
 
 class ZipTree:
-    """A zip. Raises RuntimeStoreError for a broken or a hostile one."""
+    """A zip. Raises RuntimeStoreError for a broken or hostile one."""
 
     def __init__(
         self, archive: zipfile.ZipFile, prefix: str = "", max_member: int = _MAX_MEMBER
@@ -123,38 +124,38 @@ class ZipTree:
         }
 
     def below(self, prefix: str) -> ZipTree:
-        """The same zip, seen from one of its folders (`qairt/2.51.0/`)."""
+        """Return the same zip as seen from one of its folders (`qairt/2.51.0/`)."""
         return ZipTree(self._archive, prefix, self._max_member)
 
     def sizes(self) -> Mapping[str, int]:
-        """All members."""
+        """Return all members."""
         return {name: info.file_size for name, info in self._members.items()}
 
     @property
     def contents_start(self) -> int:
-        """Offset of the table of contents (the central directory) in the file."""
+        """The offset of the table of contents (the central directory) in the file."""
         return self._archive.start_dir
 
     def spans(self, names: Collection[str]) -> list[tuple[int, int]]:
-        """Return the byte ranges of the file that hold these members, headers included."""
+        """Return the byte ranges of the file that contain these members with their headers."""
         starts = sorted({info.header_offset for info in self._archive.infolist()})
         ends = dict(zip(starts, [*starts[1:], self.contents_start], strict=True))
         offsets = (self._members[name].header_offset for name in names)
         return [(start, ends[start]) for start in offsets]
 
     def head(self, name: str, count: int) -> bytes:
-        """The first bytes of a member."""
+        """Return the first bytes of a member."""
         with _zip_errors(name), self._archive.open(self._usable(name)) as stream:
             return stream.read(count)
 
     def place(self, name: str, destination: Path) -> None:
-        """Extract one member; its checksum is verified on the way."""
+        """Extract one member and verify its checksum."""
         info = self._usable(name)
         with _zip_errors(name), self._archive.open(info) as stream, destination.open("xb") as out:
             shutil.copyfileobj(stream, out, _CHUNK)
             if out.tell() != info.file_size:
                 raise zipfile.BadZipFile(f"{out.tell()} bytes instead of {info.file_size}")
-        mode = info.external_attr >> 16  # 0: made where there are no modes, on Windows
+        mode = info.external_attr >> 16  # 0: made on a system without modes, such as Windows
         if mode & _RUNS or (not mode and name.startswith("bin/")):
             _let_run(destination)
 
@@ -178,7 +179,7 @@ class ZipTree:
 
 @contextmanager
 def open_zip(path: Path, max_member: int = _MAX_MEMBER) -> Iterator[ZipTree]:
-    """The zip at `path`. Raises RuntimeStoreError when it is none or cut off.
+    """Open the zip at `path`. Raises RuntimeStoreError if it is not a zip or is truncated.
 
     A member of more than `max_member` bytes is refused when it is placed.
     """

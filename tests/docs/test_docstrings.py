@@ -47,7 +47,6 @@ OPEN = frozenset(
     fleet/profiles/stats
     fleet/profiles/store
     fleet/runners
-    fleet/runtimes
     fleet/triage
     fleet/verify
     """.split()  # noqa: SIM905

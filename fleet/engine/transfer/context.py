@@ -20,7 +20,7 @@ from fleet.model.files import FileRef
 from fleet.model.plan import Blob, Delta
 from fleet.ops.frames import read_file
 
-# One read serves all devices: chunks are kept for devices that need them a little later.
+# A single read serves all devices: chunks are kept for devices that need them a little later.
 
 KEPT_BYTES = 96 << 20  # for any number of devices; a device that is further behind reads again
 

@@ -87,7 +87,7 @@ class Counting:
         return min(blob.left, max(took.get(blob.file.sha256, 0), took.get(blob.part, 0)))
 
 
-# of a device that answers but accepts no byte; for a dead link see LeasedStall
+# for a device that answers but accepts no byte; for a dead link see LeasedStall
 HASHING_SECONDS = 60.0
 TRIES = 6  # each try must transfer bytes, or the wait grows
 WAIT_SECONDS = 0.5  # before the second try; doubled for each further one
