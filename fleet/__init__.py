@@ -1,6 +1,6 @@
 """fleet: deploy, run, profile and diagnose models on fleets of Qualcomm NPU devices.
 
-The Python API is what `__all__` names; docs/api.md has a page of examples.
+`__all__` lists the Python API; docs/api.md has a page of examples.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __version__ = VERSION
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - the signature of PEP 562
-    """The API on demand: the lower rooms import nothing of the engine."""
+    """Load the API on demand, so that lower packages import nothing of the engine."""
     if name in __all__:
         from fleet import api  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""`python -m fleet`."""
+"""The entry point of `python -m fleet`."""
 
 from fleet.cli.entry import main
 

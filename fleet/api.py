@@ -57,15 +57,18 @@ def load(
     listener: Listener = _silent,
     options: DeployOptions | None = None,
 ) -> Operation:
-    """A playbook on the hosts of an inventory: `.plan()`, `.provision()`, `.deploy()`, `.run()`.
+    """Return a playbook on the hosts of an inventory:
 
-    `limit` are patterns as of `--limit`; `listener` gets every event, from several threads. The
-    first error that it raises is logged (logger `fleet`); no device fails by it. Raises InputError
-    for a file that is wrong; errors of devices are in their results.
+    `.plan()`, `.provision()`, `.deploy()`, `.run()`.
+
+    `limit` are patterns as for `--limit`. `listener` gets every event, from several threads. Its
+    first error is logged (logger `fleet`); no device fails because of it. Raises InputError for an
+    invalid file; errors of devices are in their results.
     """
     listener = CallerListener(listener)
     hosts = _hosts(limit, inventory)
-    lock = options is not None and options.lock is not None  # whose file is not known here
+    # the file of this lock is not known here
+    lock = options is not None and options.lock is not None
     inputs = None if lock else inputs_of(Path(playbook), Path(inventory), list(limit))
     return Operation(load_playbook(Path(playbook)), hosts, listener, options=options, inputs=inputs)
 
@@ -123,7 +126,7 @@ def status(
     parallel: int = PARALLEL,
     accept_new: bool = False,
 ) -> list[DeviceResult[DeviceStatus]]:
-    """Return what is deployed on each device, by whom and how fast it was: `result.value`."""
+    """Return the deployed release of each device, its deployer and its speed: `result.value`."""
     hosts = _hosts(limit, inventory)
     listener = CallerListener(listener)
     return device_status(hosts, listener, parallel=parallel, accept_new=accept_new)
@@ -160,8 +163,8 @@ def get(
 ) -> list[DeviceResult[Fetched]]:
     """Copy a file or folder of the devices into `local`; `result.value` names the files.
 
-    The files of several devices go to `local`/DEVICE/. A device of which a file did not come has
-    a TransferError as its error.
+    The files of several devices go to `local`/DEVICE/. If a file of a device did not arrive, its
+    error is a TransferError.
     """
     hosts = _hosts(limit, inventory)
     job = Fetching(remote, Path(local), apart=len(hosts) > 1, lease=lease)
@@ -182,9 +185,9 @@ def exec(  # noqa: A001 - the word of the command line
 ) -> list[DeviceResult[Executed]]:
     """Run a command on the devices; status and output are in `result.value`.
 
-    One word is a line for the shell of the device, several are a program with its arguments.
-    A status other than 0 is a DeviceError in the result. `limit` has no default: a command for
-    all devices says `limit=["all"]`.
+    A single word is a line for the device's shell; several words are a program with its arguments.
+    A status other than 0 is a DeviceError in the result. `limit` has no default: a command for all
+    devices needs `limit=["all"]`.
     """
     hosts = _hosts(limit, inventory)
     job = Executing(command, timeout, lease, sudo)
@@ -201,10 +204,10 @@ def rollback(
     listener: Listener = _silent,
     parallel: int = PARALLEL,
 ) -> list[DeviceResult[None]]:
-    """Switch `name` back to its previous release, or to the release `to`. Sends no files.
+    """Switch `name` back to its previous release, or to the release `to`. No files are sent.
 
-    A device without that release, or whose old release opens no NPU session, fails and stays as
-    it is.
+    A device without that release, or whose old release opens no NPU session, fails and is not
+    changed.
     """
     hosts = _hosts(limit, inventory)
     return switch_back(hosts, name, CallerListener(listener), to=to, parallel=parallel)
@@ -217,28 +220,28 @@ def diagnose(
     listener: Listener = _silent,
     how: Round | None = None,
 ) -> list[Diagnosis]:
-    """What is wrong with the devices of an inventory, one diagnosis each; reads only.
+    """Return a diagnosis for each device of an inventory. It only reads.
 
-    Raises InputError for a file that is wrong; a device that is not reached has a diagnosis.
+    Raises InputError for an invalid file. A device that cannot be reached has a diagnosis too.
     """
     hosts = _hosts(limit, inventory)
     return examine(hosts, CallerListener(listener), how or Round())
 
 
 def diagnose_log(text: str, *, platform: str = "") -> Diagnosis:
-    """The causes that a log shows; `platform` (linux, android, windows) where it is known."""
+    """Return the causes in a log; `platform` is linux, android or windows if it is known."""
     return triage(text, platform=platform)
 
 
 def records(selection: str = "last", *, store: str | Path | None = None) -> list[dict[str, Cell]]:
     """Return a row for each record of a selection, for `pandas.DataFrame` or `polars.DataFrame`.
 
-    Every row has every column of `fleet profiles export -o csv`; None if a value is not known.
-    `store` is as `--store`. Raises InputError for a selection that cannot be read.
+    Every row has every column of `fleet profiles export -o csv`, None for unknown values. `store`
+    is as for `--store`. Raises InputError for an invalid selection.
     """
     query = select.parse(selection)
-    with _store(store) as found:
-        return list(full_rows(found, query))
+    with _store(store) as opened:
+        return list(full_rows(opened, query))
 
 
 def compare(
@@ -252,22 +255,22 @@ def compare(
 ) -> Comparison:
     """Compare the runs B with the runs A: conditions, changes with intervals, verdicts.
 
-    `a` and `b` are selections or files; `vary` names the conditions that were changed on purpose.
+    `a` and `b` are selections or files; `vary` names conditions that were changed on purpose.
     Raises InputError if one of them has no runs.
     """
     from fleet.profiles.compare.selecting import compare_groups, group_of  # noqa: PLC0415 - numpy
 
-    with _store(store) as found:
-        sides = group_of(a, found), group_of(b, found)
+    with _store(store) as opened:
+        sides = group_of(a, opened), group_of(b, opened)
     return compare_groups(sides, metrics=metrics, margin=margin, vary=vary)
 
 
 @contextmanager
 def _store(path: str | Path | None) -> Iterator[ProfileStore]:
-    """Open the store of records with the runs of now in it."""
-    with ProfileStore(None if path is None else Path(path)) as found:
-        found.look()
-        yield found
+    """Open the store of records, updated with the latest runs."""
+    with ProfileStore(None if path is None else Path(path)) as opened:
+        opened.look()
+        yield opened
 
 
 def _hosts(patterns: Sequence[str], inventory: str | Path | None) -> list[Host]:

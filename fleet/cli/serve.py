@@ -272,7 +272,7 @@ def _row(result: DeviceResult[ServiceStatus]) -> tuple[object, ...]:
     status = result.value
     if status is None:
         return (result.host.name, result.text, *"-" * 7, 0, "no")
-    seen, rss = status.seen, status.health.get("rss_bytes")
+    seen, rss = status.state, status.health.get("rss_bytes")
     return (
         result.host.name,
         result.text,

@@ -1,4 +1,4 @@
-"""Tables as data files, each with its sources. `load("socs")` gives socs.yaml."""
+"""Tables as data files with their sources. `load("socs")` returns socs.yaml."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml: 5 times
 
 @cache
 def load(name: str) -> dict[str, Any]:
-    """The table `fleet/data/<name>.yaml`. It is shared: do not change what it returns."""
+    """Return the table `fleet/data/<name>.yaml`. It is shared, so callers must not change it."""
     text = (_FOLDER / f"{name}.yaml").read_text("utf-8")
     table = yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe loader
     if not isinstance(table, dict):
@@ -24,18 +24,19 @@ def load(name: str) -> dict[str, Any]:
 
 
 def shipped_text(name: str) -> str:
-    """The text of a file beside the tables."""
+    """Return the text of a file next to the tables."""
     return (_FOLDER / name).read_text("utf-8")
 
 
 def shipped(part: str) -> Path:
-    """A file or folder that comes with fleet, like `assets/tiny-genie`: of the wheel, else of the
-    clone.
+    """Return a file or folder that comes with fleet, like `assets/tiny-genie`.
+
+    It is part of the wheel, or else of the clone.
     """
     packed = _FOLDER / "demo" / part
     return packed if packed.exists() else _FOLDER.parents[1] / part
 
 
 def frozen(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as a frozen dataclass takes it: its lists as tuples."""
+    """Return a row for a frozen dataclass: its lists as tuples."""
     return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}

@@ -1,1 +1,1 @@
-"""A deploy in waves, written down as it goes, and taken up again where it ended."""
+"""A deploy in waves, recorded in a journal as it proceeds, and resumable from there."""

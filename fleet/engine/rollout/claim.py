@@ -1,7 +1,7 @@
-"""The claim of a run: its folder with an empty journal, and which run was begun last.
+"""The claim of a run: its folder with an empty journal, and the note of the newest run.
 
-`fleet deploy` makes it before it loads anything else. A deploy that is killed in its first second
-leaves that much, so that `fleet deploy --resume last` does not answer for the run before.
+`fleet deploy` claims its run before it loads anything else. A deploy that is killed in its first
+second leaves the claim, so that `fleet deploy --resume last` does not resume the previous run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _early: list[Claim] = []
 
 
 def claim(path: Path) -> int:
-    """Make the empty journal of a run, and note the run as the newest. Raises OSError."""
+    """Create the empty journal of a run, and note the run as the newest. Raises OSError."""
     private_folder(path.parent)
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     lock(file, path)
@@ -48,10 +48,10 @@ def claim(path: Path) -> int:
 
 
 def forget(path: Path) -> None:
-    """Remove a run that was refused before it began; the run before is the newest again."""
+    """Remove a run that was refused before it began; the previous run is the newest again."""
     root = path.parents[1]
     path.unlink(missing_ok=True)
-    with suppress(OSError):  # others may have put something there
+    with suppress(OSError):  # the folder may contain other files
         path.parent.rmdir()
         noted = _noted(root)
         if noted[:1] == [path.parent.name]:
@@ -59,7 +59,7 @@ def forget(path: Path) -> None:
 
 
 def _note(root: Path, *run_ids: str) -> None:
-    """The newest run, and the one before it; without one there is no note."""
+    """Note the newest run and the previous one; without arguments delete the note."""
     if not run_ids:
         (root / _POINTER).unlink()
         return
@@ -75,10 +75,10 @@ def _noted(root: Path) -> list[str]:
 
 
 def newest(root: Path, run_ids: Iterable[str]) -> str:
-    """Return the run that was begun last, of at least one.
+    """Return the run that was begun last, out of at least one.
 
-    A run without the note is of an earlier fleet: the names tell the time, and one that was begun
-    in the future tells a wrong clock.
+    A run without the note is of an earlier fleet: its name contains the time. A time in the future
+    means a wrong clock and is ignored.
     """
     known = sorted(run_ids)
     noted = next((run_id for run_id in _noted(root)[:1] if run_id in known), "")
@@ -88,7 +88,7 @@ def newest(root: Path, run_ids: Iterable[str]) -> str:
 
 
 def claim_early() -> None:
-    """Claim a run for this process; where that fails, the deploy itself will say so."""
+    """Claim a run for this process. If that fails, the deploy itself reports it."""
     run_id = new_run_id()
     with suppress(OSError, FleetError):
         path = runs_home() / run_id / NAME
@@ -96,28 +96,30 @@ def claim_early() -> None:
 
 
 def claimed() -> str:
-    """Return the id of the run that was claimed early; "" if none was."""
+    """Return the id of the run that was claimed early, "" if there is none."""
     return _early[0].run_id if _early else ""
 
 
 def adopt(path: Path) -> int | None:
-    """Return the open journal of the run that was claimed early, where it is that one."""
+    """Return the open journal of the early claim if it has this path."""
     if _early and _early[0].path == path:
         return _early.pop().file
     return None
 
 
 def drop_early() -> None:
-    """Remove a claim that no deploy adopted: the command was refused before it began."""
+    """Remove a claim that no deploy adopted, because the command was refused before it began."""
     while _early:
-        found = _early.pop()
-        os.close(found.file)
+        early = _early.pop()
+        os.close(early.file)
         with suppress(OSError):
-            forget(found.path)
+            forget(early.path)
 
 
 def lock(file: int, path: Path) -> None:
-    """Take the run. Tried for a moment: `busy` of another process holds it for an instant."""
+    """Lock the run. Retry for a moment, because `busy` in another process holds the lock
+    briefly.
+    """
     deadline = Deadline(LOCK_SECONDS)
     while True:
         try:
@@ -135,7 +137,7 @@ def lock(file: int, path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """The names too: that of the file and that of its folder."""
+    """Sync the folder entries of the file and of its folder."""
     for path in (folder, folder.parent):
         file = os.open(path, os.O_RDONLY)
         try:

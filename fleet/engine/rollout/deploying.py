@@ -1,4 +1,4 @@
-"""From an operation to a rollout: its waves, its journal, its results."""
+"""The rollout of an operation: its waves, its journal, its results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from fleet.profiles.runs import RunStore
 
 
 class Deployment(Protocol):
-    """A playbook on hosts; `engine.deploy.operation.Operation` is one."""
+    """A playbook on hosts; `engine.deploy.operation.Operation` implements it."""
 
     playbook: Playbook
     hosts: tuple[Host, ...]
@@ -55,10 +55,10 @@ class Deployment(Protocol):
         """True if the workers of a cluster do the work."""
 
     def waves(self) -> tuple[Wave, ...]:
-        """Which device is reached in which wave."""
+        """Return the waves with their devices."""
 
     def bring(self, session: Session, result: DeviceResult[None]) -> None:
-        """Deploy to one device; one of `owed` also gets what may be missing after its switch."""
+        """Deploy to one device. A device in `owed` also gets the steps after its switch again."""
 
     def everywhere(
         self,
@@ -69,22 +69,22 @@ class Deployment(Protocol):
         admit: Callable[[Host], bool] | None = None,
         done: Callable[[DeviceResult[Value]], None] | None = None,
     ) -> list[DeviceResult[Value]]:
-        """`work` on these hosts, as the options say."""
+        """Run `work` on these hosts with the operation's options."""
 
 
-# The executor of a real rollout: the engine's workers, and what they say written down; and the
-# check after a soak: is the board still what the deploy left?
+# The executor of a real rollout, which runs the engine's workers and records their events, and the
+# check of a board after the soak.
 
 
 class DeviceExecutor:
-    """Works on the hosts of an operation."""
+    """The executor on the hosts of an operation."""
 
     def __init__(self, operation: Deployment, journal: Journal, listener: Listener) -> None:
         self._operation, self._journal, self._listener = operation, journal, listener
         self._hosts = {host.name: host for host in operation.hosts}
 
     def deploy(self, names: Sequence[str], admit: Callable[[str], bool], done: Done) -> None:
-        """Deploy, at most `parallel` at a time."""
+        """Deploy to at most `parallel` devices at a time."""
         devices = self._journal.state.devices
         self._operation.owed = frozenset(name for name in names if devices[name].owed)
         self._operation.everywhere(
@@ -96,7 +96,7 @@ class DeviceExecutor:
         )
 
     def check(self, devices: Sequence[RolloutDevice], done: Done) -> None:
-        """Look again, at most `parallel` at a time."""
+        """Check at most `parallel` devices at a time."""
         operation = self._operation
 
         def look(session: Session, result: DeviceResult[None], device: RolloutDevice) -> None:
@@ -106,7 +106,7 @@ class DeviceExecutor:
         self._on(devices, look, done)
 
     def back(self, devices: Sequence[RolloutDevice], done: Done) -> None:
-        """Roll back, at most `parallel` at a time."""
+        """Roll back at most `parallel` devices at a time."""
         name, run_id = self._operation.playbook.name, self._operation.run_id
         runs = self._operation.runs
 
@@ -116,7 +116,7 @@ class DeviceExecutor:
         self._on(devices, undo, done)
 
     def wait(self, seconds: float) -> None:
-        """Sleep: a soak is time that passes."""
+        """Sleep for the soak time."""
         time.sleep(seconds)
 
     def _on(
@@ -136,13 +136,17 @@ class DeviceExecutor:
             )
 
     def _only_steps(self, event: Event) -> None:
-        """A look and a rollback have their own events for their end."""
+        """Forward all events except the end of a device, for which checks and rollbacks have their
+        own.
+        """
         if not isinstance(event, DeviceDone):
             self._listener(event)
 
     def _record(self, event: Event) -> None:
-        """In the journal before it begins. Raises InputError for a release of another content
-        than the run has given to this kind of device before.
+        """Record an event in the journal before its step begins.
+
+        Raises InputError if a release differs from the one that the run gave to this kind of
+        device.
         """
         if isinstance(event, DevicePlanned):
             given = self._journal.state.releases.get(event.kind, event.release)
@@ -177,11 +181,11 @@ def check_after_soak(
     *,
     verify: bool = False,
 ) -> None:
-    """Raise DeviceError or HealthError for what is no longer as `device` says.
+    """Raise DeviceError or HealthError if the device is no longer in the state of `device`.
 
-    It answers, in the same boot; the release is current, has its stamp, its links and its blobs
-    with their sizes (with `verify`: hashes); the health probe of its manifest opens a session.
-    All of it is asked of the device: the host's bundle may be another by now.
+    The device must answer in the same boot. The release must be current, with its stamp, its links
+    and its blobs with their sizes (with `verify`: hashes). The health probe of its manifest must
+    open a session. Everything is asked of the device, because the host's bundle may have changed.
     """
     host = session.host.name
     session.emit(StepStarted(host, "soak", "checking the device again"))
@@ -222,9 +226,9 @@ def _bad(host: str, message: str) -> DeviceError:
 
 
 def waves_of(spec: RolloutSpec | None, hosts: Sequence[Host]) -> tuple[Wave, ...]:
-    """The waves of these hosts, in their order.
+    """Return the waves of these hosts in order.
 
-    Raises InputError for two hosts of one name and for canary patterns that mean none of them.
+    Raises InputError for two hosts with one name, and for canary patterns without a match.
     """
     names = [host.name for host in hosts]
     spec = spec or ALL_AT_ONCE
@@ -250,7 +254,7 @@ def waves_of(spec: RolloutSpec | None, hosts: Sequence[Host]) -> tuple[Wave, ...
 
 
 def begin(operation: Deployment, listener: Listener) -> Journal:
-    """The journal of a new run; on disk only where the operation knows its inputs."""
+    """Return the journal of a new run. It is a file only if the operation knows its inputs."""
     inputs = operation.inputs
     kept = inputs is not None and inputs.kept
     if inputs is not None and not kept:
@@ -288,7 +292,7 @@ def _header(operation: Deployment, inputs: Inputs | None) -> dict[str, Any]:
 def roll_out(
     operation: Deployment, journal: Journal, listener: Listener
 ) -> tuple[list[DeviceResult[None]], Ending]:
-    """Go on with the waves of a journal; results in the order of the hosts, of every device."""
+    """Continue the waves of a journal; return a result for every device, in the order of hosts."""
     executor = DeviceExecutor(operation, journal, listener)
     rollout = Rollout(executor, journal, listener, quiet=journal.state.header.rollout is None)
     ending = rollout.run()
@@ -307,11 +311,11 @@ def roll_out(
 
 
 def continuation(run_id: str, results: Sequence[DeviceResult[None]]) -> str:
-    """Return the command that goes on with an unfinished deploy.
+    """Return the command that continues an unfinished deploy.
 
-    A refusal of the pre-flight is mostly cured in the playbook or the bundle, and `--resume`
-    refuses inputs that changed since; so that deploy is begun again. Nothing was sent to the
-    refused devices.
+    A pre-flight refusal is usually cured in the playbook or the bundle, and `--resume` refuses
+    changed inputs. Such a deploy is therefore started again; nothing was sent to the refused
+    devices.
     """
     unfinished = {result.outcome for result in results} - {"ok", "changed", "unchanged"}
     refused = unfinished - {NOT_ATTEMPTED} == {"refused"}
@@ -319,7 +323,7 @@ def continuation(run_id: str, results: Sequence[DeviceResult[None]]) -> str:
 
 
 def _result(host: Host, rollout: Rollout, journal: Journal, ending: Ending) -> DeviceResult[None]:
-    """What this process saw of a device, else what the journal knows of it."""
+    """Return the result of a device from this process, else from the journal."""
     device = journal.state.devices[host.name]
     result = rollout.results.get(host.name) or DeviceResult(host)
     result.outcome, result.text = journal.state.outcome(device)

@@ -1,4 +1,4 @@
-"""The rollout itself: wave by wave, judged while it goes, every step of it in the journal first."""
+"""The rollout: wave by wave, with a verdict after each, and every step recorded first."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ Word = Literal["finished", "failed", "stopped", "rolled back", "not rolled back"
 
 
 class WaveExecutor(Protocol):
-    """Who works on devices. Each result goes to `done`, in the thread of the caller."""
+    """The work on devices. Each result goes to `done`, in the caller's thread."""
 
     def deploy(self, names: Sequence[str], admit: Callable[[str], bool], done: Done) -> None:
-        """Deploy to each device that `admit` lets begin; it is asked in order."""
+        """Deploy to each device that `admit` accepts. `admit` is called in order."""
 
     def check(self, devices: Sequence[RolloutDevice], done: Done) -> None:
-        """Look at devices again after the soak."""
+        """Check devices again after the soak."""
 
     def back(self, devices: Sequence[RolloutDevice], done: Done) -> None:
-        """Switch devices back to `was`, where `release` is current."""
+        """Switch devices back to `was` if `release` is current."""
 
     def wait(self, seconds: float) -> None:
-        """Let the soak pass."""
+        """Wait for the soak time."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How it ended, and why where not well."""
+    """The end of a rollout, with the reason if it did not succeed."""
 
     word: Word
     text: str = ""
 
 
 class Rollout:
-    """One run of the waves of a journal, from wherever they stand.
+    """A run of the waves of a journal, from their current state.
 
-    A device that is fine is not contacted again, but for the look after the soak that it is
-    still owed. After a verdict that is not `go` no device is begun.
+    A finished device is not contacted again, except for a pending check after the soak. After a
+    verdict other than `go`, no further device is started.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Rollout:
         self.results: dict[str, DeviceResult[None]] = {}
 
     def run(self) -> Ending:
-        """Go on to the end. KeyboardInterrupt is written down and goes on its way."""
+        """Continue to the end. A KeyboardInterrupt is recorded and raised again."""
         try:
             ending = self._back(self._state.rolling) if self._state.rolling else self._forth()
         except KeyboardInterrupt:
@@ -93,11 +93,11 @@ class Rollout:
             return WaveVerdict("go")
         self._say(WaveStarted("", wave.name, f"{wave.title}: {_devices(todo, wave)}", tuple(todo)))
         waiting = set(todo)
-        seen = self._tally(wave, waiting)
+        counts = self._tally(wave, waiting)
         unkept: list[str] = []
 
         def admit(name: str) -> bool:
-            if self._judge(wave, seen, unkept).word != "go":
+            if self._judge(wave, counts, unkept).word != "go":
                 return False
             self._journal.write("begin", host=name, wave=wave.name)
             return True
@@ -107,12 +107,12 @@ class Rollout:
                 unkept.append(result.error.message)
             else:
                 waiting.discard(result.host.name)
-                seen.add(result.outcome)
+                counts.add(result.outcome)
             self._end(result)
 
         if todo:
             self._executor.deploy(todo, admit, done)
-        verdict = self._judge(wave, seen, unkept)
+        verdict = self._judge(wave, counts, unkept)
         if verdict.word == "go" and self._state.spec.soak:
             self._soak(wave)
             verdict = judge(wave, self._state.spec, self._tally(wave, waiting))
@@ -120,17 +120,21 @@ class Rollout:
         self._say(WaveJudged("", wave.name, verdict.word, verdict.text))
         return verdict
 
-    def _judge(self, wave: Wave, seen: Tally, unkept: Sequence[str]) -> WaveVerdict:
-        """The verdict of the devices; where they are well, what this workstation could not keep
-        ends the rollout, and no device is to blame for it.
+    def _judge(self, wave: Wave, counts: Tally, unkept: Sequence[str]) -> WaveVerdict:
+        """Return the verdict of a wave.
+
+        If the devices are well but this workstation could not store a result, the rollout stops
+        without blaming a device.
         """
-        verdict = judge(wave, self._state.spec, seen)
+        verdict = judge(wave, self._state.spec, counts)
         if verdict.word == "go" and unkept and self._state.spec.on_fail != "continue":
             return WaveVerdict("stop", unkept[0])
         return verdict
 
     def _tally(self, wave: Wave, waiting: set[str]) -> Tally:
-        """Devices that wait have no outcome, whatever an earlier process saw of them."""
+        """Count the outcomes. Waiting devices have none, even if an earlier process
+        recorded one.
+        """
         devices = self._state.devices
         return tally(wave, {n: devices[n].outcome for n in wave.hosts if n not in waiting})
 
@@ -154,7 +158,7 @@ class Rollout:
         return [device for device in devices if device.to_check]
 
     def _soak(self, wave: Wave) -> None:
-        """Wait, then look at each device of the wave that this run changed."""
+        """Wait, then check each device of the wave that this run changed."""
         devices = self._to_check(wave)
         if not devices:
             return
@@ -180,7 +184,7 @@ class Rollout:
             self.results[name] = result
 
     def _back(self, why: str) -> Ending:
-        """Switch back every device that this run switched; those that cannot be are named."""
+        """Switch back every device that this run switched, and name those that cannot be."""
         if not self._state.rolling:
             self._journal.write("rolling", text=why)
         asked = [device for device in self._state.devices.values() if device.to_roll_back]

@@ -1,4 +1,4 @@
-"""What a run was started with: where it stands, and whether it is still the same."""
+"""The inputs of a run: their places, and a check that they have not changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fleet.model.playbook import Playbook
 
 
 class Inputs(Struct, frozen=True):
-    """The files and patterns that were given. Paths are absolute."""
+    """The given files and patterns. Paths are absolute."""
 
     playbook: Path
     inventory: Path
@@ -24,7 +24,7 @@ class Inputs(Struct, frozen=True):
 
     @property
     def kept(self) -> bool:
-        """True when they can be read again: a pipe cannot."""
+        """True if the files can be read again, which a pipe cannot."""
         files = (self.playbook, self.inventory, self.lock_file)
         return all(path is None or path.is_file() for path in files)
 
@@ -32,37 +32,37 @@ class Inputs(Struct, frozen=True):
 def inputs_of(
     playbook: Path, inventory: Path, limit: list[str] | None = None, lock_file: Path | None = None
 ) -> Inputs:
-    """The same with absolute paths, so that a run can be resumed from any folder."""
+    """Return inputs with absolute paths, so that a run can be resumed from any folder."""
     lock = lock_file.absolute() if lock_file else None
     return Inputs(playbook.absolute(), inventory.absolute(), tuple(limit or ()), lock)
 
 
 def file_hashes(inputs: Inputs) -> dict[str, str]:
-    """What is read → sha256 of its content. Raises InputError for a file that is gone."""
-    found = {f"playbook {inputs.playbook}": _file(inputs.playbook)}
-    found[f"inventory {inputs.inventory}"] = _file(inputs.inventory)
+    """Return file → sha256 of its content. Raises InputError for a missing file."""
+    hashes = {f"playbook {inputs.playbook}": _file(inputs.playbook)}
+    hashes[f"inventory {inputs.inventory}"] = _file(inputs.inventory)
     if inputs.lock_file is not None:
-        found[f"lock file {inputs.lock_file}"] = _file(inputs.lock_file)
-    return found
+        hashes[f"lock file {inputs.lock_file}"] = _file(inputs.lock_file)
+    return hashes
 
 
 def content_hashes(playbook: Playbook, bundle: Bundle) -> dict[str, str]:
-    """The same for what the playbook names: the prompt, and the bundle with its op packages.
+    """Return the hashes of the playbook's prompt and bundle with its op packages.
 
-    Nothing is read: the hashes of the bundle's files are known since it was inspected.
+    Nothing is read, because the hashes of the bundle's files are already known.
     """
-    found = {}
+    hashes = {}
     if playbook.run is not None:
         text = playbook.run.prompt.encode()
-        found[f"prompt of {playbook.path}"] = hashlib.sha256(text).hexdigest()
+        hashes[f"prompt of {playbook.path}"] = hashlib.sha256(text).hexdigest()
     packages = [library.file for package in bundle.op_packages for library in package.libraries]
     lines = sorted(f"{item.name} {item.sha256}\n" for item in (*bundle.files, *packages))
-    found[f"bundle {playbook.bundle}"] = hashlib.sha256("".join(lines).encode()).hexdigest()
-    return found
+    hashes[f"bundle {playbook.bundle}"] = hashlib.sha256("".join(lines).encode()).hexdigest()
+    return hashes
 
 
 def require_same(then: Mapping[str, str], now: dict[str, str], run_id: str) -> None:
-    """Raise InputError naming what is not what the run was begun with."""
+    """Raise InputError that names the inputs that have changed since the run began."""
     changed = [name for name, value in now.items() if then.get(name) != value]
     if changed:
         raise InputError(

@@ -1,8 +1,8 @@
-"""The journal of a run: JSON lines, each on disk before what it announces begins.
+"""The journal of a run: JSON lines, each synced before the step that it announces begins.
 
-`<runs>/<run id>/journal.jsonl`. A process that is killed leaves at most one torn last line,
-which counts as not written. Names, releases and outcomes stand in it, never a secret: hosts
-are named, not described.
+The file is `<runs>/<run id>/journal.jsonl`. A killed process leaves at most one torn last line,
+which is ignored. The journal contains names, releases and outcomes, never a secret: hosts are
+named, not described.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _ANEW = "fleet deploy (starts a new run; finished devices are skipped)"
 
 
 class Journal:
-    """The open journal of one run, and the state that its lines give.
+    """The open journal of one run, and the state from its lines.
 
-    Only one process has it open for writing: the kernel lets go of the lock when the process
-    ends, however it ends. Without a path nothing is kept, and the state is still right.
+    Only one process can write to it. The kernel releases the lock when the process ends for any
+    reason. Without a path nothing is stored, but the state is still correct.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -46,8 +46,9 @@ class Journal:
 
     @classmethod
     def claim(cls, path: Path | None) -> Journal:
-        """The empty journal of a run that is prepared: one that dies on the way leaves that much.
-        Raises WorkstationError when it cannot be written.
+        """Return the empty journal of a run in preparation, which remains if the process dies.
+
+        Raises WorkstationError if it cannot be written.
         """
         journal = cls(path)
         if path is not None:
@@ -60,26 +61,26 @@ class Journal:
 
     @classmethod
     def begin(cls, path: Path | None, run_id: str, header: dict[str, Any]) -> Journal:
-        """A new run. Raises WorkstationError when its journal cannot be written."""
+        """Begin a new run. Raises WorkstationError if its journal cannot be written."""
         journal = cls.claim(path)
         journal.head(run_id, header)
         return journal
 
     def head(self, run_id: str, header: dict[str, Any]) -> None:
-        """The first line: the run is prepared, and can be resumed from here on."""
+        """Write the first line. From here on the run can be resumed."""
         self.write("run", schema=SCHEMA, run=run_id, fleet=VERSION, **_here(), **header)
 
     def drop(self) -> None:
-        """The run was refused before it began: nothing of it is kept."""
+        """Delete the journal of a run that was refused before it began."""
         self.close()
         if self.path is not None:
             forget(self.path)
 
     @classmethod
     def reopen(cls, path: Path) -> Journal:
-        """Go on with a run; a torn last line is cut off.
+        """Continue a run, and cut off a torn last line.
 
-        Raises InputError when there is none, when it is damaged, or when a process has it open.
+        Raises InputError if there is no journal, if it is damaged, or if a process has it open.
         """
         journal = cls(path)
         try:
@@ -95,7 +96,7 @@ class Journal:
 
     @classmethod
     def read(cls, path: Path) -> RunState:
-        """The state of a run, without taking it. Raises InputError as `reopen` does."""
+        """Return the state of a run without locking it. Raises InputError like `reopen`."""
         journal = cls(path)
         with file_errors(path):
             journal._replay(path.read_bytes())
@@ -103,16 +104,16 @@ class Journal:
 
     @classmethod
     def state_of(cls, run: Path) -> RunState | None:
-        """Return the state of a run by its folder; None without a journal that can be read."""
+        """Return the state of a run by its folder, None without a readable journal."""
         try:
             return cls.read(run / NAME)
-        except InputError:  # damaged, or not begun: `fleet deploy --runs` reports it
+        except InputError:  # damaged or not begun: `fleet deploy --runs` reports it
             return None
 
     def write(self, kind: str, **values: Any) -> None:  # noqa: ANN401 - a line of JSON
-        """Append one line; on disk when this returns. WorkstationError when the disk will not."""
+        """Append one line and sync it. Raises WorkstationError if the disk refuses."""
         if "text" in values:
-            values["text"] = masked(str(values["text"]))  # maybe a device's own words
+            values["text"] = masked(str(values["text"]))  # may be a device's text
         line: Line = to_plain({"line": kind, "at": _now(), **values})
         data = json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
         with self._lock:
@@ -120,7 +121,7 @@ class Journal:
             if self._file is not None:
                 self._append(data)
         if self._file is not None:
-            try:  # outside of the lock: the kernel joins those that come together
+            try:  # outside of the lock: the kernel merges concurrent syncs
                 os.fsync(self._file)
             except OSError as error:
                 raise _unwritable(self.path, error) from error
@@ -136,18 +137,18 @@ class Journal:
                 data = data[written:]
         except OSError as error:
             self._size = at
-            os.ftruncate(file, at)  # half a line would spoil the next one
+            os.ftruncate(file, at)  # half a line would damage the next one
             raise _unwritable(self.path, error) from error
 
     def _replay(self, data: bytes) -> int:
-        """Take all lines; gives the number of bytes that are whole lines."""
+        """Read all lines; return the number of bytes in complete lines."""
         end = 0
         for number, raw in enumerate(_whole_lines(data), 1):
             try:
                 self._take(raw)
             except (ValueError, KeyError, TypeError, AttributeError, InputError) as error:
                 if end + len(raw) == len(data):
-                    break  # the last one: torn, and its end was written before its middle
+                    break  # the last line is torn: its end was written before its middle
                 why = (
                     str(error)
                     if isinstance(error, InputError)
@@ -179,11 +180,11 @@ class Journal:
         self.state.take(line)
 
     def resumed(self, *, forced: bool) -> None:
-        """A new process goes on from here."""
+        """Record that a new process continues from here."""
         self.write("resume", forced=forced, **_here())
 
     def close(self) -> None:
-        """Let go of the run. Not while workers may still write: their lines would be lost."""
+        """Close the journal. Workers must have ended, because their lines would be lost."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -193,7 +194,7 @@ class Journal:
 
 
 def busy(path: Path) -> bool:
-    """True when a process works on the run."""
+    """Return True if a process works on the run."""
     try:
         file = os.open(path, os.O_RDONLY)
     except OSError:

@@ -1,4 +1,4 @@
-"""When a wave ends the rollout: numbers in, a verdict out."""
+"""The verdict after a wave: numbers in, verdict out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Word = Literal["go", "stop", "rollback"]
 
 @dataclass(frozen=True)
 class WaveVerdict:
-    """What comes after a wave. `text` is the reason where it did not go well, else ""."""
+    """The decision after a wave. `text` is the reason if the wave did not succeed, else ""."""
 
     word: Word
     text: str = ""
@@ -24,7 +24,7 @@ class WaveVerdict:
 
 @dataclass
 class Tally:
-    """How the devices of a wave stand; those without an outcome are in none of the three."""
+    """The outcomes of a wave's devices. Devices without an outcome are in none of the counts."""
 
     size: int
     fine: int = 0
@@ -32,7 +32,10 @@ class Tally:
     unreachable: int = 0
 
     def add(self, outcome: str) -> None:
-        """One more; what is neither fine nor unreachable has failed, "" is not there yet."""
+        """Count one outcome.
+
+        Anything except fine and unreachable is a failure; "" is no outcome yet.
+        """
         if outcome in FINE:
             self.fine += 1
         elif outcome == UNREACHABLE:
@@ -42,13 +45,13 @@ class Tally:
 
     @property
     def ended(self) -> bool:
-        """True when every device has an outcome."""
+        """True if every device has an outcome."""
         return self.fine + self.failed + self.unreachable == self.size
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How many devices of a wave may fail, and how many may be out of reach."""
+    """The number of devices of a wave that may fail, and that may be unreachable."""
 
     failed: int
     unreachable: int
@@ -56,7 +59,7 @@ class Limits:
 
 
 def limits(wave: Wave, spec: RolloutSpec) -> Limits:
-    """A percentage is of all devices of the wave, cut to a whole number; 0 in the canary."""
+    """Return the limits: percentages of all devices of the wave, rounded down; 0 in the canary."""
     if wave.strict:
         return Limits(0, 0)
     size = len(wave.hosts)
@@ -65,29 +68,33 @@ def limits(wave: Wave, spec: RolloutSpec) -> Limits:
 
 def tally(wave: Wave, outcomes: Mapping[str, str]) -> Tally:
     """Count the outcomes of a wave."""
-    seen = Tally(len(wave.hosts))
+    counts = Tally(len(wave.hosts))
     for name in wave.hosts:
-        seen.add(outcomes.get(name, ""))
-    return seen
+        counts.add(outcomes.get(name, ""))
+    return counts
 
 
-def judge(wave: Wave, spec: RolloutSpec, seen: Tally) -> WaveVerdict:
-    """Whether the rollout goes on after, or within, a wave.
+def judge(wave: Wave, spec: RolloutSpec, counts: Tally) -> WaveVerdict:
+    """Return whether the rollout continues after or within a wave.
 
-    A limit is exceeded by the first device above it. A wave that ended and in which
-    nothing came through ends the rollout always. `continue` ignores the two limits.
+    The first device above a limit exceeds it. A finished wave without any success always ends the
+    rollout. `continue` ignores the two limits.
     """
     may = limits(wave, spec)
     words = [
-        _over(seen.failed, may.failed, seen.size, "failed", spec.max_failed),
+        _over(counts.failed, may.failed, counts.size, "failed", spec.max_failed),
         _over(
-            seen.unreachable, may.unreachable, seen.size, "were unreachable", spec.max_unreachable
+            counts.unreachable,
+            may.unreachable,
+            counts.size,
+            "were unreachable",
+            spec.max_unreachable,
         ),
     ]
     text = "; ".join(word for word in words if word)
-    nothing = seen.ended and seen.size > 0 and not seen.fine
+    nothing = counts.ended and counts.size > 0 and not counts.fine
     if nothing:
-        text = _nothing(seen)
+        text = _nothing(counts)
     if not text:
         return WaveVerdict("go")
     if spec.on_fail == "continue":
@@ -96,14 +103,14 @@ def judge(wave: Wave, spec: RolloutSpec, seen: Tally) -> WaveVerdict:
 
 
 def _over(count: int, allowed: int, size: int, what: str, limit: Amount) -> str:
-    """`2 of 10 failed, allowed 1 of 10 (10%)`, or "" when that many are allowed."""
+    """Return `2 of 10 devices failed; the limit is 1 (10%)`, or "" if the count is allowed."""
     if count <= allowed:
         return ""
     share = f" ({limit})" if limit.percent and allowed else ""
     return f"{count} of {size} devices {what}; the limit is {allowed}{share}"
 
 
-def _nothing(seen: Tally) -> str:
-    parts = [(seen.failed, "failed"), (seen.unreachable, "unreachable")]
-    said = ", ".join(f"{count} {word}" for count, word in parts if count)
-    return f"none of {seen.size} devices succeeded ({said})"
+def _nothing(counts: Tally) -> str:
+    parts = [(counts.failed, "failed"), (counts.unreachable, "unreachable")]
+    words = ", ".join(f"{count} {word}" for count, word in parts if count)
+    return f"none of {counts.size} devices succeeded ({words})"

@@ -1,4 +1,4 @@
-"""Runs that were begun: which there are, and how one is gone on with."""
+"""The known runs, and how a run is resumed."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from fleet.runtimes.store import RuntimeStore
 
 @dataclass(frozen=True)
 class KnownRun:
-    """A run with a journal. `state` is None where it cannot be read, `problem` says why, and
-    `word` whether it is damaged or not begun.
+    """A run with a journal. `state` is None if the journal cannot be read.
+
+    `problem` is then the reason, and `word` says whether it is damaged or not begun.
     """
 
     run_id: str
@@ -39,7 +40,7 @@ class KnownRun:
 
     @property
     def shown(self) -> dict[str, object]:
-        """What its state tells, for JSON and for a table."""
+        """The summary of the state, for JSON and for a table."""
         state = self.state
         every = list(state.devices.values()) if state else []
         return {
@@ -53,15 +54,15 @@ class KnownRun:
 
 
 def require_what_is_asked(journal: Journal, runs: RunStore) -> None:
-    """Raise InputError where a finished run was begun with other inputs than there are now.
+    """Raise InputError if a finished run was begun with other inputs than the current ones.
 
-    Then it is not the deploy that was asked for last: that one ended before it left a trace.
+    It is then not the last requested deploy, which ended before it left a trace.
     """
     reopen(journal, lambda _: None, runs=runs)
 
 
 def known_runs(runs: RunStore) -> Iterator[KnownRun]:
-    """Every run that has a journal, newest first."""
+    """Yield every run that has a journal, newest first."""
     for path in sorted(runs.root.glob(f"*/{NAME}"), reverse=True):
         try:
             yield KnownRun(path.parent.name, Journal.read(path), busy(path))
@@ -71,7 +72,7 @@ def known_runs(runs: RunStore) -> Iterator[KnownRun]:
 
 
 def journal_path(run_id: str, runs: RunStore) -> Path:
-    """The journal of a run, `last` for the newest. Raises InputError when there is none."""
+    """Return the journal of a run, `last` for the newest. Raises InputError if there is none."""
     known = {path.parent.name: path for path in sorted(runs.root.glob(f"*/{NAME}"))}
     if run_id == "last" and known:
         run_id = newest(runs.root, known)
@@ -92,10 +93,10 @@ def reopen(
     force: bool = False,
     parallel: int | None = None,
 ) -> Operation:
-    """The operation that goes on with a journal, with the same inputs and options.
+    """Return the operation that continues a journal, with the same inputs and options.
 
-    Raises InputError when an input is another one now and `force` is not given, and when a
-    device of the run is no longer in the inventory; the journal is let go of then.
+    Raises InputError if an input has changed and `force` is not given, or if a device of the run is
+    no longer in the inventory. The journal is then closed.
     """
     try:
         return _reopen(journal, listener, runs, runtimes, force=force, parallel=parallel)
@@ -141,7 +142,7 @@ def _reopen(
 
 
 def _hosts(state: RunState, inputs: Inputs) -> list[Host]:
-    """The devices of the run in the order of the inventory."""
+    """Return the devices of the run in the order of the inventory."""
     hosts = [host for host in load_inventory(inputs.inventory).hosts if host.name in state.devices]
     gone = set(state.devices) - {host.name for host in hosts}
     if gone:

@@ -1,4 +1,4 @@
-"""Where a run stands: the lines of its journal, folded; live and after a kill by the same code."""
+"""The state of a run, folded from the lines of its journal, both live and after a kill."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ LEFT, BACK = "left", "rolled back"  # final outcomes of a rollback
 
 @dataclass
 class RolloutDevice:
-    """What the run did to one device.
+    """The state of one device in the run.
 
-    `outcome` is that of the last attempt, "" while there is none. `release` is what it gets,
-    `was` what was current before this run switched anything; `switched` says that a switch was
-    begun, `touched` that any step was. `boot_id` is that of the boot in which it was deployed.
-    `looked` is the outcome of the look after the soak, `back` that of the rollback. `afar`: the
-    steps are reported by the workers of a cluster, and may be lost with a worker. `hint` is what to
-    do about a failure, as it was shown.
+    `outcome` is that of the last attempt, "" before one. `release` is its new release, `was` the
+    current one before this run switched anything. `switched` is True after a switch began,
+    `touched` after any step. `boot_id` is that of the boot during the deploy. `looked` is the
+    outcome of the check after the soak, `back` that of the rollback. `afar`: the workers of a
+    cluster report the steps, which may be lost with a worker. `hint` is the cure of a failure as it
+    was shown.
     """
 
     name: str
@@ -51,30 +51,30 @@ class RolloutDevice:
 
     @property
     def fine(self) -> bool:
-        """True when the deploy has nothing more to do here."""
+        """True if the deploy has nothing more to do here."""
         return self.outcome in FINE
 
     @property
     def owed(self) -> bool:
-        """True when the switch was begun, or may have been, and what comes after may be missing."""
+        """True if the switch began or may have begun, and later steps may be missing."""
         unheard = self.afar and self.attempts > 0 and self.outcome in {"", "unreachable"}
         return (self.switched or unheard) and not self.fine
 
     @property
     def to_check(self) -> bool:
-        """True when this run changed it, and nobody has looked since."""
+        """True if this run changed the device and no check followed."""
         return self.fine and not self.looked and (self.touched or self.outcome == "changed")
 
     @property
     def to_roll_back(self) -> bool:
-        """True when this run switched it, and it is not settled what became of the way back."""
+        """True if this run switched the device and its rollback is not settled."""
         return self.switched and self.back not in {LEFT, BACK}
 
 
 class RunHeader(Struct, frozen=True, kw_only=True):
-    """The first line: what a run was started with. `at` is UTC; `inputs` is None for a pipe.
+    """The first line of a journal: the start of a run. `at` is UTC; `inputs` is None for a pipe.
 
-    `afar`: its steps are reported by the workers of a cluster.
+    `afar`: the workers of a cluster report the steps.
     """
 
     run: str
@@ -92,7 +92,7 @@ class RunHeader(Struct, frozen=True, kw_only=True):
 
 @dataclass
 class RunState:
-    """All of a run. `rolling` is why it is being rolled back; `ending` is "" while it works.
+    """The state of a run. `rolling` is the reason of a rollback; `ending` is "" while it works.
 
     `began` is None before the first line.
     """
@@ -108,7 +108,10 @@ class RunState:
     text: str = ""
 
     def take(self, line: Line) -> None:
-        """One line of the journal. KeyError, TypeError or InputError when it makes no sense."""
+        """Apply one line of the journal.
+
+        Raises KeyError, TypeError or InputError for an invalid line.
+        """
         kind = line["line"]
         if kind == "run":
             self._begin(line)
@@ -165,13 +168,13 @@ class RunState:
 
     @property
     def header(self) -> RunHeader:
-        """The first line; of a run that has begun."""
+        """The first line of a run that has begun."""
         assert self.began is not None
         return self.began
 
     @property
     def complete(self) -> bool:
-        """True when nothing is left to do: all is there and looked at, or all is rolled back."""
+        """True if nothing is left to do: everything is deployed and checked, or rolled back."""
         if self.rolling:
             return not any(device.to_roll_back for device in self.devices.values())
         soak = bool(self.spec.soak)
@@ -181,25 +184,27 @@ class RunState:
 
     @property
     def word(self) -> str:
-        """In a list: finished, rolled back, stopped, failed, interrupted, or unfinished."""
+        """The word in a list: finished, rolled back, stopped, failed, interrupted, or
+        unfinished.
+        """
         if self.complete:
             return "rolled back" if self.rolling else "finished"
         return self.ending or "unfinished"
 
     def outcome(self, device: RolloutDevice) -> tuple[str, str]:
-        """Outcome and text of a device for people, the rollback included."""
+        """Return outcome and text of a device for people, including a rollback."""
         if device.back:
             word = "rolled back" if device.back == BACK else "not rolled back"
             return word, device.back_text
         return device.outcome, device.text
 
     def rows(self) -> list[dict[str, str]]:
-        """Host, wave, outcome and text of every device, for JSON."""
+        """Return host, wave, outcome and text of every device, for JSON."""
         return [
             row(device.name, device.wave, *self.outcome(device)) for device in self.devices.values()
         ]
 
 
 def row(host: str, wave: str, outcome: str, text: str) -> dict[str, str]:
-    """What became of a device, for JSON."""
+    """Return the result of a device, for JSON."""
     return {"host": host, "wave": wave, "outcome": outcome, "text": text}

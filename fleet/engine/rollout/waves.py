@@ -1,4 +1,4 @@
-"""Which device is in which wave: names and a spec in, waves out, nothing else."""
+"""The assignment of devices to waves: names and a spec in, waves out."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ CANARY = "canary"
 
 
 class Wave(Struct, frozen=True):
-    """Devices that are worked on together. `name` is `canary`, `1`, `2`, ..."""
+    """A group of devices that are deployed together. `name` is `canary`, `1`, `2`, ..."""
 
     name: str = field(name="wave")
     hosts: tuple[str, ...]
 
     @property
     def title(self) -> str:
-        """`the canary`, `wave 2`."""
+        """The title `the canary` or `wave 2`."""
         return "the canary" if self.name == CANARY else f"wave {self.name}"
 
     @property
     def strict(self) -> bool:
-        """True where nothing may go wrong, whatever the limits are: in the canary."""
+        """True for the canary, where nothing may fail whatever the limits are."""
         return self.name == CANARY
 
 
 def plan_waves(
     names: Sequence[str], spec: RolloutSpec, canaries: Collection[str] = ()
 ) -> tuple[Wave, ...]:
-    """Every name in exactly one wave, in the order of `names`; `canaries` come first.
+    """Return waves that contain every name once, in the order of `names`; `canaries` come first.
 
-    Without `canaries` the canary is the first of the names (a percentage is rounded up).
-    A wave ends where its share of all names is reached, canary included, rounded up; one that
-    brings nothing is left out; what no wave covers is one more.
+    Without `canaries` the canary consists of the first names (a percentage is rounded up). A wave
+    ends at its share of all names, including the canary, rounded up. A wave without new names is
+    left out. Names that no wave covers form another wave.
     """
     chosen = set(canaries)
     order = [name for name in names if name in chosen] + [

@@ -1,1 +1,1 @@
-"""A model as a service on devices: start, stop, look, tunnel."""
+"""A model as a service on devices: start, stop, status, tunnel."""

@@ -1,4 +1,4 @@
-"""`fleet serve` on devices: each method talks to all of them, and raises for none."""
+"""`fleet serve` on devices: each method runs on all of them, and errors are in the results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from fleet.profiles.runs import new_run_id
 from fleet.serving.files import service_config
 from fleet.transport.base import PortStream
 
-# /health of a service, asked over the connection to its device.
+# /health of a service is requested over the connection to its device.
 
 HEALTH_SECONDS = 10.0
 _MOST_BYTES = 64 << 10
@@ -44,21 +44,24 @@ Dial = Callable[[int, Deadline], PortStream]
 
 
 class NoHealthError(DeviceError):
-    """Something is at the port, and does not say how the service is."""
+    """A program uses the port, but does not report the state of a service."""
 
 
 def ask_health(dial: Dial, port: int) -> dict[str, Any]:
-    """What /health says, whatever its status. Raises NoHealthError, and what `dial` raises."""
+    """Return the content of /health, whatever its status.
+
+    Raises NoHealthError and errors of `dial`.
+    """
     deadline = Deadline(HEALTH_SECONDS)
     stream = dial(port, deadline)
     late = threading.Timer(deadline.remaining, stream.close)
     late.daemon = True
     late.start()
-    said = bytearray()
+    answer = bytearray()
     try:
         stream.sendall(_REQUEST)
-        while len(said) < _MOST_BYTES and (chunk := stream.recv(4096)):
-            said.extend(chunk)
+        while len(answer) < _MOST_BYTES and (chunk := stream.recv(4096)):
+            answer.extend(chunk)
     except OSError as error:
         if not deadline.expired:
             raise NoHealthError(
@@ -73,33 +76,33 @@ def ask_health(dial: Dial, port: int) -> dict[str, Any]:
             f"the service at port {port} of the device did not answer to /health in time"
         )
     try:
-        found = json.loads(bytes(said).partition(b"\r\n\r\n")[2])
-        if not isinstance(found, dict) or "status" not in found:
+        health = json.loads(bytes(answer).partition(b"\r\n\r\n")[2])
+        if not isinstance(health, dict) or "status" not in health:
             raise ValueError
     except ValueError as error:
         raise NoHealthError(
             f"port {port} of the device is in use by a program that fleet did not start; the "
-            f"program answers {bytes(said[:100])!r}",
+            f"program answers {bytes(answer[:100])!r}",
             hint="set another port in the playbook: `serve: {port: ...}`",
         ) from error
-    return found
+    return health
 
 
 def health_or_why(dial: Dial, port: int | None) -> tuple[dict[str, Any] | None, DeviceError | None]:
-    """As ask_health; None where nothing of ours answers, and why where that is known."""
+    """Return the content of /health, or None with the reason if it is known."""
     if port is None:
         return None, None
     try:
         return ask_health(dial, port), None
     except NoHealthError as error:
         return None, error
-    except (DeviceError, DeadlineError):  # nothing is there
+    except (DeviceError, DeadlineError):  # no program uses the port
         return None, None
 
 
-def belongs(said: dict[str, Any] | None, name: str) -> bool:
-    """Whether the one that answers is the service of that name."""
-    return said is not None and said.get("name") == name
+def belongs(answer: dict[str, Any] | None, name: str) -> bool:
+    """Return True if the answer comes from the service with that name."""
+    return answer is not None and answer.get("name") == name
 
 
 UNITS = "/etc/systemd/system/"
@@ -115,16 +118,16 @@ class ServiceStatus:
     `health` is empty if the service did not answer.
     """
 
-    seen: ServiceSeen
+    state: ServiceSeen
     port: int
     health: Mapping[str, Any]
     emulated: bool
-    PLAIN: ClassVar[str] = """**seen kept_by=seen.kept_by pid=seen.pid older=seen.older port
+    PLAIN: ClassVar[str] = """**state kept_by=state.kept_by pid=state.pid older=state.older port
         health=answer emulated"""
 
     @property
     def answer(self) -> Mapping[str, Any] | None:
-        """The answer of its health page; None if there is none."""
+        """The answer of its health page, None if there is none."""
         return self.health or None
 
 
@@ -134,7 +137,7 @@ class Serving:
     def __init__(
         self, playbook: Playbook, hosts: Sequence[Host], listener: Listener, *, parallel: int = 16
     ) -> None:
-        """Raises InputError for a playbook without `serve:`."""
+        """Prepare the service. Raises InputError for a playbook without `serve:`."""
         if playbook.serve is None:
             raise InputError(
                 f"{playbook.path} has no `serve:` section",
@@ -147,8 +150,10 @@ class Serving:
     def start(
         self, operation: Operation, *, unit: str = "auto", again: bool = False
     ) -> list[DeviceResult[None]]:
-        """Start it with the deployed release, which must be the playbook's. `unit`: user,
-        system, none (our supervisor), or auto: user where it works. `again`: stop it first.
+        """Start the service with the deployed release, which must be the playbook's.
+
+        `unit` is user, system, none (fleet's supervisor), or auto: user if it works. `again` stops
+        the service first.
         """
 
         def work(session: Session, result: DeviceResult[None]) -> None:
@@ -173,10 +178,10 @@ class Serving:
         assert result.plan is not None
         plan, name = result.plan, self.playbook.name
         base = plan.facts.base_dir
-        seen = self._state(session, base)
-        kept = seen.kept_by
+        state = self._state(session, base)
+        kept = state.kept_by
         config = self._config(plan, operation)
-        same = seen.release == plan.manifest.id and seen.config == json.loads(config)
+        same = state.release == plan.manifest.id and state.config == json.loads(config)
         if kept and same and not again:
             result.outcome = "unchanged"
             result.text = f"the service is already running, supervised by {_keeper(kept)}"
@@ -184,13 +189,13 @@ class Serving:
         if kept and not again:
             raise DeviceError(
                 f"the service {name} is already running with "
-                + (f"release {seen.release}" if seen.older else "another configuration"),
+                + (f"release {state.release}" if state.older else "another configuration"),
                 hint="fleet serve restart, with the same inventory and playbook",
             )
         chosen = kept if kept and unit == "auto" else unit
         if kept:
             self._end(session, operation, base, kept)
-        way = _way(seen, chosen, plan.facts, session)
+        way = _way(state, chosen, plan.facts, session)
         token = f"{secrets.token_urlsafe(TOKEN_BYTES)}\n".encode()
         session.emit(StepStarted(session.host.name, "serve", f"start {name} ({_keeper(way)})"))
         put = serving.put_command(base, name, plan.manifest.id)
@@ -243,7 +248,7 @@ class Serving:
             )
 
     def _system(self, session: Session, operation: Operation, spec: SystemSpec) -> None:
-        """Steps as root, as a deploy does them: planned, noted for `fleet undo`."""
+        """Run steps as root like a deploy: planned, and recorded for `fleet undo`."""
         planned = plan_system(session, spec)
         refuse(planned.plan)
         log = UndoLog(undo_root(operation.runs), self._run_id, session.host.name)
@@ -264,17 +269,17 @@ class Serving:
             self._system(session, operation, SystemSpec(units=(unit,)))
 
     def _wait(self, session: Session, base: str) -> dict[str, Any]:
-        """Until /health says ready. Raises DeviceError with the last words of the log."""
+        """Wait until /health reports ready. Raises DeviceError with the last lines of the log."""
         limit, pause = Deadline(self.playbook.health_timeout), threading.Event()
         name = self.playbook.name
         while True:
             session.check()
-            said, silent = health_or_why(session.transport.dial, self.spec.port)
-            if said is not None and belongs(said, name) and said.get("ready"):
-                return said
-            seen = self._state(session, base)
-            over = seen.failed or seen.kept_by is None or limit.expired
-            if over or (seen.restarts or 0) >= 3:
+            answer, silent = health_or_why(session.transport.dial, self.spec.port)
+            if answer is not None and belongs(answer, name) and answer.get("ready"):
+                return answer
+            state = self._state(session, base)
+            over = state.failed or state.kept_by is None or limit.expired
+            if over or (state.restarts or 0) >= 3:
                 why = " | ".join(self._log(session, base, 6).splitlines()[-4:])
                 also = f"; {silent.message}" if silent else ""
                 raise DeviceError(
@@ -296,21 +301,23 @@ class Serving:
         return done.stdout.partition(MARK)[2].decode("utf-8", "replace")
 
     def status(self) -> list[DeviceResult[ServiceStatus]]:
-        """Show the service on each device. Reads only."""
+        """Return the state of the service on each device. It only reads."""
 
         def work(session: Session, result: DeviceResult[ServiceStatus]) -> None:
             facts = facts_of(session)
-            seen = self._state(session, facts.base_dir)
-            port = seen.port or self.spec.port
-            said, silent = health_or_why(session.transport.dial, port)
-            said = said if belongs(said, self.playbook.name) else None
-            result.outcome, result.text = _judged(seen, said, silent.message if silent else "")
-            result.value = ServiceStatus(seen, port, said or {}, facts.emulated)
+            state = self._state(session, facts.base_dir)
+            port = state.port or self.spec.port
+            answer, silent = health_or_why(session.transport.dial, port)
+            answer = answer if belongs(answer, self.playbook.name) else None
+            result.outcome, result.text = _judged(state, answer, silent.message if silent else "")
+            result.value = ServiceStatus(state, port, answer or {}, facts.emulated)
 
         return on_every_device(self._hosts, work, self._say, PoolOptions(parallel=self._parallel))
 
     def stop(self) -> list[DeviceResult[None]]:
-        """Stop it, whoever keeps it; what runs may end within the stop timeout."""
+        """Stop the service, whoever supervises it. Running jobs may finish within the stop
+        timeout.
+        """
 
         def work(session: Session, result: DeviceResult[None]) -> None:
             with Lease(session, f"serve {self.playbook.name}", self._run_id) as lease:
@@ -334,7 +341,7 @@ class Serving:
         return on_every_device(self._hosts, work, self._say, PoolOptions(parallel=self._parallel))
 
     def token(self, *, new: bool = False) -> list[DeviceResult[Secret]]:
-        """Read the token of each device. `new`: make another one, valid at once."""
+        """Read the token of each device. `new` creates another one, valid at once."""
 
         def work(session: Session, result: DeviceResult[Secret]) -> None:
             base, name = facts_of(session).base_dir, self.playbook.name
@@ -345,29 +352,29 @@ class Serving:
                     put = serving.put_command(base, name, "", new_token=True)
                     session.ask(put, "token", stdin=[fresh], mutates=True)
             done = session.run(serving.token_command(base, name), "token")
-            found = done.stdout.partition(MARK)[2].decode("ascii", "replace").strip()
-            if not found:
+            token = done.stdout.partition(MARK)[2].decode("ascii", "replace").strip()
+            if not token:
                 raise DeviceError("the service has no token yet", hint="fleet serve start")
-            result.value = Secret(found)
+            result.value = Secret(token)
             result.outcome = "changed" if new else "ok"
 
         return on_every_device(self._hosts, work, self._say, PoolOptions(parallel=self._parallel))
 
 
-def _way(seen: ServiceSeen, wanted: str, facts: Facts, session: Session) -> str:
-    """Who shall keep it. Raises InputError for a systemd that is not there."""
+def _way(state: ServiceSeen, wanted: str, facts: Facts, session: Session) -> str:
+    """Return the supervisor of the service. Raises InputError if systemd is not available."""
     if facts.tools.python3 is None:
         raise DeviceError(
             "the server needs python3, but the device does not have it",
             hint="run on the device: sudo apt install python3",
         )
-    if wanted == USER and not seen.user_systemd:
+    if wanted == USER and not state.user_systemd:
         raise InputError(
             "systemctl --user does not work on the device",
             hint="add --unit system (needs root), or --unit none",
         )
-    way = (USER if seen.user_systemd else NONE) if wanted == "auto" else wanted
-    if way == USER and seen.linger != "yes":
+    way = (USER if state.user_systemd else NONE) if wanted == "auto" else wanted
+    if way == USER and state.linger != "yes":
         session.warn(
             "the service stops when its user logs out, and does not start at boot; run on the "
             "device: "
@@ -380,15 +387,15 @@ def _way(seen: ServiceSeen, wanted: str, facts: Facts, session: Session) -> str:
     return way
 
 
-def _judged(seen: ServiceSeen, said: dict[str, Any] | None, why: str = "") -> tuple[str, str]:
-    """Outcome and words."""
-    older = "; the service is running an older release: fleet serve restart" if seen.older else ""
-    if seen.kept_by is None:
-        return "ok", "the service cannot start: fleet serve logs" if seen.failed else "stopped"
-    if said is None:
+def _judged(state: ServiceSeen, answer: dict[str, Any] | None, why: str = "") -> tuple[str, str]:
+    """Return outcome and text of a service."""
+    older = "; the service is running an older release: fleet serve restart" if state.older else ""
+    if state.kept_by is None:
+        return "ok", "the service cannot start: fleet serve logs" if state.failed else "stopped"
+    if answer is None:
         why = f" ({why})" if why else ""
         return "failed", f"the service is running but does not answer{why}: fleet serve logs"
-    return "ok", f"{said['status']}{older}"
+    return "ok", f"{answer['status']}{older}"
 
 
 def _keeper(way: str) -> str:

@@ -1,7 +1,7 @@
-"""A port of this machine's loopback that leads to a port of a device's loopback.
+"""A tunnel from a port of this machine's loopback to a port of a device's loopback.
 
-Each connection is a channel of the one connection to the device. Where one side ends, so does
-the other: a stream that breaks off on the device breaks off here.
+Each connection is a channel of the one connection to the device. If one side ends, so does the
+other: a stream that breaks on the device breaks here.
 """
 
 from __future__ import annotations
@@ -23,12 +23,16 @@ _CHUNK = 1 << 16
 
 
 class Tunnel:
-    """Open while inside. `say` hears what goes wrong with single connections."""
+    """A tunnel that is open inside the context. `say` is called with errors of single
+    connections.
+    """
 
     def __init__(
         self, session: Session, port: int, *, local: int = 0, say: Callable[[str], None]
     ) -> None:
-        """`local` 0: a free port. Raises InputError for a port that is taken."""
+        """Open the local port; `local` 0 means any free port. Raises InputError for a port
+        in use.
+        """
         self._session, self._port, self._say = session, port, say
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
@@ -44,7 +48,7 @@ class Tunnel:
 
     @property
     def url(self) -> str:
-        """`http://127.0.0.1:PORT`."""
+        """The address `http://127.0.0.1:PORT`."""
         return f"http://127.0.0.1:{self.local}"
 
     def __enter__(self) -> Self:
@@ -59,7 +63,7 @@ class Tunnel:
                 _hang_up(connection)
 
     def wait(self) -> None:
-        """Until the end, which is Ctrl-C."""
+        """Wait until the end, which is Ctrl-C."""
         self._over.wait()
 
     def _accept(self) -> None:
@@ -85,7 +89,7 @@ class Tunnel:
             self._say(error.message)
         finally:
             if far is not None:
-                with contextlib.suppress(OSError, EOFError):  # of a connection that is gone
+                with contextlib.suppress(OSError, EOFError):  # errors of a connection that is gone
                     far.close()
             _hang_up(near)
             with self._lock:
@@ -93,7 +97,7 @@ class Tunnel:
             near.close()
 
     def _dial(self) -> PortStream:
-        """A channel; the connection is made anew once where it is gone."""
+        """Return a channel. A lost connection is opened again once."""
         used = self._session.transport
         try:
             return used.dial(self._port, Deadline(DIAL_SECONDS))
@@ -106,7 +110,7 @@ class Tunnel:
 
 
 def _pump(source: PortStream, sink: PortStream) -> None:
-    """All bytes from one side to the other; its end too."""
+    """Forward all bytes from one side to the other, and the end of the stream."""
     with contextlib.suppress(OSError, EOFError):
         while chunk := source.recv(_CHUNK):
             sink.sendall(chunk)
