@@ -21,25 +21,23 @@ from fleet.profiles.compare.groups import build, short_build
 from fleet.profiles.compare.metrics import value
 from fleet.profiles.compare.ops import typical
 from fleet.profiles.report import tables, words
-from fleet.profiles.report.distributions import (
-    LABEL,
-    colour,
-    distribution,
-    extent,
-    labels,
-    shape,
-    thinned,
-)
 from fleet.profiles.report.drawing import (
     GROUPS,
     HEAT,
     INK,
+    LABEL,
     MUTED,
     Spec,
     asset,
+    colour,
+    distribution,
+    extent,
+    labels,
     library,
     picture,
+    shape,
     template,
+    thinned,
 )
 from fleet.profiles.report.summary import Report, clean
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from fleet.model.record import Metrics, Record
 from fleet.model.suite import NodeDifference, SuiteAnswer, SuiteResult
 from fleet.profiles.compare.groups import by_run, group
-from fleet.profiles.report import distributions, words
-from fleet.profiles.report.distributions import thinned
+from fleet.profiles.report import drawing, words
+from fleet.profiles.report.drawing import thinned
 from fleet.profiles.report.page import curves, history, operations, page
 from fleet.profiles.report.summary import Report, gather
 from fleet.profiles.stats.difference import difference
@@ -118,7 +118,7 @@ def test_boards_of_one_name_stay_apart() -> None:
 
 def test_many_points_are_thinned_and_said() -> None:
     found = of(*repeats(noisy(10, 6000, 1)))
-    spec, left = distributions.distribution(found, found.metrics[0])
+    spec, left = drawing.distribution(found, found.metrics[0])
     drawn = [one["v"] for one in spec["layer"][1]["data"]["values"]]
     whole = sorted(one.metrics.decode_tps or 0 for one in found.records)
     assert len(drawn) == 4000
@@ -215,7 +215,7 @@ def test_an_estimate_stands_beside_its_own_interval() -> None:
     assert cell.spread.low <= cell.middle <= cell.spread.high
     text = part(found, "boards")
     assert f'{words.number(cell.middle)}<span class="range">' in text
-    span = distributions.distribution(found, found.metrics[0])[0]["layer"][2]["data"]["values"][0]
+    span = drawing.distribution(found, found.metrics[0])[0]["layer"][2]["data"]["values"][0]
     assert span["a"] <= span["m"] <= span["b"]
 
 
