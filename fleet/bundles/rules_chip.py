@@ -112,11 +112,11 @@ def target_wrong(case: Case) -> Iterator[Fault]:
 
 
 def _system(case: Case) -> str | None:
-    if case.facts.windows is not None:
-        return "windows"
-    if case.facts.os_family == "android" or case.facts.os_id == "android":
-        return "android"
-    return "linux" if case.facts.libc or case.facts.os_id else None
+    facts = case.facts
+    if facts.os_family != "linux":
+        return facts.os_family
+    known = facts.libc or facts.os_id
+    return "android" if facts.os_id == "android" else "linux" if known else None
 
 
 @rule("soc-refused", REFUSE, "docs/sources/deployment.md 1: Dsp startup: Unsupported SoC model")

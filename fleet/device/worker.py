@@ -16,7 +16,7 @@ def runs_worker(facts: Facts) -> bool:
     """Return True if the device has a Python that can run the worker and a POSIX shell."""
     tools, version = facts.tools, facts.tools.python3_version
     young = version is None or tuple(map(int, version.split(".")[:2])) >= OLDEST_PYTHON
-    return bool(tools.python3) and tools.python3_whole and young and facts.windows is None
+    return bool(tools.python3) and tools.python3_whole and young and facts.posix
 
 
 def worker_command(facts: Facts, *args: str) -> Command:

@@ -12,7 +12,6 @@ from fleet.facts.identity import check_identity
 from fleet.model.deadline import Deadline
 from fleet.model.errors import InputError
 from fleet.model.facts import Facts
-from fleet.model.files import check_windows_names
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, SendBlobs
 from fleet.ops.backend import backend_for
@@ -45,8 +44,7 @@ class Survey:
     keep: int
 
     def __post_init__(self) -> None:
-        if self.facts.windows is not None:
-            check_windows_names(item.name for item in self.manifest.files)
+        backend_for(self.facts).check_names(self.manifest)
 
     def look(self, *, verify: bool = False, there: frozenset[str] = frozenset()) -> Look:
         """Ask; of a device without a store of ours it is known, as is what was sent `there` since.
@@ -132,7 +130,7 @@ def facts_of(session: Session, *, short: bool = False) -> Facts:
     `short`: what bringing files needs, no more.
     """
     facts = session.reading(lambda: gathered(session, short=short))
-    if facts.windows is None:
+    if facts.posix:
         check_base(facts.base_dir)
     check_identity(session.host, facts)
     session.boot = facts.boot_id

@@ -223,6 +223,11 @@ class Facts(Struct, frozen=True):
     PLAIN: ClassVar[str] = "* emulated"
 
     @property
+    def posix(self) -> bool:
+        """True if the device has a POSIX shell, which runs the scripts of fleet."""
+        return self.windows is None
+
+    @property
     def os_family(self) -> str:
         """The family of QAIRT builds that load there: `android` needs bionic, `linux` glibc."""
         if self.windows is not None:

@@ -17,11 +17,11 @@ from typing import Any
 
 from fleet.content.sources import key_of
 from fleet.device.shell import device_script, source
-from fleet.device.worker import runs_worker, stamp, worker, worker_command
+from fleet.device.worker import fsck, runs_worker, stamp, worker, worker_command
 from fleet.model.command import Call, Command, script
 from fleet.model.errors import InputError
 from fleet.model.facts import Facts
-from fleet.model.files import BLOCK_BYTES, FileRef
+from fleet.model.files import BLOCK_BYTES, FileRef, check_windows_names
 from fleet.model.manifest import Manifest
 from fleet.model.plain import to_plain
 from fleet.model.plan import (
@@ -47,7 +47,7 @@ from fleet.ops.upload import Step, sync_mode
 def stage_frame(base: str, manifest: Manifest, run_id: str, *, power: bool = False) -> bytes:
     """Return the stage frame for the device worker. `power` adds env.ps1.
 
-    Call `check_names` first.
+    Call `check_names` of the backend first.
     """
     rows = [f"d\t{folder}\n" for folder in _folders(manifest)]
     rows += [f"f\t{file.sha256}\t{file.name}\n" for file in manifest.files]
@@ -86,13 +86,6 @@ def _head(manifest: Manifest, base: str, name: str) -> str:
 
 def _environment(manifest: Manifest, base: str) -> Iterable[tuple[str, str]]:
     return manifest.environment(release_dir(base, manifest.name, manifest.id)).items()
-
-
-def check_names(manifest: Manifest) -> None:
-    """Raise InputError for a file name with a tab."""
-    for item in manifest.files:
-        if "\t" in item.name:
-            raise InputError(f"the file name {item.name!r} contains a tab", hint="rename the file")
 
 
 def _texts(base: str, manifest: Manifest, *, power: bool = False) -> tuple[str, str]:
@@ -192,6 +185,8 @@ class ReleaseBackend:
     of it.
     """
 
+    power = False  # a release has env.ps1 instead of env.sh
+
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.tools = facts.tools
@@ -240,6 +235,17 @@ class ReleaseBackend:
         return Style(
             self.batches, self.worker, archive=self.archive, unhashed=unhashed, source=source
         )
+
+    def check_names(self, manifest: Manifest) -> None:
+        """Raise InputError for a file name that the device cannot have."""
+        for item in manifest.files:
+            if "\t" in item.name:
+                text = f"the file name {item.name!r} contains a tab"
+                raise InputError(text, hint="rename the file")
+
+    def fsck(self, args: Sequence[str], shas: bytes) -> StoreRequest:
+        """Return the check of all that is there, by the arguments and the input of fsck.sh."""
+        return StoreRequest(device_script("fsck", *args, *self.tools.sha256), [shas])
 
     def receive(self, *, single: bool = False, steps: bool = False) -> Command:
         """Return the command that receives blobs and `steps` from standard input.
@@ -291,7 +297,7 @@ class ReleaseBackend:
         groups: list[list[Action]] = []
         for action in actions:
             if isinstance(action, StageRelease):
-                check_names(action.manifest)
+                ReleaseBackend.check_names(self, action.manifest)
             if groups and self._joins(groups[-1][-1], action):
                 groups[-1].append(action)
             else:
@@ -364,8 +370,8 @@ class ReleaseBackend:
                 words = (manifest.name, manifest.id, run_id, blocks, rest, self.archive)
                 return " ".join(map(str, ("stage", *words))).encode() + b"\n" + data
             case StageRelease():
-                power = self.facts.windows is not None
-                return stage_frame(self.facts.base_dir, action.manifest, run_id, power=power)
+                base = self.facts.base_dir
+                return stage_frame(base, action.manifest, run_id, power=self.power)
             case SwitchRelease():
                 return f"switch {action.name} {action.id} {run_id}\n".encode()
             case PruneReleases():
@@ -407,6 +413,10 @@ class PosixWorker(DeviceWorker):
         """The text of the worker."""
         return worker()
 
+    def fsck(self, args: Sequence[str], shas: bytes) -> StoreRequest:
+        """Return the same check by a program of its own."""
+        return StoreRequest(worker_command(self.facts, *args), [fsck() + shas])
+
     def stamped(self, manifest: Manifest) -> StoreRequest | None:
         """Return the request for the stamp:
 
@@ -427,7 +437,17 @@ class WindowsWorker(DeviceWorker):
     """The device worker on a Windows PC, where the transport sends the program for a call."""
 
     late = False
+    power = True
     worker = b""
+
+    def check_names(self, manifest: Manifest) -> None:
+        """Raise InputError for a name that Windows cannot have either."""
+        super().check_names(manifest)
+        check_windows_names(item.name for item in manifest.files)
+
+    def fsck(self, args: Sequence[str], shas: bytes) -> StoreRequest:
+        """Return the same check as a call."""
+        return StoreRequest(Command(("python3",), call=Call("fsck", tuple(args))), [shas])
 
     def _command(self, name: str, *args: str) -> Command:
         return Command(("python3",), call=Call(name, (self.facts.base_dir, *args)))

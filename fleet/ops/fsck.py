@@ -9,13 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fleet.device.shell import device_script, odd_answer
-from fleet.device.worker import fsck, runs_worker, worker_command
-from fleet.model.command import Call, Command
+from fleet.device.shell import odd_answer
 from fleet.model.errors import DeviceError
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest, read_manifest
-from fleet.ops.backend import StoreRequest
+from fleet.ops.backend import StoreRequest, backend_for
 
 TAG = "fleet-fsck 1"
 BLOCK_BYTES = 1 << 16
@@ -160,11 +158,7 @@ def ask(
     blocks = str(max(1, int(rate // BLOCK_BYTES)) if rate else 0)
     args = (what, facts.base_dir, blocks, word)
     stdin = "".join(f"{sha}\n" for sha in shas or ()).encode()
-    if facts.windows is not None:
-        return StoreRequest(Command(("python3",), call=Call("fsck", args)), [stdin])
-    if runs_worker(facts):
-        return StoreRequest(worker_command(facts, *args), [fsck() + stdin])
-    return StoreRequest(device_script("fsck", *args, *facts.tools.sha256), [stdin])
+    return backend_for(facts).fsck(args, stdin)
 
 
 def damages(contents: Contents, base: str, *, hashed: bool) -> list[Damage]:

@@ -73,6 +73,17 @@ class Kit:
         """`run.options` of the playbook."""
         return self.run.options
 
+    @property
+    def backends(self) -> tuple[str, str]:
+        """The library of QNN's HTP backend by its name on the device, and on the other system."""
+        names = "libQnnHtp.so", "QnnHtp.dll"
+        return (names[1], names[0]) if self.windows else names
+
+    @property
+    def emulator(self) -> bool:
+        """True if the HTP emulator runs the model."""
+        return not self.dsp and not self.windows
+
 
 @dataclass(frozen=True)
 class Start:

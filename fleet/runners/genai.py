@@ -158,11 +158,11 @@ def _for_target(kit: Kit, options: dict[str, Any]) -> bool:
     HTP, and needs a chip for what it compiles.
     """
     before = dict(options)
-    other, mine = ("libQnnHtp.so", "QnnHtp.dll") if kit.windows else ("QnnHtp.dll", "libQnnHtp.so")
+    mine, other = kit.backends
     path = options.get("backend_path")
     if isinstance(path, str) and re.split(r"[/\\]", path)[-1].lower() == other.lower():
         options["backend_path"] = mine
-    if not kit.dsp and not kit.windows:
+    if kit.emulator:
         options.pop("enable_htp_shared_memory_allocator", None)
         if not kit.bundle.contexts:
             options.setdefault("soc_model", EMULATED_SOC)

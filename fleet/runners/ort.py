@@ -160,11 +160,11 @@ class OrtRunner(Scripted):
             **_generation(kit, options),
             **{name: getattr(options, name) for name in _PASSED_ON},
             "provider": {
-                "backend_path": "QnnHtp.dll" if kit.windows else "libQnnHtp.so",
+                "backend_path": kit.backends[0],
                 **({"htp_performance_mode": options.perf_mode} if kit.dsp else {}),
             },
         }
-        if not kit.dsp and not kit.windows and not _compiled(kit, spec):
+        if kit.emulator and not _compiled(kit, spec):
             spec["provider"]["soc_model"] = EMULATED_SOC
         spec["provider"].update(options.provider)
         if cpu:

@@ -184,9 +184,9 @@ def _platforms(target: str) -> list[str]:
     """Return the wheel tags that a device of this target accepts, best first."""
     facts = target_facts(target)
     tags = list(facts.wheel_platforms)
-    if tags and facts.os == "windows":
-        return tags
     match = next((m for tag in tags if (m := _MANYLINUX.fullmatch(tag))), None)
+    if match is None and tags:
+        return tags  # the tags of Windows are complete
     if match is None:
         raise RuntimeStoreError(
             f"fleet knows no Python packages of ONNX Runtime for the target {target}",

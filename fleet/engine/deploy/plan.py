@@ -192,7 +192,7 @@ def _opened(
     """
     opened = builder.opened(parts, manifest)
     found, programs, run = opened.findings, opened.programs, builder.playbook.run
-    if run is None or facts.windows is not None:
+    if run is None or not facts.posix:
         return found
     unsent = None if sends else parts.selection.tool
     own = {path: linked for path, linked in opened.linked.items() if path != unsent}

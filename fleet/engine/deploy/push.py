@@ -183,7 +183,6 @@ class Push:
 class Remembered(Struct, frozen=True):
     """What is kept of a device; `wanted` are the words of the inventory that it was found by."""
 
-    windows: bool
     identity: str
     wanted: tuple[str, ...]
     machine: str | None
@@ -198,8 +197,7 @@ def remembered(session: Session) -> Facts | None:
         found = read_plain(Remembered, json.loads(_path(session).read_text("utf-8")), "facts", "")
     except (OSError, ValueError, InputError):
         return None
-    same = (found.identity, found.wanted) == (session.identity, _wanted(session))
-    if not same or found.windows:
+    if (found.identity, found.wanted) != (session.identity, _wanted(session)):
         return None
     return Facts(
         base_dir=found.base_dir,
@@ -212,10 +210,9 @@ def remembered(session: Session) -> Facts | None:
 
 def remember(session: Session, facts: Facts) -> None:
     """Keep them; a home that cannot be written costs a round trip, nothing else."""
-    if facts.windows is not None:
+    if not facts.posix:
         return
     record = Remembered(
-        windows=False,
         identity=session.identity,
         wanted=_wanted(session),
         machine=facts.machine,

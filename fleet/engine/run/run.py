@@ -133,8 +133,7 @@ def _once(job: RunJob, kit: Kit, start: Start, turn: Turn, records: list[Record]
     work = f"{job.run_id}-{'w' if turn.warmup else 'r'}{turn.repeat}"
     placed = place(start, job.plan.manifest, job.plan.facts.base_dir, work)
     folder = job.store.folder(job.run_id, host, turn.repeat, warmup=turn.warmup)
-    shell = job.plan.facts.windows is None  # samples are taken by one
-    sampling = Sampling(job.run.sample) if job.run.sample and shell else None
+    sampling = Sampling(job.run.sample) if job.run.sample and job.plan.facts.posix else None
     began, clock = time.gmtime(), time.monotonic()
     boot, lost = session.boot, None
     with (

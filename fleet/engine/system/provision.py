@@ -51,8 +51,8 @@ def system_snapshot(session: Session, spec: SystemSpec, facts: Facts) -> SystemS
     """Ask the device and plan, in one round trip; a second one if root is needed."""
     if spec.empty:
         return _NOTHING
-    if facts.android is not None or facts.windows is not None:
-        note = _ANDROID if facts.windows is None else _WINDOWS
+    if facts.android is not None or not facts.posix:
+        note = _ANDROID if facts.posix else _WINDOWS
         return SystemSnapshot(SystemPlan(notes=(note,)), Become(NONE))
     state = ask_system(session, spec)
     plan = provision(spec, facts, state)
