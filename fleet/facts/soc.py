@@ -103,9 +103,7 @@ def identify(
     property, which takes precedence over the device tree. A contradiction goes into `conflict`.
     """
     rows = {
-        "soc_id": by_kernel_id(observed.kernel_soc_id)
-        if observed.kernel_soc_id is not None
-        else None,
+        "soc_id": None if (kernel := observed.kernel_soc_id) is None else by_kernel_id(kernel),
         "android": by_property(android) if android else None,
         "npu-driver": by_inf(windows.inf_code) if windows else None,
         "processor": by_processor(windows.processor) if windows else None,
@@ -116,9 +114,8 @@ def identify(
     if override is not None:
         source, row = "inventory", _named(override)
     else:
-        # An unlisted kernel id is a new chip; the device tree of an older board does not identify
-        # it.
-        known = [name for name in rows if name != "device-tree" or observed.kernel_soc_id is None]
+        # An unlisted kernel id is a new chip, which the device tree of an older board cannot name.
+        known = [name for name in rows if name != "device-tree" or kernel is None]
         source = next((name for name in known if rows[name]), "unknown")
         source = "device-tree" if observed.covered and rows["device-tree"] else source
         row = rows.get(source)
