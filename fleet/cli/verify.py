@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,9 @@ from fleet.config.suite_file import load_suite
 from fleet.engine.deploy.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
+from fleet.model.errors import InputError
+from fleet.model.files import told
+from fleet.model.playbook import Playbook
 from fleet.model.record import Record
 from fleet.model.suite import EQUAL_DB, NodeDifference, SuiteResult, SuiteUse
 from fleet.profiles.runs import RunStore
@@ -42,6 +46,10 @@ def verify(
         bool,
         typer.Option("--nodes", help="Compare each node of the network; name the first wrong one."),
     ] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option(help="Also write the outputs of a network to this .npz: a later reference."),
+    ] = None,
     junit: Annotated[
         Path | None, typer.Option("--junit", help="Also write a JUnit XML file, for CI.")
     ] = None,
@@ -56,9 +64,9 @@ def verify(
     """
     loaded = load_playbook(playbook)
     if suite is not None:
-        asked = load_suite(suite, Path(), loaded.bundle)
-        loaded = replace(loaded, suite=SuiteUse(asked, "off"))
+        loaded = replace(loaded, suite=SuiteUse(load_suite(suite, Path(), loaded.bundle), "off"))
     hosts = hosts_of(inventory, limit)
+    loaded = _recording(loaded, len(hosts), record)
     with (
         listening(as_json=as_json, total=len(hosts)) as listener,
         working_on(executor, parallel) as remote,
@@ -67,15 +75,40 @@ def verify(
         how = DeployOptions(parallel=parallel)
         operation = Operation(loaded, hosts, listener, options=how, runs=runs, executor=remote)
         results = operation.verify(repeats, nodes=nodes)
-    if junit is not None:
-        from fleet.profiles.compare.writing import save, suites_junit  # noqa: PLC0415
-
-        save(junit, suites_junit([record for result in results for record in result.records]))
+    _write(results, junit, record)
     if not as_json:
         show_answers(results)
         show_devices(f"verify {loaded.name}", results)
         output.note(f"answers are in: {operation.runs.root / operation.run_id}")
     end_devices(results)
+
+
+def _recording(playbook: Playbook, hosts: int, path: Path | None) -> Playbook:
+    if path is None:
+        return playbook
+    if playbook.verify is None or hosts != 1 or path.suffix != ".npz":
+        raise InputError(
+            "--record writes the outputs of the samples of `verify:` on one device to an .npz",
+            hint="write `verify: samples:` into the playbook, and type --limit HOST --record "
+            "FILE.npz",
+        )
+    model = playbook.verify.reference
+    kept = None if model is not None and model.suffix == ".npz" else model  # it is made anew
+    return replace(playbook, verify=replace(playbook.verify, record=True, reference=kept))
+
+
+def _write(results: Sequence[DeviceResult[None]], junit: Path | None, kept: Path | None) -> None:
+    """Write the JUnit file, and the outputs of a device whose samples passed."""
+    records = [record for result in results for record in result.records]
+    if junit is not None:
+        from fleet.profiles.compare.writing import save, suites_junit  # noqa: PLC0415
+
+        save(junit, suites_junit(records))
+    found = [each.artifacts["outputs.npz"] for each in records if "outputs.npz" in each.artifacts]
+    if kept is not None and found and not any(result.error for result in results):
+        with told(kept, "write"):
+            shutil.copyfile(found[0], kept)
+        output.note(f"recorded: {kept} (write `reference: {kept.name}` below `verify:`)")
 
 
 def show_answers(results: Sequence[DeviceResult[None]]) -> None:

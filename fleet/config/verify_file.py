@@ -64,7 +64,9 @@ class SampleBody(Body, frozen=True, kw_only=True):
     """One sample."""
 
     name: Annotated[str | None, Doc("Name in results. Default: its number.")] = None
-    inputs: Annotated[dict[str, Tensor], Doc("Input → .npy, FILE.npz:NAME, or a raw file.")]
+    inputs: Annotated[dict[str, Tensor] | None, Doc(
+        "Input → .npy, FILE.npz:NAME, or a raw file. Not for runners whose `run:` names the inputs."
+    )] = None  # fmt: skip
     expected: Annotated[dict[str, Tensor] | None, Doc("Output → file. Default: the reference.")] = (
         None
     )
@@ -94,7 +96,10 @@ class VerifyBody(Body, frozen=True, kw_only=True):
     samples: Annotated[list[SampleBody], Doc("Inputs with the outputs that they should give.")]
     reference: Annotated[
         FilePath | None,
-        Doc("ONNX model that gives the expected outputs, on the CPU of this workstation."),
+        Doc(
+            "ONNX model that gives the expected outputs, on the CPU of this workstation; or an "
+            ".npz of `fleet verify --record`."
+        ),
     ] = None
     limits: Annotated[LimitsBody | None, Doc("Limits for all outputs.")] = None
     outputs: Annotated[dict[str, LimitsBody] | None, Doc("Limits for single outputs.")] = None
@@ -143,9 +148,9 @@ class _Reader:
 
     def sample(self, row: SampleBody, number: int) -> TensorSample:
         keys: Keys = ("verify", "samples", number)
-        if not row.inputs:
-            self.add((*keys, "inputs"), "the sample has no inputs", "write {x: x.npy}")
-        inputs = self._files(row.inputs, (*keys, "inputs"))
+        if not row.inputs and (row.inputs is not None or not row.expected):
+            self.add(keys, "the sample has no inputs", "write `inputs: {x: x.npy}`")
+        inputs = self._files(row.inputs or {}, (*keys, "inputs"))
         expected = self._files(row.expected or {}, (*keys, "expected"))
         name = row.name or str(number + 1)
         return TensorSample(name, inputs, expected, self._document.value(keys))

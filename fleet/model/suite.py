@@ -270,13 +270,15 @@ class TensorUse:
     """The `verify:` section of a playbook.
 
     `limits` are by output, "" for all others. `reference` is a model that ONNX Runtime runs on this
-    workstation for samples without expected outputs. `gate` is as in SuiteUse.
+    workstation, or an .npz of recorded outputs, for samples without expected outputs. With
+    `record` a sample may have neither. `gate` is as in SuiteUse.
     """
 
     samples: tuple[TensorSample, ...]
     limits: Mapping[str, TensorLimits] = field(default_factory=dict)
     reference: Path | None = None
     gate: str = "health"
+    record: bool = False
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure
 from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import Options, has_program, named, own_files, parsed
-from fleet.runners.ort import Number, in_bundle, read_outcome
-from fleet.runners.scripted import OUTCOME, Scripted, script_argv
+from fleet.runners.ort import Number, Sampled, in_bundle, read_outcome
+from fleet.runners.scripted import OUTCOME, script_argv
 
 # CPython 3.10 to 3.14, x86_64 and aarch64; no wheel has a dispatch library for Qualcomm.
 PACKAGES = ("ai-edge-litert==2.3.0", "ml_dtypes", "numpy")
@@ -57,7 +57,7 @@ def _passed_on(options: LitertOptions) -> dict[str, Any]:
     return {name: value for name, value in structs.asdict(options).items() if name not in own}
 
 
-class LitertRunner(Scripted):
+class LitertRunner(Sampled):
     """Models of LiteRT (TensorFlow Lite)."""
 
     name = "litert"

@@ -99,7 +99,29 @@ _PASSED_ON = (  # options that the script has under the same name; the id of a r
 )
 
 
-class OrtRunner(Scripted):
+class Sampled(Scripted):
+    """A runner of fleet_ort.py or of a script that is made of it: it runs samples too."""
+
+    def ends(self, _kit: Kit) -> tuple[Ends, Ends] | None:
+        """Return the inputs and outputs of the model, if they are known here."""
+        return None
+
+    def run_samples(self, kit: Kit, archive: bytes) -> Start:
+        """Run each sample once in one session."""
+        files = ("--samples", "{work}/prompt.txt", "--outputs", "{work}/" + OUTPUTS)
+        start = self._start(kit, kit.run.timeout, *files)
+        return replace(start, prompt=archive, collect=(OUTCOME, OUTPUTS))
+
+    def sample_outputs(self, start: Start, ended: Ended) -> tuple[bytes, str]:
+        """Return the outputs, and the problem of the run."""
+        found = ended.files.get(OUTPUTS, b"")
+        problem = ""
+        if ended.status:
+            problem = next(iter(read_outcome(start, ended, None).problems), "failed")
+        return found, problem
+
+
+class OrtRunner(Sampled):
     """ONNX models, with or without context binaries."""
 
     name = "ort"
@@ -185,15 +207,12 @@ class OrtRunner(Scripted):
 
     def run_samples(self, kit: Kit, archive: bytes) -> Start:
         """Run each sample once in one session."""
-        options = parsed(OrtOptions, kit.options, self.name)
-        if options.decoder:
+        if parsed(OrtOptions, kit.options, self.name).decoder:
             raise InputError(
                 "`verify:` does not run the samples of a model with a decoder",
                 hint="remove `verify:` from the playbook, and use `reference:` of the runner",
             )
-        files = ("--samples", "{work}/prompt.txt", "--outputs", "{work}/" + OUTPUTS)
-        start = self._start(kit, kit.run.timeout, *files)
-        return replace(start, prompt=archive, collect=(OUTCOME, OUTPUTS))
+        return super().run_samples(kit, archive)
 
     def network(self, kit: Kit) -> Path:
         """Return the ONNX file that runs. Raises InputError for one that was compiled."""
@@ -212,14 +231,6 @@ class OrtRunner(Scripted):
         start = self.run_samples(kit, archive)
         added = {"added": [list(group) for group in tensors]}
         return replace(start, config=json.dumps(json.loads(start.config) | added))
-
-    def sample_outputs(self, start: Start, ended: Ended) -> tuple[bytes, str]:
-        """Return the outputs, and the problem of the run."""
-        found = ended.files.get(OUTPUTS, b"")
-        problem = ""
-        if ended.status:
-            problem = next(iter(read_outcome(start, ended, None).problems), "failed")
-        return found, problem
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
         """Times of session and runs, the provider's profile, distance from the reference."""

@@ -16,8 +16,8 @@ import importlib
 import io
 import math
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ DEFAULT_SQNR_DB = 20.0
 DEFAULT_RANGE_SHARE = 0.25
 _NUMBERS = "biuf"  # kinds of numpy types
 Array = NDArray[Any]
+_Right = Callable[[Mapping[str, Array], Position | None], dict[str, Array]]
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,7 @@ class PreparedSamples:
     expected: tuple[Mapping[str, Array], ...]
     limits: Mapping[str, TensorLimits]
     sha256: str
+    inputs_sha256: str = ""
 
     def inputs(self, number: int) -> dict[str, Array]:
         """Return the inputs of a sample."""
@@ -181,10 +183,15 @@ class PreparedSamples:
 
 def packed(inputs: Iterable[Mapping[str, Array]]) -> bytes:
     """Return an .npz with `NUMBER/tensor` for the tensors of each sample."""
+    rows = enumerate(inputs)
+    return packed_named({f"{number}/{name}": v for number, row in rows for name, v in row.items()})
+
+
+def packed_named(arrays: Mapping[str, Array]) -> bytes:
+    """Return an .npz of these arrays."""
     buffer = io.BytesIO()
     write: Callable[..., None] = np.savez
-    rows = enumerate(inputs)
-    write(buffer, **{f"{number}/{name}": v for number, row in rows for name, v in row.items()})
+    write(buffer, **arrays)
     return buffer.getvalue()
 
 
@@ -209,26 +216,76 @@ def prepare(use: TensorUse, inputs: Ends | None, outputs: Ends | None) -> Prepar
     for sample in use.samples:
         given = {name: _tensor(file, sample.position) for name, file in sample.inputs.items()}
         wanted = {name: _tensor(file, sample.position) for name, file in sample.expected.items()}
+        if inputs is None and not given:
+            raise SuiteError("the sample has no inputs", position=sample.position,
+                             hint="write `inputs: {x: x.npy}`")  # fmt: skip
         _fit(given, inputs, "input", sample.position, whole=True)
         _fit(wanted, outputs, "output", sample.position, whole=False)
         fed.append(given)
-        if not wanted and use.reference is None:
+        if not wanted and use.reference is None and not use.record:
             raise SuiteError(
                 f"sample {sample.name} has no expected outputs, and `verify:` has no reference",
                 position=sample.position,
-                hint="add `expected:` to the sample, or `reference: model.onnx` to `verify:`",
+                hint="add `expected:` to the sample, or to `verify:` `reference: model.onnx`, or "
+                "what `fleet verify --record FILE.npz` recorded",
             )
         expected.append(wanted)
-    if use.reference is not None:
-        run = Reference(use.reference)
+    if use.reference is not None and not all(expected):
+        right = _recorded(use.reference, fed) or Reference(use.reference).outputs
         for number, sample in enumerate(use.samples):
-            if not expected[number]:
-                expected[number] = run.outputs(fed[number], sample.position)
-    digest = hashlib.sha256()
-    for name, value in (part for row in (*fed, *expected) for part in row.items()):
-        digest.update(name.encode() + value.tobytes())
+            expected[number] = expected[number] or right(fed[number], sample.position)
     names = tuple(sample.name for sample in use.samples)
-    return PreparedSamples(names, packed(fed), tuple(expected), use.limits, digest.hexdigest())
+    return PreparedSamples(
+        names, packed(fed), tuple(expected), use.limits, _digest((*fed, *expected)), _digest(fed)
+    )
+
+
+def _digest(rows: Iterable[Mapping[str, Array]]) -> str:
+    found = hashlib.sha256()
+    for name, value in (part for row in rows for part in row.items()):
+        found.update(name.encode() + value.tobytes())
+    return found.hexdigest()
+
+
+_INPUTS = "inputs"  # member of recorded outputs: the digest of the inputs
+
+
+def recorded(prepared: PreparedSamples, archive: bytes) -> bytes:
+    """Return the outputs that a device gave with the digest of their inputs: a later reference.
+
+    Damaged outputs are returned as they are.
+    """
+    found = io.BytesIO(archive)
+    if not zipfile.is_zipfile(found):
+        return archive
+    try:
+        with zipfile.ZipFile(found, "a") as made, made.open(f"{_INPUTS}.npy", "w") as stream:
+            np.lib.format.write_array(stream, np.array(prepared.inputs_sha256))
+    except (zipfile.BadZipFile, OSError, ValueError):
+        return archive
+    return found.getvalue()
+
+
+def _recorded(path: Path, fed: Sequence[Mapping[str, Array]]) -> _Right | None:
+    """Return what gives the outputs of a sample that a run recorded; None if this is a model.
+
+    Raises SuiteError for outputs of other inputs.
+    """
+    if path.suffix != ".npz":
+        return None
+    kept = load(path)
+    if str(kept.get(_INPUTS)) != _digest(fed):
+        raise SuiteError(
+            f"{path} was not recorded with the inputs of these samples",
+            hint="record it again: fleet verify --record FILE.npz (on a device with right answers)",
+        )
+    numbers = {id(inputs): number for number, inputs in enumerate(fed)}
+
+    def right(inputs: Mapping[str, Array], _: Position | None) -> dict[str, Array]:
+        mine = f"{numbers[id(inputs)]}/"
+        return {name[len(mine) :]: kept[name] for name in kept if name.startswith(mine)}
+
+    return right
 
 
 # A key of the session options of ONNX Runtime (onnxruntime_session_options_config_keys.h)
@@ -356,9 +413,11 @@ def judge_samples(prepared: PreparedSamples, archive: bytes, fault: str = "") ->
     fault = fault or damage
     answers = []
     for number, (name, wanted) in enumerate(zip(prepared.names, prepared.expected, strict=True)):
-        texts, faults = [], []
-        for tensor, value in wanted.items():
-            got = found.get(f"{number}/{tensor}")
+        mine = f"{number}/"
+        own = {key[len(mine) :]: found[key] for key in found if key.startswith(mine)}
+        texts, faults = [], [] if wanted or own else [fault or "no answer: no output came back"]
+        for tensor, value in (wanted or own).items():
+            got = own.get(tensor)
             if got is None:
                 faults.append(fault or f"no answer: the device gave no output {tensor}")
                 continue
@@ -369,11 +428,35 @@ def judge_samples(prepared: PreparedSamples, archive: bytes, fault: str = "") ->
                 faults.append(error.message)
                 continue
             bytes_of = hashlib.sha256(np.ascontiguousarray(got).tobytes()).hexdigest()
-            texts.append(f"{one.text} [{bytes_of[:12]}]")
+            text = one.text if wanted else f"{tensor}: recorded"
+            texts.append(f"{text} [{bytes_of[:12]}]")
             faults += one.faults
         answers.append(SuiteAnswer(name, "; ".join(texts), faults=tuple(dict.fromkeys(faults))))
     count = len(prepared.names)
     return SuiteResult(SAMPLES, prepared.sha256, count, count, tuple(answers))
+
+
+def outputs_in(expected: Sequence[Mapping[str, Array]], files: Mapping[str, bytes]) -> bytes:
+    """Return an .npz of `NUMBER/output` from files that a run left. Never raises.
+
+    An output is named by its file, with or without folders. A raw file has the type and the shape
+    of its reference; one of another size has another shape.
+    """
+    found: dict[str, Array] = {}
+    for number, row in enumerate(expected):
+        for name, wanted in row.items():
+            same = [file for file in files if f"/{file}".endswith(f"/{name}")]
+            if len(same) != 1:
+                continue
+            data = files[same[0]]
+            if name.endswith(".npy"):
+                with suppress(ValueError, EOFError, OSError):
+                    found[f"{number}/{name}"] = np.load(io.BytesIO(data), allow_pickle=False)
+                continue
+            fits = len(data) == wanted.nbytes
+            raw = np.frombuffer(data, wanted.dtype if fits else np.uint8)
+            found[f"{number}/{name}"] = raw.reshape(wanted.shape) if fits else raw
+    return packed_named(found)
 
 
 def load(path: Path, dtype: str = "", shape: tuple[int, ...] = ()) -> Mapping[str, Array]:

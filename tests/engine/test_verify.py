@@ -7,8 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+from fleet.config.playbook import load_playbook
 from fleet.config.suite_file import load_suite
-from fleet.model.errors import AnswerError
+from fleet.model.errors import AnswerError, SuiteError
 from fleet.model.playbook import RunSpec
 from fleet.model.suite import Suite, SuiteQuestion, SuiteUse
 
@@ -109,3 +113,39 @@ def test_after_the_switch_the_device_counts_as_failed(
     assert isinstance(result.error, AnswerError)
     assert result.outcome == "failed"
     assert bench.current() is not None
+
+
+def files_of(bench: Bench, folder: Path, samples: str) -> None:
+    """A program of the user's own that leaves its outputs as files."""
+    (folder / "bundle").mkdir(exist_ok=True)
+    (folder / "bundle" / "x").write_text("x")
+    mine = folder / "mine"
+    mine.write_text('#!/bin/sh\nmkdir "$1/Result_0" && printf 1234 > "$1/Result_0/y.raw"\n')
+    (folder / "right.raw").write_bytes(b"1234")
+    (folder / "wrong.raw").write_bytes(b"1235")
+    (folder / "playbook.yaml").write_text(
+        "name: own\nbundle: {path: bundle, kind: files}\nrun:\n  runner: exec\n  program: mine\n"
+        '  options: {argv: ["{program}", "{work}"]}\n'
+        f"verify: {{gate: off, samples: [{samples}]}}\n"
+    )
+    bench.playbook = load_playbook(folder / "playbook.yaml")
+
+
+def test_files_that_a_run_leaves_are_compared_for_every_runner(
+    bench: Bench, tmp_path: Path
+) -> None:
+    expected = "{expected: {y.raw: {file: %s, dtype: uint8, shape: [4]}}}"
+    files_of(bench, tmp_path, expected % "right.raw")
+    (deployed,) = bench.operation().deploy()
+    assert deployed.error is None, deployed.error
+    (result,) = bench.operation().verify()
+    assert (result.error, result.text) == (None, "1 of 1 samples")
+    kept = np.load(result.records[0].artifacts["outputs.npz"])
+    assert kept["0/y.raw"].tobytes() == b"1234"
+    files_of(bench, tmp_path, expected % "wrong.raw")
+    (result,) = bench.operation().verify()
+    assert isinstance(result.error, AnswerError)
+    assert "the largest difference of y.raw is 1, the limit is 0" in result.error.message
+    files_of(bench, tmp_path, "{inputs: {x: {file: right.raw, dtype: uint8, shape: [4]}}}")
+    with pytest.raises(SuiteError, match="takes its inputs from `run: options:`"):
+        bench.operation().verify()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from fleet.verify.tensors import (
     difference,
     judge_samples,
     load,
+    outputs_in,
     prepare,
+    recorded,
     top_agreement,
 )
 
@@ -202,6 +205,47 @@ def test_outputs_are_judged_and_nothing_that_a_device_writes_raises() -> None:
         assert not judge_samples(prepared, bad).holds
 
 
+def test_recorded_outputs_are_a_reference_for_the_same_inputs(tmp_path: Path) -> None:
+    first = replace(sample(tmp_path, ONE), record=True)
+    asked = prepare(first, IN, OUT)
+    assert not judge_samples(asked, b"", "failed").holds
+    given = archive(**{"0/y": ONE * 3})
+    assert "y: recorded [" in judge_samples(asked, given).answers[0].text
+    kept = tmp_path / "good.npz"
+    kept.write_bytes(recorded(asked, given))
+    assert recorded(asked, b"PK\x03\x04") == b"PK\x03\x04"
+    strict = {"": TensorLimits(max_abs=0.0)}
+    later = prepare(replace(first, reference=kept, record=False, limits=strict), IN, OUT)
+    assert judge_samples(later, given).holds
+    flipped = judge_samples(later, archive(**{"0/y": np.nextafter(ONE * 3, 4)}))
+    assert "the largest difference of y" in flipped.failing[0].faults[0]
+    other = replace(sample(tmp_path, ONE * 2), reference=kept)
+    with pytest.raises(SuiteError, match="not recorded with the inputs"):
+        prepare(other, IN, OUT)
+
+
+def test_files_of_a_run_are_outputs_by_their_names() -> None:
+    rows = ({"y.raw": ONE, "z.npy": ONE}, {"Result_1/y.raw": ONE})
+    array = io.BytesIO()
+    np.save(array, ONE * 2)
+    files = {
+        "out/Result_0/y.raw": ONE.tobytes()[:-1], "out/z.npy": array.getvalue(),
+        "out/Result_1/y.raw": ONE.tobytes(), "other": b"",
+    }  # fmt: skip
+    del rows[0]["y.raw"]
+    prepared = PreparedSamples(("a", "b"), b"", rows, {}, "0" * 64)
+    result = judge_samples(prepared, outputs_in(rows, files))
+    assert [answer.passed for answer in result.answers] == [False, True]
+    short = {"Result_0/y.raw": ONE}
+    result = judge_samples(replace(prepared, expected=(short, short)), outputs_in((short,), files))
+    assert "has the shape [15], its reference [1, 4]" in result.answers[0].faults[0]
+    assert "gave no output" in result.answers[1].faults[0]
+    twice = ({"y.raw": ONE},)
+    assert len(np.load(io.BytesIO(outputs_in(twice, files)))) == 0, "two files have this name"
+    damaged = outputs_in(({"z.npy": ONE},), {"z.npy": b"\x93NUMPY"})
+    assert len(np.load(io.BytesIO(damaged))) == 0
+
+
 BOOK = f"name: t\nbundle: {{path: {ROOT / 'assets' / 'tiny-ort'}, kind: ort}}\nverify:\n"
 
 
@@ -231,6 +275,7 @@ def test_in_a_playbook(tmp_path: Path) -> None:
         ("  samples: []\n", 4, "has no samples"),
         ("  samples: [{inputs: {x: no.npy}}]\n", 4, "no.npy does not exist"),
         ("  samples: [{inputs: {}}]\n", 4, "the sample has no inputs"),
+        ("  samples: [{name: a}]\n", 4, "the sample has no inputs"),
         ("  samples: [{inputs: {x: x.npy}}]\n  limits: {sqnr: loud}\n", 5, "number of decibels"),
         ("  samples: [{inputs: {x: x.npy}}]\n  limits: {max_abs: -1}\n", 5, "no number from 0 on"),
         ("  samples: [{inputs: {x: x.npy}}]\n  limits: {cosin: 1}\n", 5, "unknown key 'cosin'"),

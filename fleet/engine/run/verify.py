@@ -13,7 +13,7 @@ from msgspec import structs
 from fleet.engine.deploy.release_builder import ReleaseBuilder
 from fleet.engine.run.run import RunJob, Tee, Turn, keep_files, kit_of, record_of
 from fleet.engine.run.start import Placed, execute, place
-from fleet.model.errors import AnswerError, InputError
+from fleet.model.errors import AnswerError, InputError, SuiteError
 from fleet.model.events import RunDone, StepStarted
 from fleet.model.plain import to_plain
 from fleet.model.playbook import RunSpec
@@ -24,6 +24,7 @@ from fleet.runners.base import (
     Ended,
     Kit,
     Outcome,
+    Runner,
     RunsSamples,
     ShowsNodes,
     Start,
@@ -118,16 +119,24 @@ def prepare_samples(builder: ReleaseBuilder) -> PreparedSamples | None:
     use, runner = builder.playbook.verify, builder.runner
     if use is None:
         return None
-    if not isinstance(runner, RunsSamples):
+    from fleet.verify.tensors import prepare  # noqa: PLC0415 - numpy, with `verify:` alone
+
+    if isinstance(runner, RunsSamples):
+        ends = runner.ends(Kit(builder.bundle, builder.playbook.run or RunSpec(runner.name)))
+        return prepare(use, *(ends or (None, None)))
+    if builder.playbook.run is None or getattr(runner, "needs_prompt", False):
         raise InputError(
             f"the runner {runner.name} does not run the samples of `verify:`",
             hint="use the runner ort, or remove `verify:` from the playbook",
         )
-    run = builder.playbook.run or RunSpec(runner.name)
-    from fleet.verify.tensors import prepare  # noqa: PLC0415 - numpy, with `verify:` alone
-
-    ends = runner.ends(Kit(builder.bundle, run))
-    return prepare(use, *(ends or (None, None)))
+    for sample in use.samples:
+        if sample.inputs or not sample.expected:
+            raise SuiteError(
+                f"the runner {runner.name} takes its inputs from `run: options:`, not from samples",
+                position=sample.position,
+                hint="write only `expected:` into the sample, with the files that the run leaves",
+            )
+    return prepare(use, {}, None)
 
 
 @dataclass(frozen=True)
@@ -196,26 +205,42 @@ def ask_samples(job: RunJob, prepared: PreparedSamples, nodes: NodeUse | None = 
 
     With `nodes` a second session gives the tensors between the nodes.
     """
-    runner = job.builder.runner
-    if not isinstance(runner, RunsSamples):
-        raise TypeError(f"{runner.name} runs no samples")
-    from fleet.verify.tensors import judge_samples  # noqa: PLC0415 - numpy, for this alone
+    from fleet.verify.tensors import judge_samples, recorded  # noqa: PLC0415 - numpy, for this
 
+    runner, kit = job.builder.runner, kit_of(job)
     text = f"{len(prepared.names)} samples"
     job.session.emit(StepStarted(job.session.host.name, "verify", job.word or text))
     made = _Verification(job, "samples")
-    start = runner.run_samples(kit_of(job), prepared.archive)
+    if isinstance(runner, RunsSamples):
+        start = runner.run_samples(kit, prepared.archive)
+    else:
+        start = runner.start(kit)
+        names = {name for row in prepared.expected for name in row}
+        deep = (f"{folder}{name}" for name in sorted(names) for folder in ("", "*/", "*/*/"))
+        start = replace(start, collect=(*start.collect, *deep))
     with made.logs() as logs:
         placed, ended = made.execute(start, "samples", logs)
-    archive, problem = runner.sample_outputs(start, ended)
+    archive, problem = _outputs(runner, kit, start, ended, prepared)
     result = judge_samples(prepared, archive, problem)
     problems = [problem] if problem else []
     if nodes is not None:
         rows, trouble = _nodes_of(made, prepared, result, nodes)
         result = structs.replace(result, nodes=rows)
         problems += [trouble] if trouble else []
-    files = {"outputs.npz": archive} if archive else {}
+    files = {"outputs.npz": recorded(prepared, archive)} if archive else {}
     return made.save(placed, ended, result, problems, files=files)
+
+
+def _outputs(
+    runner: Runner, kit: Kit, start: Start, ended: Ended, prepared: PreparedSamples
+) -> tuple[bytes, str]:
+    """Return the outputs of the samples as an .npz, and the problem of the run."""
+    from fleet.verify.tensors import outputs_in  # noqa: PLC0415 - numpy, for this alone
+
+    if isinstance(runner, RunsSamples):
+        return runner.sample_outputs(start, ended)
+    problems = runner.read(start, kit, ended).problems
+    return outputs_in(prepared.expected, ended.files), next(iter(problems), "")
 
 
 def _problems(ended: Ended, result: SuiteResult) -> tuple[str, ...]:
