@@ -21,7 +21,7 @@ from fleet.engine.deploy.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
 from fleet.model.errors import InputError
-from fleet.model.files import told
+from fleet.model.files import file_errors
 from fleet.model.playbook import Playbook
 from fleet.model.record import Record
 from fleet.model.suite import EQUAL_DB, NodeDifference, SuiteResult, SuiteUse
@@ -106,7 +106,7 @@ def _write(results: Sequence[DeviceResult[None]], junit: Path | None, kept: Path
         save(junit, suites_junit(records))
     found = [each.artifacts["outputs.npz"] for each in records if "outputs.npz" in each.artifacts]
     if kept is not None and found and not any(result.error for result in results):
-        with told(kept, "write"):
+        with file_errors(kept, "write"):
             shutil.copyfile(found[0], kept)
         output.note(f"recorded: {kept} (write `reference: {kept.name}` below `verify:`)")
 
