@@ -13,9 +13,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-import sqlite3
 from collections.abc import Iterable, Mapping
-from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -137,45 +135,35 @@ def read_csv(text: str) -> Profile | list[Profile]:
             f"the CSV file of llama-bench is damaged: {error}",
             hint="write it again with llama-bench -o csv",
         ) from error
+    return _records(map(_counted, rows), "llama-bench-csv")
+
+
+def _counted(row: Mapping[str, str]) -> dict[str, Any]:
+    """Return a row of text with its numbers as numbers."""
     keys = ("n_prompt", "n_gen", "n_depth", "avg_ts")
-    made = [{**row, **{key: number(row.get(key) or "") for key in keys}} for row in rows]
-    return _records(made, "llama-bench-csv")
+    return {**row, **{key: number(row.get(key) or "") for key in keys}}
 
 
 def is_sql(text: str) -> bool:
-    """Return whether a text is the output of `llama-bench -o sql`."""
-    return "INSERT INTO test (" in text and "avg_ts" in text
+    """Return whether a text is the output of `llama-bench -o sql`, not one that quotes it."""
+    return text.lstrip().startswith(_SQL) and "avg_ts" in text
+
+
+_SQL = ("CREATE TABLE IF NOT EXISTS test (", "INSERT INTO test (")
+_INSERT = re.compile(r"^INSERT INTO test \(([\w, ]+)\)\s+VALUES\s+\((.*)\);$", re.MULTILINE)
 
 
 def read_sql(text: str) -> Profile | list[Profile]:
-    """Return the profile of `-o sql`, or one of each row. Raises ProfileError.
-
-    SQLite reads the statements into a table in memory; anything else in them is refused.
-    """
-    tables = {"test", "sqlite_master"}
-    allowed = {
-        sqlite3.SQLITE_CREATE_TABLE,
-        sqlite3.SQLITE_INSERT,
-        sqlite3.SQLITE_READ,
-        sqlite3.SQLITE_UPDATE,
-    }
-
-    def authorize(kind: int, name: str | None, *_: str | None) -> int:
-        is_ours = kind in allowed and name in tables
-        return sqlite3.SQLITE_OK if is_ours else sqlite3.SQLITE_DENY
-
-    with closing(sqlite3.connect(":memory:")) as link:
-        link.row_factory = sqlite3.Row
-        link.set_authorizer(authorize)
-        try:
-            link.executescript(text)
-            link.set_authorizer(None)
-            rows = [dict(row) for row in link.execute("SELECT * FROM test")]
-        except sqlite3.Error as error:
+    """Return the profile of `-o sql`, or one of each row. No SQL is run. Raises ProfileError."""
+    rows = []
+    for names, values in _INSERT.findall(text):
+        cells = next(csv.reader([values], quotechar="'", skipinitialspace=True))
+        if len(cells) != len(names.split(", ")):
             raise ProfileError(
-                f"the SQL of llama-bench cannot be read: {error}",
+                "the SQL of llama-bench cannot be read: a row has more or fewer values than names",
                 hint="write it again with llama-bench -o sql",
-            ) from error
+            )
+        rows.append(_counted(dict(zip(names.split(", "), cells, strict=True))))
     return _records(rows, "llama-bench-sql")
 
 
