@@ -253,12 +253,12 @@ def cell(
         (-1.0, 9.0) if decision.low is None else (decision.low, decision.high) for decision in found
     ]).reshape(trials, boards, 2)  # fmt: skip
     held = (ends[..., 0] - 1e-9 <= truth) & (truth <= ends[..., 1] + 1e-9)
-    red, first = (words == Answer.WORSE).any(axis=1), words[:, 0]
+    red, first = (words == Answer.FAIL).any(axis=1), words[:, 0]
     return Cell(
         red=float(red.mean()),
         undecided=float((~red & (words == Answer.UNDECIDED).any(axis=1)).mean()),
-        found=float((first == Answer.WORSE).mean()),
-        missed=float((first == Answer.FINE).mean()),
+        found=float((first == Answer.FAIL).mean()),
+        missed=float((first == Answer.PASS).mean()),
         shown=float((ends[:, 0, 1] < 0).mean()),
         held=float(held.all(axis=1).mean()),
         pairs=float(np.median([decision.pairs for decision in found])),
@@ -275,7 +275,7 @@ def tables(trials: int) -> list[str]:
     heads = [f"noise {noise:.1%}" for noise in noises]
     for title, loss, shown in (
         (
-            "Nothing differs: worse / undecided / all intervals hold",
+            "Nothing differs: fail / undecided / all intervals hold",
             0.0,
             ("red", "undecided", "held"),
         ),
@@ -295,7 +295,7 @@ def tables(trials: int) -> list[str]:
             lines.append(f"| {family.name} | " + " | ".join(row) + " |")
         lines.append("")
     lines += [*_alone(trials), *_curve(trials), *_line(trials), *_failing(trials)]
-    lines += ["**One gate, one board, noise 2.3 %**: worse, a loss at all, fine; pairs", ""]
+    lines += ["**One gate, one board, noise 2.3 %**: fail, a loss at all, pass; pairs", ""]
     lines += ["| gate | loss | found | shown | missed | pairs (middle) |", "|---|" + "---:|" * 5]
     for limit, loss in ((-0.01, 0.03), (-0.02, 0.03), (-0.03, 0.03), (-0.03, 0.04), (-0.03, 0.05)):
         made = cell(FAMILIES[0], 0.023, loss, limit, 1, trials=trials)
@@ -309,7 +309,7 @@ def _alone(trials: int) -> list[str]:
     lines = [
         "**One board** (gate -5 %, noise 3 %)",
         "",
-        "| noise of a board | equal: worse / undecided; pairs | 7.5 % less: worse / fine; pairs |",
+        "| noise of a board | equal: fail / undecided; pairs | 7.5 % less: fail / pass; pairs |",
         "|---|---:|---:|",
     ]
     for family in FAMILIES:
@@ -325,7 +325,7 @@ def _curve(trials: int) -> list[str]:
     lines = [
         "**A loss beside the gate** (one board, calm, gate -5 %, noise 3 %)",
         "",
-        "| loss, times the gate | worse | fine | undecided | pairs (middle) |",
+        "| loss, times the gate | fail | pass | undecided | pairs (middle) |",
         "|---:|---:|---:|---:|---:|",
     ]
     for times in (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0):
@@ -341,7 +341,7 @@ def _line(trials: int) -> list[str]:
     lines = [
         "**The line over 8 boards** (gate -2 %, calm, noise 3 %)",
         "",
-        "| loss of each board | line: worse / fine / undecided; pairs | an undecided board |",
+        "| loss of each board | line: fail / pass / undecided; pairs | an undecided board |",
         "|---:|---:|---:|",
     ]
     for loss in (0.0, 0.03):
@@ -368,17 +368,17 @@ def _failing(trials: int) -> list[str]:
     lines = [
         "**Failing runs** (one board, surviving runs equal, noise 1.5 %, gate -5 %)",
         "",
-        "| A fails, B fails | B fails more | undecided | fine, B failed no run | fine, else |",
+        "| A fails, B fails | fail | undecided | pass, B failed no run | pass, else |",
         "|---|---:|---:|---:|---:|",
     ]
     for a, b in ((0, 0.15), (0, 0.30), (0, 0.45), (0, 1), (0.05, 0.45), (0.15, 0.15), (0.3, 0.3)):
         rng = np.random.default_rng(zlib.crc32(repr(("failing", a, b)).encode()))
         ends = [with_failures(rng, a, b) for _ in range(trials)]
         kinds = [
-            sum(one.answer is Answer.WORSE for one in ends),
+            sum(one.answer is Answer.FAIL for one in ends),
             sum(one.answer is Answer.UNDECIDED for one in ends),
-            sum(one.answer is Answer.FINE and not one.b for one in ends),
-            sum(one.answer is Answer.FINE and one.b > 0 for one in ends),
+            sum(one.answer is Answer.PASS and not one.b for one in ends),
+            sum(one.answer is Answer.PASS and one.b > 0 for one in ends),
         ]
         shares = " | ".join(f"{count / trials * 100:.1f}" for count in kinds)
         lines.append(f"| {a:.0%}, {b:.0%} | {shares} |")
@@ -396,9 +396,9 @@ def with_failures(rng: np.random.Generator, a: float, b: float) -> Failures:
         good += not bad.any()
         found = failures(tries, 1)
         done = answers(values[:, :good], -0.05, 1)[0].answer is not Answer.UNDECIDED
-        if found.answer is Answer.WORSE or good == LOOKS[-1]:
+        if found.answer is Answer.FAIL or good == LOOKS[-1]:
             return found
-        if done and found.answer is Answer.FINE:
+        if done and found.answer is Answer.PASS:
             return found
 
 

@@ -64,7 +64,7 @@ def table(trials: int) -> list[str]:
     lines = [
         f"Percent of {trials:,} comparisons ({about}), `python -m benchmarks.ab_heat`.",
         "",
-        "| time constant | measured | worse / fine | change shown | minutes (middle) |",
+        "| time constant | measured | fail / pass | change shown | minutes (middle) |",
         "|---|---|---:|---:|---:|",
     ]
     for runs in (1, 3, 10, 20):
@@ -73,7 +73,7 @@ def table(trials: int) -> list[str]:
             found = answers(values, LIMIT, 1, design_of(1, sustained=bool(minutes)))
             shares = [
                 sum(one.answer is word for one in found) / trials * 100
-                for word in (Answer.WORSE, Answer.FINE)
+                for word in (Answer.FAIL, Answer.PASS)
             ]
             each = minutes * 60 or RUN_SECONDS
             spent = float(np.median([one.pairs for one in found])) * 2 * each / 60

@@ -10,23 +10,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleet.cli import ab_table, output, project
 from fleet.cli import options as opt
+from fleet.cli import output, project
 from fleet.cli.common import end_devices, hosts_of
 from fleet.cli.live import listening
 from fleet.cli.results import show_errors
 from fleet.model.deadline import Deadline, parse_duration
 from fleet.model.errors import GateError, InputError, NotComparableError, TransportError
 from fleet.model.metrics import LOSS
+from fleet.model.plain import to_plain
 from fleet.model.text import from_here
 from fleet.profiles.runs import RunStore, new_run_id
 
 if TYPE_CHECKING:
     from fleet.engine.pool import DeviceResult
     from fleet.engine.run.ab.journal import AbJournal
-    from fleet.engine.run.ab.measuring import AbReport
+    from fleet.engine.run.ab.measuring import AbReport, Judged
+    from fleet.engine.run.ab.verdict import AbFailures, AbRow, AbVerdict
 
 PARALLEL = 16
+COLUMNS = ("device", "metric", "B is", "95 %, table", "answer", "A", "B", "pairs", "emulated")
 Side = Annotated[
     str | None, typer.Argument(help="Playbook, bundle, or release (its id, current or previous).")
 ]
@@ -89,6 +92,7 @@ def ab(
     """
     from fleet.cli import ab_gates  # noqa: PLC0415 - numpy, for this alone
     from fleet.engine.run.ab.journal import AbJournal, Asked  # noqa: PLC0415
+    from fleet.engine.run.ab.verdict import verdict  # noqa: PLC0415
 
     inventory = inventory or project.supplied("inventory")
     store = RunStore(output_dir)
@@ -111,11 +115,12 @@ def ab(
         journal = AbJournal.begin(store, new_run_id(), asked)
     with _held(journal):
         results = _measured(journal, budget, offline=offline, parallel=parallel, as_json=as_json)
-    ab_table.show(journal, results, as_json=as_json)
+    found = verdict(journal, results)
+    show(journal, found, as_json=as_json)
     if not as_json:
-        ab_table.tell_ended(results, budget)
+        show_ended(found, budget)
         _show_errors(journal, results)
-    end(journal, results)
+    end(journal, found, results)
 
 
 @contextmanager
@@ -125,7 +130,10 @@ def _held(journal: AbJournal) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         pairs = sum(len(journal.pairs(host)) for host in journal.asked.hosts)
-        output.note(ab_table.kept(journal, pairs))
+        output.note(
+            f"the comparison {journal.run_id} keeps its {_many(pairs)}; to continue: "
+            f"{journal.resume_line}"
+        )
         raise
     finally:
         journal.close()
@@ -141,8 +149,9 @@ def _measured(
 ) -> list[DeviceResult[AbReport]]:
     """On every board that was asked."""
     from fleet.engine.pool import PoolOptions, on_every_device  # noqa: PLC0415
-    from fleet.engine.run.ab.measuring import measure, settle  # noqa: PLC0415
+    from fleet.engine.run.ab.measuring import measure  # noqa: PLC0415
     from fleet.engine.run.ab.sides import not_measured, side_of  # noqa: PLC0415
+    from fleet.engine.run.ab.verdict import settle  # noqa: PLC0415
     from fleet.runtimes.store import RuntimeStore  # noqa: PLC0415
 
     asked = journal.asked
@@ -171,25 +180,145 @@ def _show_errors(journal: AbJournal, results: list[DeviceResult[AbReport]]) -> N
         if isinstance(result.error, TransportError):
             result.error.hint = (
                 "check the power and the cable of the device; then "
-                f"{ab_table.resume_line(journal)} (continues after the last whole pair)"
+                f"{journal.resume_line} (continues after the last whole pair)"
             )
     show_errors(results)
 
 
-def end(journal: AbJournal, results: list[DeviceResult[AbReport]]) -> None:
-    """Raise what the exit code says: 1 worse or failing, 4 undecided, else that of the devices."""
-    worse = ab_table.worse(journal, results)
-    if worse:
+def end(journal: AbJournal, found: AbVerdict, results: list[DeviceResult[AbReport]]) -> None:
+    """Raise what the exit code says: 1 for fail, 4 for undecided, else that of the devices."""
+    if found.reasons:
         raise GateError(
-            "; ".join(worse),
+            "; ".join(found.reasons),
             hint=f"keep A ({from_here(journal.asked.a)}); or allow a larger loss with --gate, then "
             "run the command again",
         )
     end_devices(results)
-    undecided = ab_table.undecided(results)
-    if undecided:
-        last = ab_table.last_look(journal, results)
+    if found.undecided:
         raise NotComparableError(
-            f"fleet needs more runs to tell whether B is worse than A: {', '.join(undecided)}",
-            hint=last or f"{ab_table.resume_line(journal)} (continues to measure)",
+            "fleet needs more runs to tell whether B is worse than A: "
+            + ", ".join(found.undecided),
+            hint=found.exhausted or f"{journal.resume_line} (continues to measure)",
+        )
+
+
+def _many(pairs: int) -> str:
+    return f"{pairs} pair{'s' * (pairs != 1)}"
+
+
+def show(journal: AbJournal, found: AbVerdict, *, as_json: bool) -> None:
+    """Print one row for each device and metric, one for each device with failed runs, and notes;
+    or one line of JSON.
+    """
+    if as_json:
+        output.emit_line({"event": "AbDone", "host": "", **to_plain(found)})
+        return
+    together = found.over.rows
+    place = f"all {len(found.over.devices)}"
+    cells = [_cells(row.device or place, row) for row in (*found.rows, *together)]
+    cells += [_failed_cells(item) for item in found.failures]
+    if cells:
+        title = f"A {from_here(journal.asked.a)}, B {from_here(journal.asked.b)}"
+        output.table(title, COLUMNS, cells, ("emulated", "pairs"))
+        items = [row.judged for row in found.rows]
+        for text in [*_below(journal, items), *_of_devices(found)]:
+            output.note(text)
+        if together:
+            others = sorted({row.device for row in found.rows} - set(found.over.devices))
+            output.note(
+                f"`{place}`: all pairs of these devices as one sample"
+                + f"; without {', '.join(others)} (too few pairs)" * bool(others)
+            )
+        for answers in found.answers:
+            output.note(f"{answers.board}: B: {answers.text}")
+        output.note(f"to print this table again (measures nothing): {journal.resume_line}")
+    if any(row.emulated for row in found.rows):
+        output.note("the devices are emulated, so this result says nothing about real hardware")
+
+
+def _cells(place: str, row: AbRow) -> tuple[object, ...]:
+    from fleet.profiles.compare.writing import number  # noqa: PLC0415
+
+    item = row.judged
+    mids = ["-" if mid is None else number(mid) for mid in (item.a, item.b)]
+    answer = f"{item.decision.answer}{', size open' * item.open_size}"
+    return (
+        place, item.metric, item.ratio, item.interval, answer, *mids, item.decision.pairs,
+        "yes" if row.emulated else "no",
+    )  # fmt: skip
+
+
+def _failed_cells(item: AbFailures) -> tuple[object, ...]:
+    runs = item.failures
+    return (
+        item.device, "failed runs", "-", "-", str(runs.answer), f"{runs.a} of {runs.a_runs}",
+        f"{runs.b} of {runs.b_runs}", item.pairs, "yes" if item.emulated else "no",
+    )  # fmt: skip
+
+
+def _below(journal: AbJournal, items: list[Judged]) -> Iterator[str]:
+    """Return what the table means: the gates, the answers, and the median that the ratio is."""
+    from fleet.model.metrics import limit_text  # noqa: PLC0415
+    from fleet.profiles.compare.sequential import Answer  # noqa: PLC0415 - numpy
+    from fleet.profiles.stats.difference import UNLIKE_MIDDLES  # noqa: PLC0415 - numpy
+
+    gates = dict.fromkeys(limit_text(item.metric, item.limit) for item in items)
+    default = "" if journal.asked.limits else " (default; change it with --gate)"
+    passed = any(item.decision.answer is Answer.PASS for item in items)
+    yield f"gate: {', '.join(gates)}{default}" + "; `pass`: B stays within it" * passed
+    if journal.asked.sustained:
+        yield (
+            f"each side ran {journal.asked.sustained / 60:g} min without a pause; its value is the "
+            "median of the last third of its runs; heat that takes longer than "
+            f"{journal.asked.sustained / 120:.2g} min to build up is not seen"
+        )
+    elif passed:
+        yield (
+            "A and B share the heat of the chip here, so a B that is slower only when hot is not "
+            "seen; fleet ab A B --sustained 5m (measures that)"
+        )
+    if any(item.open_size for item in items):
+        yield (
+            "`fail, size open`: B is worse than A, and the change is beyond the gate, but the "
+            "interval includes the gate, so the loss may be smaller than the gate"
+        )
+    if any(item.unlike_medians for item in items):
+        yield UNLIKE_MIDDLES
+
+
+def _of_devices(found: AbVerdict) -> Iterator[str]:
+    """Return the remarks about single devices: failures, conditions, steps, boots."""
+    from fleet.profiles.compare.failures import unseen_share  # noqa: PLC0415 - numpy
+
+    for failed in found.failures:
+        yield f"{failed.device}: {failed.failures.text}"
+    for pairs, names in found.without_failures.items():
+        yield (
+            f"{', '.join(names)}: 0 of {pairs} runs of B failed; a B that fails in up to "
+            f"{unseen_share(pairs):.0%} of its runs can pass this comparison"
+        )
+    for device, conditions in found.conditions.items():
+        for text in conditions:
+            yield f"{device}: conditions differ: {text}"
+    for row in found.rows:
+        item, place = row.judged, f"{row.device} {row.judged.metric}"
+        if step := item.decision.step:
+            yield (
+                f"{place}: the program rounds its values to {step:.3g}, so the interval is wider "
+                "by the rounding error"
+            )
+        if item.between_boots is not None:
+            share = item.change_between
+            text = f" and {share:.0%} of the variance of the change" if share is not None else ""
+            yield (
+                f"{place}, {item.boots} boots: differences between boots cause "
+                f"{item.between_boots:.0%} of the variance of the runs{text}"
+            )
+
+
+def show_ended(found: AbVerdict, budget: str | None) -> None:
+    """Print which comparisons the budget ended."""
+    for device, pairs in found.ended_by_budget.items():
+        output.note(
+            f"{device}: stopped, because the budget of {budget} is over after {_many(pairs)}"
         )

@@ -323,7 +323,7 @@ def _draw(layout: TableLines) -> None:
     ]
     for lines, style in styled:
         for line in lines:
-            text = drawn(line, line.replace("…", "~"))
+            text = drawn(line, line.replace("…", "~").replace("×", "x"))
             if _plain(sys.stdout):
                 literal(text)
                 continue

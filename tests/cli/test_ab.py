@@ -14,26 +14,24 @@ import pytest
 from msgspec import structs
 
 from fleet.cli import ab as cli
-from fleet.cli import ab_table
 from fleet.cli.main import main
 from fleet.engine.pool import DeviceResult
 from fleet.engine.run.ab.journal import AbJournal, Asked, Pair
 from fleet.engine.run.ab.measuring import (
     AbReport,
     Judged,
-    answers_of,
     check,
     check_first,
     differing,
     judged,
-    settle,
 )
 from fleet.engine.run.ab.sides import AbSide, not_measured, side_of
+from fleet.engine.run.ab.verdict import settle, verdict
 from fleet.model.errors import ConnectionLostError, FleetError, NotComparableError
 from fleet.model.inventory import Host
 from fleet.model.record import Measure
 from fleet.profiles.compare.failures import failures
-from fleet.profiles.compare.sequential import Answer, answer
+from fleet.profiles.compare.sequential import Answer, Decision, answer
 from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
 
@@ -125,13 +123,52 @@ def test_another_gate_than_that_of_the_comparison_is_refused(
     assert "ab1 has the devices evk-01; they cannot be changed" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("change", "word"), [(0.2, "fine (B faster)"), (0.0, "fine"), (-0.2, "")])
-def test_fine_says_where_b_is_faster(
-    change: float, word: str, journal: AbJournal, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("change", "row"),
+    [
+        (0.2, "1.21 × faster | 1.18 to 1.23 | pass"),
+        (0.0, "1.01 × faster | 0.98 to 1.02 | pass"),
+        (-0.2, "1.24 × slower | 1.22 to 1.28 | fail"),
+    ],
+)
+def test_the_ratio_comes_first_and_then_the_answer(
+    change: float, row: str, journal: AbJournal, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ab_table.show(journal, [measured(change, 40)], as_json=False)
-    row = capsys.readouterr().out.splitlines()[-1]
-    assert f"| {word or 'worse'} |" in " ".join(row.split()), row
+    found = verdict(journal, [measured(change, 40)])
+    cli.show(journal, found, as_json=False)
+    text = " ".join(capsys.readouterr().out.splitlines()[-1].split())
+    assert f"evk-01 | decode_tps | {row} |" in text
+    ratio, interval, answer = row.split(" | ")
+    cli.show(journal, found, as_json=True)
+    line = json.loads(capsys.readouterr().out)
+    assert (line["answer"], line["rows"][0]["text"]) == (answer, f"B is {ratio}, 95 % {interval}")
+
+
+@pytest.mark.parametrize(
+    ("metric", "limit", "change", "text"),
+    [
+        ("decode_tps", -0.05, (0.9, 1.6, 3.8), "B is 2.60 × faster, 95 % 1.90 to 4.80"),
+        ("decode_tps", -0.05, (-0.6, -0.5, 0.25), "B is 2.00 × slower, 95 % 0.80 to 2.50"),
+        ("ttft_ms", 0.05, (-0.75, -0.5, -0.2), "B is 2.00 × faster, 95 % 1.25 to 4.00"),
+        ("ttft_ms", 0.05, (0.25, 1.0, 3.0), "B is 2.00 × slower, 95 % 1.25 to 4.00"),
+        ("ttft_ms", 0.05, (-0.2, 0.001, 0.25), "B is as fast, 95 % 0.80 to 1.25"),
+        ("accuracy", -0.05, (0.25, 1.0, 3.0), "B is 2.00 × better, 95 % 1.25 to 4.00"),
+        ("accuracy", -0.05, (-0.2, 0.0, 0.25), "B is as good, 95 % 0.80 to 1.25"),
+        (
+            "decode_tps",
+            -0.05,
+            (None, 1.0, None),
+            "B is 2.00 × faster; too few pairs for an interval",
+        ),
+        ("decode_tps", -0.05, (None, None, None), "no pairs yet"),
+    ],
+)
+def test_the_ratio_is_above_1_in_the_direction_that_it_names(
+    metric: str, limit: float, change: tuple[float | None, ...], text: str
+) -> None:
+    low, mid, high = change
+    decision = Decision(8, Answer.UNDECIDED, low, mid, high)
+    assert Judged(metric, limit, None, None, decision).text == text
 
 
 @pytest.mark.parametrize(("pairs", "share"), [(8, "31%"), (40, "7%")])
@@ -139,7 +176,7 @@ def test_how_often_b_can_fail_unseen_is_said(
     pairs: int, share: str, journal: AbJournal, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """1 - 0.05 ** (1 / 8) is 0.312, and 1 - 0.05 ** (1 / 40) is 0.072."""
-    ab_table.show(journal, [measured(0, pairs)], as_json=False)
+    cli.show(journal, verdict(journal, [measured(0, pairs)]), as_json=False)
     told = " ".join(capsys.readouterr().err.split())
     assert f"evk-01: 0 of {pairs} runs of B failed; a B that fails in up to {share} of its" in told
 
@@ -158,17 +195,17 @@ def test_exit_codes(
 ) -> None:
     change, pairs, code, hint = asked
     results = [measured(change, pairs)]
-    ab_table.show(journal, results, as_json=True)
+    cli.show(journal, verdict(journal, results), as_json=True)
     (line,) = capsys.readouterr().out.splitlines()  # one document a line, as the events before
     assert json.loads(line)["event"] == "AbDone"
     (row,) = json.loads(line)["rows"]
-    assert row["decision"]["answer"] == {0: "fine", 1: "worse", 4: "undecided"}[code]
+    assert row["decision"]["answer"] == {0: "pass", 1: "fail", 4: "undecided"}[code]
     assert (row["device"], row["metric"], row["emulated"]) == ("evk-01", "decode_tps", False)
     if code == 0:
-        cli.end(journal, results)
+        cli.end(journal, verdict(journal, results), results)
         return
     with pytest.raises(FleetError) as error:
-        cli.end(journal, results)
+        cli.end(journal, verdict(journal, results), results)
     assert error.value.exit_code == code
     assert "evk-01 decode_tps" in error.value.message
     assert hint in error.value.hint
@@ -184,17 +221,17 @@ def test_a_board_without_pairs_is_not_fine(
         Host("evk-02", "evk-02"), "ran", value=AbReport(tuple(judged(journal, [])))
     )
     for results in ([empty], [measured(0.0, 40), empty]):
-        ab_table.show(journal, results, as_json=False)
-        assert "evk-02 | decode_tps | - | - | - | - | 0 | undecided |" in " ".join(
+        cli.show(journal, verdict(journal, results), as_json=False)
+        assert "evk-02 | decode_tps | - | - | undecided | - | - | 0 |" in " ".join(
             capsys.readouterr().out.split()
         )
         with pytest.raises(NotComparableError, match="evk-02 decode_tps") as error:
-            cli.end(journal, results)
+            cli.end(journal, verdict(journal, results), results)
         assert error.value.exit_code == 4
 
 
 @pytest.mark.parametrize(
-    ("failed", "code", "word"), [(7, 1, "B fails more"), (1, 4, "undecided"), (0, 0, "")]
+    ("failed", "code", "word"), [(7, 1, "fail"), (1, 4, "undecided"), (0, 0, "")]
 )
 def test_failed_runs_of_b_are_shown_and_never_fine(
     journal: AbJournal, failed: int, code: int, word: str, capsys: pytest.CaptureFixture[str]
@@ -202,22 +239,22 @@ def test_failed_runs_of_b_are_shown_and_never_fine(
     result = measured(0.0, 40)
     tries = [("", "it ended with status 1")] * failed + [("", "")] * 8
     result.value = replace(result.answer, failures=failures(tries, 1))
-    ab_table.show(journal, [result], as_json=True)
+    cli.show(journal, verdict(journal, [result]), as_json=True)
     (line,) = capsys.readouterr().out.splitlines()
     assert [one["b"] for one in json.loads(line)["failures"]] == [failed] * bool(failed)
-    ab_table.show(journal, [result], as_json=False)
+    cli.show(journal, verdict(journal, [result]), as_json=False)
     said = capsys.readouterr()
     row = (
-        f"evk-01 | failed runs | 0 of {8 + failed} | {failed} of {8 + failed} | - | - | 40 | {word}"
+        f"evk-01 | failed runs | - | - | {word} | 0 of {8 + failed} | {failed} of {8 + failed} | 40"
     )
     assert (row in " ".join(said.out.split())) == bool(failed)
     text = f"B failed {failed} of {8 + failed} runs, A 0 of {8 + failed} (it ended with status 1)"
     assert (text in said.err) == bool(failed)
     if not code:
-        cli.end(journal, [result])
+        cli.end(journal, verdict(journal, [result]), [result])
         return
     with pytest.raises(FleetError) as error:
-        cli.end(journal, [result])
+        cli.end(journal, verdict(journal, [result]), [result])
     assert error.value.exit_code == code
     assert text in error.value.message
 
@@ -234,7 +271,7 @@ def test_conditions_that_differ_are_named(
     ]
     result = measured(0.0, 8)
     result.value = replace(result.answer, conditions=tuple(differing(pairs)))
-    ab_table.show(journal, [result], as_json=False)
+    cli.show(journal, verdict(journal, [result]), as_json=False)
     said = capsys.readouterr().err
     assert "evk-01: conditions differ: generated tokens: A 31, B 0" in said
     same = [Pair(n, record(n), record(n, prompt_sha256="cd" * 32)) for n in range(8)]
@@ -314,11 +351,11 @@ def test_what_all_boards_left_open_is_judged_with_the_chance_of_the_others(
         DeviceResult(Host(host, host), "ran", value=AbReport(tuple(judged(journal, runs[host]))))
         for host in values
     ]
-    assert [item.decision.answer for item in answers_of(results[0])] == [Answer.UNDECIDED]
+    assert [item.decision.answer for item in results[0].answer.answers] == [Answer.UNDECIDED]
     settle(journal, results)
-    (item,) = answers_of(results[0])
-    assert (item.decision.answer, item.decision.low) == (Answer.FINE, -0.05)
-    cli.end(journal, results)
+    (item,) = results[0].answer.answers
+    assert (item.decision.answer, item.decision.low) == (Answer.PASS, -0.05)
+    cli.end(journal, verdict(journal, results), results)
     journal.close()
 
 
@@ -329,7 +366,7 @@ def test_a_line_over_boards_beside_those_of_each(
     names = [f"evk-{n}" for n in range(9)]
     asked = Asked("a", "b", "", "lab.yaml", tuple(names), {"decode_tps": -0.02})
     journal = AbJournal.begin(RunStore(tmp_path), "ab1", asked)
-    for loss, answer_over in ((0.0, "fine"), (0.04, "worse")):
+    for loss, answer_over in ((0.0, "pass"), (0.04, "fail")):
         rng, runs = np.random.default_rng(2), {}
         for name in names:
             count = 8 if name != "evk-8" else 3
@@ -344,21 +381,21 @@ def test_a_line_over_boards_beside_those_of_each(
                          value=AbReport(tuple(judged(journal, found)), len(found)))
             for name, found in runs.items()
         ]  # fmt: skip
-        assert {item.decision.answer for one in results for item in answers_of(one)} == {
+        assert {item.decision.answer for one in results for item in one.answer.answers} == {
             Answer.UNDECIDED
         }
-        ab_table.show(journal, results, as_json=True)
+        cli.show(journal, verdict(journal, results), as_json=True)
         over = json.loads(capsys.readouterr().out)["over"]
         assert over["devices"] == names[:8]
         assert [row["decision"]["answer"] for row in over["rows"]] == [answer_over]
-        ab_table.show(journal, results, as_json=False)
+        cli.show(journal, verdict(journal, results), as_json=False)
         said = capsys.readouterr()
         assert "all 8  | decode_tps" in said.out
         assert "without evk-8 (too few pairs)" in said.err
         with pytest.raises(FleetError) as error:
-            cli.end(journal, results)
-        assert error.value.exit_code == {"fine": 4, "worse": 1}[answer_over]
-        assert ("all 8 devices together" in error.value.message) == (answer_over == "worse")
+            cli.end(journal, verdict(journal, results), results)
+        assert error.value.exit_code == {"pass": 4, "fail": 1}[answer_over]
+        assert ("all 8 devices together" in error.value.message) == (answer_over == "fail")
     journal.close()
 
 
@@ -381,30 +418,31 @@ def test_after_the_last_look_nothing_says_measure_on(
     journal: AbJournal, capsys: pytest.CaptureFixture[str]
 ) -> None:
     results = [measured(0.0, 40, rounded=True)]
-    ab_table.show(journal, results, as_json=False)
+    cli.show(journal, verdict(journal, results), as_json=False)
     said = capsys.readouterr()
     assert "rounds its values to 1" in said.out + said.err
     with pytest.raises(FleetError, match="needs more runs") as error:
-        cli.end(journal, results)
+        cli.end(journal, verdict(journal, results), results)
     assert "rounds less, such as a time: --gate 'decode_ms>+5%'" in error.value.hint
 
 
 def test_the_gate_is_named_and_what_ended_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Also the one that nobody typed; `fine` is explained only where a row is fine."""
+    """Also the one that nobody typed; `pass` is explained only if a row passes."""
     asked = Asked("a.yaml", "b.yaml", "", "lab.yaml", ("evk-01",), {})
     journal = AbJournal.begin(RunStore(tmp_path / "runs"), "ab2", asked)
     journal.close()
     for pairs, fine in ((8, False), (40, True)):
         results = [measured(-0.045 * (not fine), pairs)]
         results[0].value = replace(results[0].answer, in_time=fine, pairs=pairs)
-        ab_table.show(journal, results, as_json=False)
-        ab_table.tell_ended(results, "3m")
+        found = verdict(journal, results)
+        cli.show(journal, found, as_json=False)
+        cli.show_ended(found, "3m")
         said = capsys.readouterr()
         assert "A a.yaml, B b.yaml" in said.out
         assert "gate: decode_tps<-5% (default; change it with --gate)" in said.err
-        assert ("`fine`: B stays within it" in said.err) == fine
+        assert ("`pass`: B stays within it" in said.err) == fine
         ended = "evk-01: stopped, because the budget of 3m is over after 8 pairs"
         assert (ended in said.err) == (not fine)
 
@@ -415,8 +453,9 @@ def test_a_change_that_is_not_that_of_the_medians_says_why(
     for b, differs in ((10.0, False), (9.5, True)):
         (result,) = [measured(0.0, 8)]
         rows = [
-            replace(row, b=b, decision=replace(row.decision, mid=0.0)) for row in answers_of(result)
+            replace(row, b=b, decision=replace(row.decision, mid=0.0))
+            for row in result.answer.answers
         ]
         result.value = replace(result.answer, answers=tuple(rows))
-        ab_table.show(journal, [result], as_json=False)
+        cli.show(journal, verdict(journal, [result]), as_json=False)
         assert ("the change is the median over all pairs" in capsys.readouterr().err) == differs

@@ -20,8 +20,8 @@ _USED = 2 / 3  # of the chance that is left, at each look
 
 @dataclass(frozen=True)
 class Failures:
-    """Failed runs of each side of one board. `answer` is worse where B fails more often for sure,
-    undecided where B failed in more tries than A, else fine. `words`: B's most frequent problem.
+    """Failed runs of each side of one board. `answer` is fail if B fails more often for sure,
+    undecided if B failed in more tries than A, else pass. `words`: B's most frequent problem.
     """
 
     a: int
@@ -46,9 +46,9 @@ def failures(tries: Sequence[tuple[str | None, str | None]], boards: int) -> Fai
     """
     a, b = ([both[n] for both in tries if both[n] is not None] for n in (0, 1))
     only_b = [bool(right) for left, right in tries if bool(left) != bool(right)]
-    answer = Answer.FINE
+    answer = Answer.PASS
     if more(only_b, boards):
-        answer = Answer.WORSE
+        answer = Answer.FAIL
     elif sum(only_b) > len(only_b) - sum(only_b):
         answer = Answer.UNDECIDED
     words = Counter(filter(None, b)).most_common(1)

@@ -62,10 +62,10 @@ def design_of(boards: int, *, sustained: bool = False) -> Design:
 
 
 class Answer(StrEnum):
-    """What can be said of one metric on one board."""
+    """The answer for one metric on one board: B keeps the limit, breaks it, or needs more runs."""
 
-    WORSE = "worse"
-    FINE = "fine"
+    FAIL = "fail"
+    PASS = "pass"  # noqa: S105 - not a password
     UNDECIDED = "undecided"
 
 
@@ -86,16 +86,9 @@ class Decision:
     step: float = 0.0
 
 
-def better(found: Decision, limit: float) -> bool:
-    """Whether the whole interval lies on the side of 0 that is not the worse one."""
-    if found.answer is not Answer.FINE or found.low is None or found.high is None:
-        return False
-    return found.low > 0 if limit < 0 else found.high < 0
-
-
 def open_size(found: Decision, limit: float) -> bool:
     """Return True for a loss that is shown, of a size that is not: the interval holds the limit."""
-    if found.answer is not Answer.WORSE or found.low is None or found.high is None:
+    if found.answer is not Answer.FAIL or found.low is None or found.high is None:
         return False
     return found.high >= limit if limit < 0 else found.low <= limit
 
@@ -120,8 +113,8 @@ def decide(
     """The answer of each board at a look. `values`: boards, pairs, A and B; all above 0.
 
     `limit`: the share of A beyond which B is worse: below it where it is below 0 (a rate), above
-    it otherwise (a time). *Worse*: the interval on the worse side of 0 and the middle beyond the
-    limit; *fine*: the whole interval keeps the limit. `family`: how much is asked at once, of
+    it otherwise (a time). *Fail*: the interval on the worse side of 0 and the middle beyond the
+    limit; *pass*: the whole interval keeps the limit. `family`: how much is asked at once, of
     which `left` share the chance, all where it is 0.
     """
     count = values.shape[1]
@@ -198,8 +191,9 @@ def answer(
 def settled(
     asked: Sequence[tuple[ArrayLike, float, Decision]], family: int, design: Design = USUAL
 ) -> list[Decision]:
-    """The decisions of a family, by Holm's way: those *fine* leave their chance to be wrong about
-    that to the others, those *worse* too. `asked`: the pairs of a board, limit, its decision.
+    """The decisions of a family, by Holm's way: those that *pass* leave their chance to be wrong
+    about that to the others, those that *fail* too. `asked`: the pairs of a board, its limit and
+    its decision.
 
     Only what is undecided at the last look changes. An end that its own level puts beyond the limit
     (or 0) is then that limit, so the intervals go on to hold together.
@@ -228,10 +222,10 @@ def _settled(
         return decision
     assert low is not None
     assert high is not None
-    for word, end in ((Answer.FINE, limit), (Answer.WORSE, math.copysign(NEAR, limit))):
+    for word, end in ((Answer.PASS, limit), (Answer.FAIL, math.copysign(NEAR, limit))):
         (again,) = decide(values[None, : design.looks[-1]], limit, family, left[word], design)
         if again.answer is word:
-            if (word is Answer.FINE) == (limit < 0):
+            if (word is Answer.PASS) == (limit < 0):
                 low = max(low, end)
             else:
                 high = min(high, end)
@@ -243,8 +237,8 @@ def _answer(low: float, mid: float, high: float, limit: float) -> Answer:
     if limit > 0:
         low, mid, high, limit = -high, -mid, -low, -limit
     if high < 0 and mid < limit:
-        return Answer.WORSE
-    return Answer.FINE if low > limit else Answer.UNDECIDED
+        return Answer.FAIL
+    return Answer.PASS if low > limit else Answer.UNDECIDED
 
 
 def _share(pairs: int, family: int, design: Design) -> float:

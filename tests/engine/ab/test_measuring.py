@@ -18,9 +18,7 @@ from fleet.engine.pool import DeviceResult, on_every_device
 from fleet.engine.run.ab.journal import AbJournal, Asked
 from fleet.engine.run.ab.measuring import (
     AbReport,
-    answers_of,
     check,
-    failures_of,
     measure,
     not_valid,
     progress,
@@ -93,10 +91,10 @@ def ended(bench: Bench, journal: AbJournal, budget: float | None = None) -> Devi
 
 
 def answers(result: DeviceResult[AbReport]) -> list[Answer]:
-    return [item.decision.answer for item in answers_of(result)]
+    return [item.decision.answer for item in result.answer.answers]
 
 
-@pytest.mark.parametrize(("rate", "answer"), [(8.5, Answer.WORSE), (10, Answer.FINE)])
+@pytest.mark.parametrize(("rate", "answer"), [(8.5, Answer.FAIL), (10, Answer.PASS)])
 def test_one_slowed_by_15_percent_and_two_equal_ones(
     bench: Bench, tmp_path: Path, rate: float, answer: Answer
 ) -> None:
@@ -133,7 +131,7 @@ def test_releases_that_lie_on_the_board(bench: Bench, tmp_path: Path) -> None:
     asked = Asked("previous", live[:8], path, "", (bench.host.name,), {})
     journal = AbJournal.begin(bench.runs, "ab", asked)
     result = gone_on(bench, journal)
-    assert answers(result) == [Answer.WORSE]
+    assert answers(result) == [Answer.FAIL]
     assert {pair.b.release for pair in journal.pairs(bench.host.name)} == {live}
     journal.close()
     journal = AbJournal.begin(bench.runs, "same", replace(asked, a="current"))
@@ -154,9 +152,9 @@ def test_a_budget_ends_it_and_it_goes_on(bench: Bench, tmp_path: Path) -> None:
         AbJournal.reopen(bench.runs, "ab")
     journal.close()
     journal = AbJournal.reopen(bench.runs, "ab")
-    assert answers(gone_on(bench, journal)) == [Answer.WORSE]
+    assert answers(gone_on(bench, journal)) == [Answer.FAIL]
     before = journal.pairs(bench.host.name)
-    assert answers(gone_on(bench, journal)) == [Answer.WORSE]
+    assert answers(gone_on(bench, journal)) == [Answer.FAIL]
     assert journal.pairs(bench.host.name) == before, "an answer is not measured again"
     journal.close()
 
@@ -174,13 +172,13 @@ def test_a_side_that_fails_more_often_is_worse(bench: Bench, tmp_path: Path) -> 
     journal = begun(bench, tmp_path, 10)
     failing(tmp_path / "b" / "playbook.yaml", "n % 2")
     result = gone_on(bench, journal)
-    found = failures_of(result)
+    found = result.answer.failures
     assert found is not None
-    assert (found.answer, found.a) == (Answer.WORSE, 0)
+    assert (found.answer, found.a) == (Answer.FAIL, 0)
     assert found.b == 5
     assert found.b_runs == len(journal.tries(bench.host.name)) in {9, 10}
     assert "status 1" in found.words
-    again = failures_of(gone_on(bench, journal))
+    again = gone_on(bench, journal).answer.failures
     assert again == found, "an answer is not measured again"
     journal.close()
 

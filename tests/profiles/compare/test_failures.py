@@ -41,13 +41,13 @@ def test_so_many_failures_of_b_alone_decide(boards: int, least: int) -> None:
 @pytest.mark.parametrize(
     ("tries", "answer", "counts"),
     [
-        ([("", "")] * 8, Answer.FINE, (0, 8, 0, 8)),
+        ([("", "")] * 8, Answer.PASS, (0, 8, 0, 8)),
         ([("", "")] * 8 + [("", "crash")], Answer.UNDECIDED, (0, 9, 1, 9)),
-        ([("", "crash")] * 5, Answer.WORSE, (0, 5, 5, 5)),
-        ([("crash", "")] * 9, Answer.FINE, (9, 9, 0, 9)),  # A fails: that is not B's loss
-        ([("crash", "crash")] * 9, Answer.FINE, (9, 9, 9, 9)),
-        ([(None, "crash")] * 5, Answer.WORSE, (0, 0, 5, 5)),  # B went first; A was not reached
-        ([("", None)] * 9, Answer.FINE, (0, 9, 0, 0)),
+        ([("", "crash")] * 5, Answer.FAIL, (0, 5, 5, 5)),
+        ([("crash", "")] * 9, Answer.PASS, (9, 9, 0, 9)),  # A fails: that is not B's loss
+        ([("crash", "crash")] * 9, Answer.PASS, (9, 9, 9, 9)),
+        ([(None, "crash")] * 5, Answer.FAIL, (0, 0, 5, 5)),  # B went first; A was not reached
+        ([("", None)] * 9, Answer.PASS, (0, 9, 0, 0)),
     ],
 )
 def test_counts_and_answer(

@@ -67,14 +67,14 @@ def test_a_disturbance_of_a_period_is_not_a_loss(period: int) -> None:
 @pytest.mark.parametrize(
     ("middle", "limit", "answer"),
     [
-        (-0.10, -0.05, Answer.WORSE),
-        (-0.03, -0.05, Answer.FINE),  # less for sure, and within the limit
-        (0.0, -0.05, Answer.FINE),
-        (0.10, -0.05, Answer.FINE),
+        (-0.10, -0.05, Answer.FAIL),
+        (-0.03, -0.05, Answer.PASS),  # less for sure, and within the limit
+        (0.0, -0.05, Answer.PASS),
+        (0.10, -0.05, Answer.PASS),
         (-0.045, -0.05, Answer.UNDECIDED),
-        (0.10, 0.05, Answer.WORSE),  # a time
-        (0.0, 0.05, Answer.FINE),
-        (-0.10, 0.05, Answer.FINE),
+        (0.10, 0.05, Answer.FAIL),  # a time
+        (0.0, 0.05, Answer.PASS),
+        (-0.10, 0.05, Answer.PASS),
         (0.045, 0.05, Answer.UNDECIDED),
     ],
 )
@@ -86,11 +86,11 @@ def test_three_answers(middle: float, limit: float, answer: Answer) -> None:
 
 def test_a_family_too_large_for_so_few_pairs_is_undecided() -> None:
     slow = [-0.5] * 8
-    assert of_gaps(slow, -0.05, 1).answer is Answer.WORSE
+    assert of_gaps(slow, -0.05, 1).answer is Answer.FAIL
     found = of_gaps(slow, -0.05, 20)
     assert (found.answer, found.low) == (Answer.UNDECIDED, None)
     assert found.mid == pytest.approx(-0.5)
-    assert of_gaps(slow * 2, -0.05, 20).answer is Answer.WORSE
+    assert of_gaps(slow * 2, -0.05, 20).answer is Answer.FAIL
     assert answers(np.empty((1, 0, 2)), -0.05, 1)[0].answer is Answer.UNDECIDED
 
 
@@ -109,7 +109,7 @@ def test_few_wild_pairs_do_not_widen_the_interval() -> None:
     found = of_gaps(np.expm1(gaps).tolist(), -0.05, 20)
     whole = ranks.centre(gaps, 1 - 0.049 * 0.6 / 20)
     assert whole is not None
-    assert found.answer is Answer.FINE
+    assert found.answer is Answer.PASS
     assert whole[0] < -0.05, "all ranks, as they are, would be undecided"
 
 
@@ -118,16 +118,16 @@ def test_few_wild_pairs_do_not_widen_the_interval() -> None:
     [
         ((10.0,) * 40, (10.0,) * 40, -0.05, Answer.UNDECIDED, 10.0),  # 10.4 and 9.6 look alike
         ((12.0,) * 40, (12.0,) * 40, -0.05, Answer.UNDECIDED, 1.0),
-        ((10.0,) * 40, (9.0,) * 40, -0.05, Answer.WORSE, 1.0),  # equal ones would look alike
+        ((10.0,) * 40, (9.0,) * 40, -0.05, Answer.FAIL, 1.0),  # equal ones would look alike
         ((10.0, 9.0) * 20, (9.0, 10.0) * 20, -0.05, Answer.UNDECIDED, 1.0),
-        ((100.0, 101.0) * 20, (101.0, 100.0) * 20, -0.05, Answer.FINE, 1.0),
+        ((100.0, 101.0) * 20, (101.0, 100.0) * 20, -0.05, Answer.PASS, 1.0),
         ((300.0,) * 40, (300.0,) * 40, 0.05, Answer.UNDECIDED, 100.0),  # a timer of 100 ms
         ((300.0, 400.0) * 20, (400.0, 300.0) * 20, 0.05, Answer.UNDECIDED, 100.0),
         ((2600.0, 2700.0) * 20, (2700.0, 2600.0) * 20, 0.05, Answer.UNDECIDED, 100.0),
-        ((2600.0, 2610.0) * 20, (2610.0, 2600.0) * 20, 0.05, Answer.FINE, 10.0),
+        ((2600.0, 2610.0) * 20, (2610.0, 2600.0) * 20, 0.05, Answer.PASS, 10.0),
         ((10.0, 9.63) * 20, (9.63, 10.0) * 20, -0.05, Answer.UNDECIDED, 0.37),  # 26 in 2.6, 2.7 s
-        ((10.04,) * 40, (10.04,) * 40, -0.05, Answer.FINE, 0.01),
-        (tuple(range(20, 60)), tuple(range(120, 80, -1)), 0.05, Answer.WORSE, 0.0),
+        ((10.04,) * 40, (10.04,) * 40, -0.05, Answer.PASS, 0.01),
+        (tuple(range(20, 60)), tuple(range(120, 80, -1)), 0.05, Answer.FAIL, 0.0),
     ],
 )
 def test_what_was_rounded_away_is_in_the_interval(
@@ -140,14 +140,14 @@ def test_what_was_rounded_away_is_in_the_interval(
 
 @pytest.mark.parametrize(
     ("spread", "middle", "word", "end"),
-    [(0.075, -0.024, Answer.FINE, -0.05), (0.150, -0.054, Answer.WORSE, 0.0)],
+    [(0.075, -0.024, Answer.PASS, -0.05), (0.150, -0.054, Answer.FAIL, 0.0)],
 )
 @pytest.mark.parametrize("sign", [1, -1])  # of rates, of times
 def test_boards_with_an_answer_pass_their_chance_on(
     spread: float, middle: float, word: Answer, end: float, sign: int
 ) -> None:
     """By itself the board has that answer, among 20 not: 19 with the same settle it."""
-    other = Answer.FINE if word is Answer.WORSE else Answer.WORSE
+    other = Answer.PASS if word is Answer.FAIL else Answer.FAIL
     gaps = sign * (middle + np.linspace(-spread, spread, 40))
     limit, values = -0.05 * sign, 10.0123456 * np.stack([np.ones(40), 1 + gaps], axis=1)
     (alone,) = decide(values[None], limit, 20)
@@ -161,14 +161,14 @@ def test_boards_with_an_answer_pass_their_chance_on(
     found = among(word, 19)
     assert found.answer is word
     ends = sorted(sign * (one or 0.0) for one in (found.low, found.high))
-    assert ends[word is Answer.WORSE] == pytest.approx(end, abs=1e-5)
+    assert ends[word is Answer.FAIL] == pytest.approx(end, abs=1e-5)
     early = replace(alone, pairs=24)
     assert settled([(values, limit, early)], 1) == [early], "a look is to come"
 
 
 def test_heat_of_b_is_seen_in_sustained_turns_only() -> None:
     """B alone makes the chip 10 % slower; the time constant is ten runs, the gate 5 %."""
-    for minutes, answer in ((0.0, Answer.FINE), (5.0, Answer.WORSE)):
+    for minutes, answer in ((0.0, Answer.PASS), (5.0, Answer.FAIL)):
         design = design_of(1, sustained=bool(minutes))
         found = answers(ab_heat.pairs_of(40, 10, minutes), -0.05, 1, design)
         assert sum(one.answer is answer for one in found) >= 36
@@ -178,8 +178,8 @@ def test_heat_of_b_is_seen_in_sustained_turns_only() -> None:
 def test_no_comparison_is_fine_in_which_only_b_failed(a: float, b: float) -> None:
     rng = np.random.default_rng(9)
     ends = [with_failures(rng, a, b) for _ in range(12)]
-    assert not any(one.answer is Answer.FINE and one.b for one in ends)
-    assert any(one.answer is Answer.WORSE for one in ends)
+    assert not any(one.answer is Answer.PASS and one.b for one in ends)
+    assert any(one.answer is Answer.FAIL for one in ends)
 
 
 def test_looks_that_cannot_answer_are_not_announced() -> None:

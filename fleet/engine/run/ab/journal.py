@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from msgspec import Struct, field, structs
 
 from fleet.model.errors import InputError, reason
-from fleet.model.home import kept, private_folder, write_private
+from fleet.model.home import kept, private_folder, runs_home, write_private
 from fleet.model.plain import read_plain, to_plain
 from fleet.model.record import Record
 from fleet.profiles.compare.sequential import Design, design_of, drawn
@@ -150,6 +150,13 @@ class AbJournal:
                         hint=f"restore the playbook of {side}; or begin a new comparison: "
                         "fleet ab A B",
                     )
+
+    @property
+    def resume_line(self) -> str:
+        """The command that continues this comparison, or prints its table again."""
+        root = self.store.root
+        folder = "" if root == runs_home() else f" --output {root}"
+        return f"fleet ab --resume {self.run_id}{folder}"
 
     def close(self) -> None:
         """Let go of it."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import structs
 
@@ -45,12 +45,12 @@ from fleet.profiles.compare.sequential import (
     Answer,
     Decision,
     answer,
-    over_boards,
-    settled,
+    open_size,
     useful_looks,
 )
 from fleet.profiles.compare.writing import finding
 from fleet.profiles.runs import record_files
+from fleet.profiles.stats.difference import SEEN
 from fleet.profiles.stats.parts import between
 from fleet.profiles.stats.trend import steady
 
@@ -179,6 +179,7 @@ def not_valid(why: str, runs: Iterable[tuple[str, AbSide, Record]]) -> DeviceErr
     return DeviceError(f"{why}: {'; '.join(dict.fromkeys(said))}", device=record.host, hint=cure)
 
 
+_SPEED, _QUALITY = ("faster", "slower", "as fast"), ("better", "worse", "as good")
 MOST_WARMUPS = 12
 ONE_RUN: dict[str, Any] = {"repeats": 1, "warmups": 0, "until": None, "sustained": None}
 ONE_WARMUP = ONE_RUN | {"repeats": 0, "warmups": 1}
@@ -187,10 +188,11 @@ MOST_BAD = 3  # pairs in sequence that do not count
 
 @dataclass(frozen=True)
 class Judged:
-    """One metric on one board: the limit, the middles of both sides, and what came of it.
+    """One metric on one board: the limit, the medians of both sides, and the answer.
 
-    `boots`: in how many it was measured, 0 where that is not known. Of several, `between_boots`
-    is the share of a run's variance that lies between them, `change_between` that of a pair's.
+    `boots`: the number of boots in which it was measured, 0 if that is not known. With several
+    boots, `between_boots` is the share of the variance of runs that lies between boots, and
+    `change_between` that of pairs.
     """
 
     metric: str
@@ -201,6 +203,54 @@ class Judged:
     boots: int = 0
     between_boots: float | None = None
     change_between: float | None = None
+    PLAIN: ClassVar[str] = "* text"
+
+    @property
+    def text(self) -> str:
+        """`B is 2.61 × faster, 95 % 1.88 to 4.81`."""
+        if self.decision.mid is None:
+            return "no pairs yet"
+        few = self.decision.low is None
+        end = "; too few pairs for an interval" if few else f", 95 % {self.interval}"
+        return f"B is {self.ratio}{end}"
+
+    @property
+    def ratio(self) -> str:
+        """`2.61 × faster`, `1.07 × slower`, `as fast`; `-` before the first pair."""
+        mid = self._times(self.decision.mid)
+        if mid is None:
+            return "-"
+        more, less, same = _SPEED if known.better_way(self.metric) else _QUALITY
+        shown = f"{max(mid, 1 / mid):.2f}"
+        return same if shown == "1.00" else f"{shown} × {more if mid > 1 else less}"
+
+    @property
+    def interval(self) -> str:
+        """`1.88 to 4.81`: that of the ratio; `-` if there are too few pairs."""
+        found = self.decision
+        mid, low, high = map(self._times, (found.mid, found.low, found.high))
+        if mid is None or low is None or high is None:
+            return "-"
+        low, high = sorted((1 / low, 1 / high) if mid < 1 else (low, high))
+        return f"{low:.2f} to {high:.2f}"
+
+    def _times(self, change: float | None) -> float | None:
+        """Return how many times as fast B is as A, for a change as a share of A."""
+        if change is None:
+            return None
+        return 1 + change if self.limit < 0 else 1 / (1 + change)
+
+    @property
+    def open_size(self) -> bool:
+        """True for a loss beyond the limit whose interval includes the limit."""
+        return open_size(self.decision, self.limit)
+
+    @property
+    def unlike_medians(self) -> bool:
+        """True if the change over all pairs is not that of the two medians."""
+        mid = self.decision.mid
+        return bool(self.a and self.b and mid is not None
+                    and abs(self.b / self.a - 1 - mid) >= SEEN)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -332,8 +382,10 @@ def measure(
                 suites=suites,
             )
     result.outcome = "ran"
-    answers = [f"{item.metric} {item.decision.answer}" for item in result.value.answers]
-    result.text = f"{len(board.pairs)} pairs: {', '.join(answers)}"
+    answers = [
+        f"{item.text}, {item.metric} {item.decision.answer}" for item in result.value.answers
+    ]
+    result.text = f"{len(board.pairs)} pairs: {'; '.join(answers)}"
 
 
 def _pairs(board: _Board, budget: Deadline | None) -> bool:
@@ -395,7 +447,7 @@ def progress(
 def _open(journal: AbJournal, tries: Sequence[Try]) -> bool:
     """Return True while a question has no answer and there is a look to come."""
     pairs, broken = pairs_of(tries), failed(journal, tries).answer
-    if len(pairs) >= journal.asked.design.looks[-1] or broken is Answer.WORSE:
+    if len(pairs) >= journal.asked.design.looks[-1] or broken is Answer.FAIL:
         return False
     answers = [broken, *(item.decision.answer for item in judged(journal, pairs))]
     return Answer.UNDECIDED in answers
@@ -429,7 +481,7 @@ def judged(journal: AbJournal, pairs: Sequence[Pair]) -> list[Judged]:
     found = []
     limits = journal.asked.limits or (_limits(pairs[0].a) if pairs else {DEFAULT_METRIC: LIMIT})
     for name, limit in limits.items():
-        values, good = _values(pairs, name)
+        values, good = values_of(pairs, name)
         decision = answer(values, limit, journal.asked.family, journal.asked.design)
         mids = [statistics.median(side) for side in zip(*values, strict=True)] or [None, None]
         runs, gaps = _by_boot(values, good) if values else ([], [])
@@ -438,56 +490,7 @@ def judged(journal: AbJournal, pairs: Sequence[Pair]) -> list[Judged]:
     return found
 
 
-def settle(journal: AbJournal, results: Sequence[DeviceResult[AbReport]]) -> None:
-    """Judge once more what all boards left undecided, with the chance that the others leave."""
-    items = [(result, item) for result in results for item in answers_of(result)]
-    asked = [
-        (_values(journal.pairs(result.host.name), item.metric)[0], item.limit, item.decision)
-        for result, item in items
-    ]
-    decisions = iter(settled(asked, journal.asked.family, journal.asked.design))
-    for result in results:
-        if result.value is not None:
-            answers = [replace(item, decision=next(decisions)) for item in result.value.answers]
-            result.value = replace(result.value, answers=tuple(answers))
-
-
-def over(
-    journal: AbJournal, results: Sequence[DeviceResult[AbReport]]
-) -> tuple[list[str], list[Judged]]:
-    """Return the answers for all boards together, and the boards that are in them.
-
-    A board with fewer pairs than the first look has is left out; for fewer than two boards there
-    is no answer. Of every board as many pairs count as the board with the fewest pairs has.
-    """
-    least = journal.asked.design.looks[0]
-    rows = {result.host.name: answers_of(result) for result in results}
-    rows = {host: items for host, items in rows.items()
-            if items and min(item.decision.pairs for item in items) >= least}  # fmt: skip
-    kinds = {tuple((item.metric, item.limit) for item in items) for items in rows.values()}
-    if len(rows) < 2 or len(kinds) > 1:
-        return [], []
-    found = []
-    for metric, limit in kinds.pop():
-        values = [_values(journal.pairs(host), metric)[0] for host in rows]
-        fewest = min(map(len, values))
-        both = [board[:fewest] for board in values]
-        decision = over_boards(both, limit, max(1, len(journal.asked.limits)), journal.asked.design)
-        found.append(Judged(metric, limit, None, None, decision))
-    return list(rows), found
-
-
-def failures_of(result: DeviceResult[AbReport]) -> Failures | None:
-    """Return the failed runs that `measure` counted on a board; None if it did not begin."""
-    return result.value.failures if result.value else None
-
-
-def answers_of(result: DeviceResult[AbReport]) -> Sequence[Judged]:
-    """Return the answers of `measure` on a board; none if it did not begin."""
-    return result.value.answers if result.value else ()
-
-
-def _values(pairs: Sequence[Pair], name: str) -> tuple[list[tuple[float, float]], list[Pair]]:
+def values_of(pairs: Sequence[Pair], name: str) -> tuple[list[tuple[float, float]], list[Pair]]:
     """A and B of a metric, and the pairs that have both."""
     both = [(known.value(pair.a, name), known.value(pair.b, name)) for pair in pairs]
     good = [min(value) > 0 and all(map(math.isfinite, value)) for value in both]
