@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -113,30 +113,21 @@ def ab(
         sides = _absolute(a), _absolute(b)
         asked = Asked(*sides, path, str(inventory.resolve()), names, limits, boots, seconds)
         journal = AbJournal.begin(store, new_run_id(), asked)
-    with _held(journal):
+    with closing(journal), output.interruptible(partial(_interrupted, journal)):
         results = _measured(journal, budget, offline=offline, parallel=parallel, as_json=as_json)
     found = verdict(journal, results)
-    show(journal, found, as_json=as_json)
+    show(journal, found, budget, as_json=as_json)
     if not as_json:
-        show_ended(found, budget)
         _show_errors(journal, results)
     end(journal, found, results)
 
 
-@contextmanager
-def _held(journal: AbJournal) -> Iterator[None]:
-    """Close the journal at the end; a person who stops the command reads how to continue it."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        pairs = sum(len(journal.pairs(host)) for host in journal.asked.hosts)
-        output.note(
-            f"the comparison {journal.run_id} keeps its {_many(pairs)}; to continue: "
-            f"{journal.resume_line}"
-        )
-        raise
-    finally:
-        journal.close()
+def _interrupted(journal: AbJournal) -> str:
+    pairs = sum(len(journal.pairs(host)) for host in journal.asked.hosts)
+    return (
+        f"the comparison {journal.run_id} keeps its {_many(pairs)}; to continue: "
+        f"{journal.resume_line}"
+    )
 
 
 def _absolute(word: str) -> str:
@@ -206,7 +197,7 @@ def _many(pairs: int) -> str:
     return f"{pairs} pair{'s' * (pairs != 1)}"
 
 
-def show(journal: AbJournal, found: AbVerdict, *, as_json: bool) -> None:
+def show(journal: AbJournal, found: AbVerdict, budget: str | None = None, *, as_json: bool) -> None:
     """Print one row for each device and metric, one for each device with failed runs, and notes;
     or one line of JSON.
     """
@@ -234,6 +225,10 @@ def show(journal: AbJournal, found: AbVerdict, *, as_json: bool) -> None:
         output.note(f"to print this table again (measures nothing): {journal.resume_line}")
     if any(row.emulated for row in found.rows):
         output.note("the devices are emulated, so this result says nothing about real hardware")
+    for device, pairs in found.ended_by_budget.items():
+        output.note(
+            f"{device}: stopped, because the budget of {budget} is over after {_many(pairs)}"
+        )
 
 
 def _cells(place: str, row: AbRow) -> tuple[object, ...]:
@@ -314,11 +309,3 @@ def _of_devices(found: AbVerdict) -> Iterator[str]:
                 f"{place}, {item.boots} boots: differences between boots cause "
                 f"{item.between_boots:.0%} of the variance of the runs{text}"
             )
-
-
-def show_ended(found: AbVerdict, budget: str | None) -> None:
-    """Print which comparisons the budget ended."""
-    for device, pairs in found.ended_by_budget.items():
-        output.note(
-            f"{device}: stopped, because the budget of {budget} is over after {_many(pairs)}"
-        )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -285,8 +286,11 @@ def _deploy(
     as_json: bool,
     inputs: Inputs,
 ) -> None:
-    with _operation(playbook, hosts, options, executor, as_json, inputs) as operation:
-        results = with_way_back(operation, operation.deploy)
+    with (
+        _operation(playbook, hosts, options, executor, as_json, inputs) as operation,
+        output.interruptible(partial(_interrupted, operation.run_id)),
+    ):
+        results = operation.deploy()
     end_deploy(operation, results, as_json=as_json)
 
 
@@ -329,17 +333,8 @@ def _earlier(context: typer.Context, flags: DeployFlags, *, as_json: bool) -> No
     _resume(flags.resume, flags.parallel, force=flags.force_inputs, as_json=as_json)
 
 
-def with_way_back(
-    operation: Operation, work: Callable[[], list[DeviceResult[Any]]]
-) -> list[DeviceResult[Any]]:
-    """Do the work; after Ctrl-C, say how to go on."""
-    try:
-        return work()
-    except KeyboardInterrupt:
-        output.advise(
-            f"the deploy was interrupted; continue with: fleet deploy --resume {operation.run_id}"
-        )
-        raise
+def _interrupted(run_id: str) -> str:
+    return f"the deploy was interrupted; continue with: fleet deploy --resume {run_id}"
 
 
 def end_deploy(operation: Operation, results: list[DeviceResult[Any]], *, as_json: bool) -> None:
@@ -393,7 +388,8 @@ def _resume(run_id: str, parallel: int | None, *, force: bool, as_json: bool) ->
     with listening(as_json=as_json, total=len(journal.state.devices)) as listener:
         operation = reopen(journal, listener, runs=runs, force=force, parallel=parallel)
         journal.resumed(forced=force)
-        results = with_way_back(operation, lambda: operation.go_on(journal))
+        with output.interruptible(partial(_interrupted, operation.run_id)):
+            results = operation.go_on(journal)
     end_deploy(operation, results, as_json=as_json)
 
 

@@ -16,7 +16,7 @@ import typer
 from fleet.cli import hints, output, project
 from fleet.cli.completion import table
 from fleet.cli.options import App
-from fleet.model.errors import FleetError
+from fleet.model.errors import CancelledError, FleetError
 from fleet.model.home import ask_for_runs
 from fleet.model.version import VERSION
 
@@ -316,7 +316,11 @@ def main() -> None:
     except FleetError as error:
         output.show_error(error)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except (KeyboardInterrupt, SystemExit) as left:  # typer makes the former the latter
+        stopped = CancelledError.exit_code
+        if not isinstance(left, SystemExit) or left.code == stopped:
+            output.show_interrupted()
+            sys.exit(stopped)
+        raise
     finally:
         gc.freeze()  # looking for garbage in what ends anyway would take 15 ms

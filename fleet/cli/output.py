@@ -10,7 +10,8 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Thread
 from typing import TYPE_CHECKING, TextIO
@@ -207,6 +208,7 @@ _COPIED = re.compile(
 )
 advising = True  # off where a command of several steps says at its end what to do next
 shape = ""  # of what is shown, as `-o` wants it
+_interrupted: list[Callable[[], str]] = []
 _screens = sys.modules[__name__]  # where `console` and `errors` are made when they are looked up
 
 
@@ -431,6 +433,21 @@ def advise(text: str) -> None:
     """A remark that names commands to type: with the options that were given."""
     if advising:
         note(completed(text))
+
+
+@contextmanager
+def interruptible(text: Callable[[], str]) -> Iterator[None]:
+    """Name what Ctrl-C in this context leaves and how to continue; `show_interrupted` prints it."""
+    _interrupted.append(text)
+    yield
+    _interrupted.clear()  # not after an exception: `main` prints the text
+
+
+def show_interrupted() -> None:
+    """Print how to continue what Ctrl-C stopped, if that is known."""
+    for text in _interrupted:
+        advise(text())
+    _interrupted.clear()
 
 
 def show_error(error: FleetError) -> None:

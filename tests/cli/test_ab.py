@@ -436,9 +436,7 @@ def test_the_gate_is_named_and_what_ended_it(
     for pairs, fine in ((8, False), (40, True)):
         results = [measured(-0.045 * (not fine), pairs)]
         results[0].value = replace(results[0].answer, in_time=fine, pairs=pairs)
-        found = verdict(journal, results)
-        cli.show(journal, found, as_json=False)
-        cli.show_ended(found, "3m")
+        cli.show(journal, verdict(journal, results), "3m", as_json=False)
         said = capsys.readouterr()
         assert "A a.yaml, B b.yaml" in said.out
         assert "gate: decode_tps<-5% (default; change it with --gate)" in said.err

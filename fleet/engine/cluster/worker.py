@@ -32,7 +32,7 @@ from fleet.engine.cluster.wire import (
     blobs_of,
 )
 from fleet.engine.deploy.operation import Operation
-from fleet.engine.deploy.release_builder import ReleaseBuilder, runner_of
+from fleet.engine.deploy.release_builder import Builder, runner_of
 from fleet.engine.deploy.resolver import Parts
 from fleet.engine.lease.lease import TTL_SECONDS
 from fleet.engine.pool import DeviceResult, Work, guarded
@@ -46,11 +46,8 @@ from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.model.masking import masked_data
 from fleet.model.plan import DevicePlan
-from fleet.model.playbook import RunSpec
 from fleet.model.version import VERSION
 from fleet.profiles.runs import RunStore
-from fleet.runners import Kit
-from fleet.runtimes.targets import target_facts
 
 # The release builder of a worker: what the workstation resolved, with files of this machine.
 
@@ -58,7 +55,7 @@ AskKind = Callable[[str, str | None, str | None], DeviceKind]
 Fetch = Callable[[str, dict[str, tuple[int, Path]]], None]
 
 
-class RemoteBuilder(ReleaseBuilder):
+class RemoteBuilder(Builder):
     """Reads neither bundle nor runtimes: the workstation did, once for the whole fleet.
 
     `ask_kind` waits for its answer and raises its FleetError; `fetch` waits until blobs are on
@@ -70,9 +67,7 @@ class RemoteBuilder(ReleaseBuilder):
     ) -> None:
         if order.playbook is None or order.bundle is None:
             raise ValueError("a remote job without a playbook cannot build a release")
-        self.playbook = order.playbook
-        self.runner = runner_of(order.playbook)
-        self.bundle = order.bundle
+        super().__init__(order.playbook, runner_of(order.playbook), order.bundle)
         self._say = say
         self._blobs = blobs
         self._ask = ask_kind
@@ -82,29 +77,24 @@ class RemoteBuilder(ReleaseBuilder):
         self._origins: dict[str, Path] = {}
 
     def parts(self, target: str, arch: str | None, python: str | None = None) -> Parts:
-        """See ReleaseBuilder; asked once a process."""
+        """See Builder; asked once a process."""
         return self._kind(target, arch, python).parts
 
     def manifest(self, parts: Parts) -> Manifest:
-        """See ReleaseBuilder."""
+        """See Builder."""
         return next(kind.manifest for kind in self._known.values() if kind.parts is parts)
 
     def opened(self, parts: Parts, manifest: Manifest) -> OpenedFiles:  # noqa: ARG002
-        """See ReleaseBuilder; the workstation looked."""
+        """See Builder; the workstation looked."""
         return next(kind.opened for kind in self._known.values() if kind.parts is parts)
 
     def corrected(self, parts: Parts) -> tuple[str, ...]:
-        """See ReleaseBuilder; the workstation looked."""
+        """See Builder; the workstation looked."""
         return next(kind.corrected for kind in self._known.values() if kind.parts is parts)
 
     def kinds(self, target: str, arch: str | None, python: str | None = None) -> dict[Path, str]:
-        """See ReleaseBuilder."""
+        """See Builder."""
         return dict(self._kind(target, arch, python).kinds)
-
-    def kit(self, run: RunSpec, *, has_tool: bool, target: str) -> Kit:
-        """See ReleaseBuilder; there is no SDK on a worker."""
-        dsp = target_facts(target).kind == "device"
-        return Kit(self.bundle, run, has_tool=has_tool, dsp=dsp)
 
     def bring(self, plan: DevicePlan) -> None:
         """What the plan sends is on this machine when this returns."""

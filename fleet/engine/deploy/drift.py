@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fleet.engine.deploy.release_builder import ReleaseBuilder
+from fleet.engine.deploy.release_builder import Builder
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Session
 from fleet.engine.states import ask_state, check_base, gathered
@@ -19,14 +19,14 @@ from fleet.ops.release import ReleaseState
 from fleet.runtimes.targets import default_target
 
 
-def locked_plan(plan: DevicePlan, builder: ReleaseBuilder) -> LockedRelease:
+def locked_plan(plan: DevicePlan, builder: Builder) -> LockedRelease:
     """What a plan would deploy, as it stands in a lock."""
     arch = plan.facts.soc.hexagon_arch
     kinds = builder.kinds(plan.target, arch, builder.python_of(plan.facts))
     return locked(plan.manifest, plan.target, arch, kinds)
 
 
-def require_locked(plan: DevicePlan, builder: ReleaseBuilder, lock: Lock) -> None:
+def require_locked(plan: DevicePlan, builder: Builder, lock: Lock) -> None:
     """Raise LockFileError when a plan would deploy anything else than what is locked."""
     now = locked_plan(plan, builder)
     said = differences(lock.required(now.target, now.arch), now)

@@ -13,7 +13,7 @@ from msgspec import structs
 from fleet.engine.deploy.apply import apply_and_look
 from fleet.engine.deploy.drift import locked_plan, require_locked
 from fleet.engine.deploy.plan import Planned, plan_device, plan_system, refuse, require_current
-from fleet.engine.deploy.release_builder import ReleaseBuilder
+from fleet.engine.deploy.release_builder import Builder, ReleaseBuilder
 from fleet.engine.deploy.switch import apply_plan
 from fleet.engine.lease.lease import Lease
 from fleet.engine.options import DeployOptions
@@ -69,7 +69,7 @@ class Operation:
         runtimes: RuntimeStore | None = None,
         runs: RunStore | None = None,
         executor: Executor | None = None,
-        builder: ReleaseBuilder | None = None,
+        builder: Builder | None = None,
         run_id: str = "",
         inputs: Inputs | None = None,
     ) -> None:
@@ -91,7 +91,7 @@ class Operation:
         self.runs = runs or RunStore()
         self._listener = listener
         self._executor = executor
-        self.builder = builder or ReleaseBuilder(
+        self.builder: Builder = builder or ReleaseBuilder(
             playbook,
             runtimes or RuntimeStore(),
             listener,

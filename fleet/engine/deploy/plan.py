@@ -38,7 +38,7 @@ from fleet.ops.release import ReleaseState
 from fleet.runtimes.targets import target_facts
 
 if TYPE_CHECKING:  # a push needs no runtimes
-    from fleet.engine.deploy.release_builder import ReleaseBuilder
+    from fleet.engine.deploy.release_builder import Builder
     from fleet.engine.deploy.resolver import Parts
 from collections.abc import Iterable
 
@@ -73,7 +73,7 @@ class Planned:
     generation: int | None = None
 
 
-def plan_device(session: Session, builder: ReleaseBuilder, *, verify: bool = False) -> Planned:
+def plan_device(session: Session, builder: Builder, *, verify: bool = False) -> Planned:
     """What deploy would do on this device. Nothing is changed.
 
     `verify` hashes every blob on the device instead of believing its size.
@@ -180,7 +180,7 @@ def require_current(plan: DevicePlan) -> None:
 
 def _opened(
     session: Session,
-    builder: ReleaseBuilder,
+    builder: Builder,
     parts: Parts,
     manifest: Manifest,
     facts: Facts,
@@ -205,7 +205,7 @@ def _opened(
     return (*found, *lacking(wanted, there, facts), *absent(programs, there, run.runner))
 
 
-def _pair(builder: ReleaseBuilder, parts: Parts) -> tuple[Finding, ...]:
+def _pair(builder: Builder, parts: Parts) -> tuple[Finding, ...]:
     run = builder.playbook.run
     if run is None or builder.bundle.kind != "executorch":
         return ()
@@ -213,7 +213,7 @@ def _pair(builder: ReleaseBuilder, parts: Parts) -> tuple[Finding, ...]:
     return executorch_pair(run.libraries, parts.runtime.version, emulator=emulator)
 
 
-def _then(builder: ReleaseBuilder) -> tuple[str, ...]:
+def _then(builder: Builder) -> tuple[str, ...]:
     run = builder.playbook.run
     if run is None:
         return ()
@@ -227,9 +227,7 @@ def _then(builder: ReleaseBuilder) -> tuple[str, ...]:
     )
 
 
-def _notes(
-    facts: Facts, builder: ReleaseBuilder, parts: Parts, state: ReleaseState
-) -> tuple[str, ...]:
+def _notes(facts: Facts, builder: Builder, parts: Parts, state: ReleaseState) -> tuple[str, ...]:
     bundle = builder.bundle
     compiled = (
         f"compiled with QAIRT {bundle.qairt} ({bundle.qairt_source})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -44,72 +45,11 @@ from fleet.runtimes.targets import default_target, target_facts
 from fleet.serving.files import packages_of, service_files
 
 
-class ReleaseBuilder:
-    """Bundle and runtimes of a playbook; each target is resolved once, whatever the fleet."""
+class Builder(ABC):
+    """What a deploy asks about the release of a playbook, on the workstation and on a worker."""
 
-    def __init__(
-        self,
-        playbook: Playbook,
-        store: RuntimeStore,
-        listener: Listener,
-        *,
-        offline: bool = False,
-        frozen: Lock | None = None,
-    ) -> None:
-        """`frozen` names the builds and files to take, whatever is newer; nothing is fetched."""
-        self._frozen = frozen
-        self._lock = threading.Lock()
-        self._opened: dict[tuple[str, str | None, str | None], OpenedFiles] = {}
-        self.playbook = playbook
-        self._bring_program(listener, offline=offline or frozen is not None)
-        self.runner: Runner = runner_of(playbook)
-        bundle = inspect_bundle(
-            playbook.bundle,
-            system_library(store),
-            kind=playbook.bundle_kind,
-            config=playbook.bundle_config,
-        )
-        self.bundle: Bundle = with_op_packages(bundle, playbook.op_packages)
-        wanted = playbook.runtime.version or self.bundle.qairt
-        self._resolver = Resolver(
-            self.runner,
-            store,
-            listener,
-            features=features_of(self.runner, self.bundle, playbook.run),
-            npu=self._uses_npu(),
-            version=wanted,
-            wheel=playbook.runtime.wheel,
-            offline=offline,
-            frozen=frozen,
-            carried=self._carried(),
-        )
-        for text in (*playbook.warnings, *self.bundle.warnings):
-            listener(Warned("", text))
-
-    def _bring_program(self, listener: Listener, *, offline: bool) -> None:
-        def progress(doing: str, done: int, total: int | None) -> None:
-            listener(Progress("", doing, done, total or 0))
-
-        bring_program(self.playbook.run, progress, offline=offline)
-
-    def _carried(self) -> Path | None:
-        run = self.playbook.run
-        if run is None or not isinstance(self.runner, Defaults):
-            return None
-        return self.runner.carried_qairt(run)
-
-    def _uses_npu(self) -> bool:
-        run = self.playbook.run or RunSpec(runner=self.runner.name)
-        return not isinstance(self.runner, Defaults) or self.runner.uses_npu(self.bundle, run)
-
-    def own_files(self, parts: Parts) -> tuple[Path, ...]:
-        """Return the programs and libraries of the user that go along."""
-        run = self.playbook.run
-        if run is None:
-            return ()
-        if isinstance(self.runner, OwnProgram):
-            return tuple(item.source for item in self.runner.files(self._kit_of(parts)))
-        return (*filter(None, [run.program]), *run.libraries)
+    def __init__(self, playbook: Playbook, chosen: Runner, bundle: Bundle) -> None:
+        self.playbook, self.runner, self.bundle = playbook, chosen, bundle
 
     def target_for(self, host: Host, facts: Facts) -> str:
         """Inventory, then playbook, then what the device's OS and machine call for."""
@@ -134,13 +74,122 @@ class ReleaseBuilder:
             return None
         return ".".join(version.split(".")[:2])
 
+    def kit(self, run: RunSpec, *, has_tool: bool, target: str) -> Kit:
+        """What the runner works with, for devices of a target."""
+        return Kit(
+            self.bundle,
+            run,
+            has_tool=has_tool,
+            dsp=target_facts(target).kind != "emulator",
+            windows=target_facts(target).os == "windows",
+            runtime_root=self._runtime_root(target),
+        )
+
+    def _runtime_root(self, target: str) -> Path | None:  # noqa: ARG002
+        """Return the folder of the QAIRT runtime on this machine, if it is here."""
+        return None
+
+    @abstractmethod
     def parts(self, target: str, arch: str | None, python: str | None = None) -> Parts:
-        """Runtime and files for a target and Hexagon arch (`v73`; None when unknown)."""
+        """Return runtime and files for a target and Hexagon arch (`v73`; None if unknown)."""
+
+    @abstractmethod
+    def kinds(self, target: str, arch: str | None, python: str | None = None) -> dict[Path, str]:
+        """Return path of a file → its machine, `hexagon-v73` for code of the DSP; only known
+        ones.
+        """
+
+    @abstractmethod
+    def manifest(self, parts: Parts) -> Manifest:
+        """Return the release for one kind of device."""
+
+    @abstractmethod
+    def opened(self, parts: Parts, manifest: Manifest) -> OpenedFiles:
+        """Return what the starts on such a device open and the release does not have."""
+
+    @abstractmethod
+    def corrected(self, parts: Parts) -> tuple[str, ...]:
+        """Return the names of the files that the runner corrects for such a device."""
+
+    @abstractmethod
+    def bring(self, plan: DevicePlan) -> None:
+        """Bring what a plan sends to this machine."""
+
+
+class ReleaseBuilder(Builder):
+    """Bundle and runtimes of a playbook; each target is resolved once, whatever the fleet."""
+
+    def __init__(
+        self,
+        playbook: Playbook,
+        store: RuntimeStore,
+        listener: Listener,
+        *,
+        offline: bool = False,
+        frozen: Lock | None = None,
+    ) -> None:
+        """`frozen` names the builds and files to take, whatever is newer; nothing is fetched."""
+        self._frozen = frozen
+        self._lock = threading.Lock()
+        self._opened: dict[tuple[str, str | None, str | None], OpenedFiles] = {}
+
+        def progress(doing: str, done: int, total: int | None) -> None:
+            listener(Progress("", doing, done, total or 0))
+
+        bring_program(playbook.run, progress, offline=offline or frozen is not None)
+        chosen = runner_of(playbook)
+        bundle = inspect_bundle(
+            playbook.bundle,
+            system_library(store),
+            kind=playbook.bundle_kind,
+            config=playbook.bundle_config,
+        )
+        super().__init__(playbook, chosen, with_op_packages(bundle, playbook.op_packages))
+        wanted = playbook.runtime.version or self.bundle.qairt
+        self._resolver = Resolver(
+            self.runner,
+            store,
+            listener,
+            features=features_of(self.runner, self.bundle, playbook.run),
+            npu=self._uses_npu(),
+            version=wanted,
+            wheel=playbook.runtime.wheel,
+            offline=offline,
+            frozen=frozen,
+            carried=self._carried(),
+        )
+        for text in (*playbook.warnings, *self.bundle.warnings):
+            listener(Warned("", text))
+
+    def _carried(self) -> Path | None:
+        run = self.playbook.run
+        if run is None or not isinstance(self.runner, Defaults):
+            return None
+        return self.runner.carried_qairt(run)
+
+    def _uses_npu(self) -> bool:
+        run = self.playbook.run or RunSpec(runner=self.runner.name)
+        return not isinstance(self.runner, Defaults) or self.runner.uses_npu(self.bundle, run)
+
+    def own_files(self, parts: Parts) -> tuple[Path, ...]:
+        """Return the programs and libraries of the user that go along."""
+        run = self.playbook.run
+        if run is None:
+            return ()
+        if isinstance(self.runner, OwnProgram):
+            return tuple(item.source for item in self.runner.files(self._kit_of(parts)))
+        return (*filter(None, [run.program]), *run.libraries)
+
+    def _runtime_root(self, target: str) -> Path | None:
+        return self._resolver.root(target)
+
+    def parts(self, target: str, arch: str | None, python: str | None = None) -> Parts:
+        """See Builder; a runtime that is missing is fetched."""
         layout_of(self.runner, self.bundle, target)  # before a runtime is fetched
         return self._resolver.parts(target, arch, python)
 
     def kinds(self, target: str, arch: str | None, python: str | None = None) -> dict[Path, str]:
-        """Host path of a file → its machine, `hexagon-v73` for code of the DSP; only known ones."""
+        """See Builder."""
         runtime = self.parts(target, arch, python).runtime
         found = {
             runtime.root / library.path: (
@@ -161,19 +210,8 @@ class ReleaseBuilder:
         found |= {library.file.source: library.kind for library in ops}
         return found | {shard.source: f"hexagon-{dsp[shard.name]}" for shard in shards}
 
-    def kit(self, run: RunSpec, *, has_tool: bool, target: str) -> Kit:
-        """What the runner works with, for devices of a target."""
-        return Kit(
-            self.bundle,
-            run,
-            has_tool=has_tool,
-            dsp=target_facts(target).kind != "emulator",
-            windows=target_facts(target).os == "windows",
-            runtime_root=self._resolver.root(target),
-        )
-
     def manifest(self, parts: Parts) -> Manifest:
-        """The release for one kind of device."""
+        """See Builder."""
         pc = target_facts(parts.target).os == "windows"
         packages = self.bundle.op_packages
         layout = layout_of(self.runner, self.bundle, parts.target)
@@ -223,9 +261,7 @@ class ReleaseBuilder:
         )
 
     def opened(self, parts: Parts, manifest: Manifest) -> OpenedFiles:
-        """Return what the starts on such a device open and the release does not have; looked at
-        once for each kind of device.
-        """
+        """See Builder; checked once for each kind of device."""
         key = (parts.target, parts.selection.hexagon_arch, parts.python)
         with self._lock:
             if key not in self._opened:
@@ -250,9 +286,7 @@ class ReleaseBuilder:
         return SentFiles(manifest.files, layout.bundle, required, windows=pc)
 
     def corrected(self, parts: Parts) -> tuple[str, ...]:
-        """Return the names of the files that such a device gets otherwise than the bundle has
-        them.
-        """
+        """See Builder."""
         if not isinstance(self.runner, Defaults):
             return ()
         return tuple(item.name for item in self.runner.corrected(self._kit_of(parts)))
@@ -264,7 +298,7 @@ class ReleaseBuilder:
         return replace(kit, build_id=parts.runtime.build_id, arch=arch, site=site)
 
     def bring(self, plan: DevicePlan) -> None:
-        """See that this machine has what a plan sends: a workstation has."""
+        """See Builder; a workstation has it."""
 
     def _files(self, kit: Kit) -> Iterator[FileRef]:
         """Yield the files of the bundle, some as the runner corrects them for such a device."""

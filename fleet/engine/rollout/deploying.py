@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fleet.config.select import select
-from fleet.engine.deploy.release_builder import ReleaseBuilder
+from fleet.engine.deploy.release_builder import Builder
 from fleet.engine.deploy.releases import stored_manifest, switch_back
 from fleet.engine.deploy.switch import check_health
 from fleet.engine.lease.lease import Lease
@@ -48,7 +48,7 @@ class Deployment(Protocol):
     inputs: Inputs | None
     owed: frozenset[str]
     runs: RunStore
-    builder: ReleaseBuilder
+    builder: Builder
 
     @property
     def afar(self) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from fleet.engine.deploy.release_builder import ReleaseBuilder
+from fleet.engine.deploy.release_builder import Builder
 from fleet.engine.run.measuring.gate import cool_down
 from fleet.engine.run.measuring.series import Series, warm
 from fleet.engine.run.measuring.validity import REBOOTED, marks_of, problems_of
@@ -75,7 +75,7 @@ class RunJob:
     """Everything that the runs of one device share. `word`: what to call them while they run."""
 
     session: Session
-    builder: ReleaseBuilder
+    builder: Builder
     plan: DevicePlan
     run: RunSpec
     store: RunStore

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from fleet.engine.deploy.release_builder import ReleaseBuilder
+from fleet.engine.deploy.release_builder import Builder
 from fleet.engine.run.run import RunJob, Tee, Turn, keep_files, kit_of, record_of
 from fleet.engine.run.start import Placed, execute, place
 from fleet.model.errors import AnswerError, InputError, SuiteError
@@ -111,7 +111,7 @@ def ask_suite(job: RunJob, suite: Suite) -> Record:
     return made.save(placed, ended, result, _problems(ended, result), marks=marks)
 
 
-def prepare_samples(builder: ReleaseBuilder) -> PreparedSamples | None:
+def prepare_samples(builder: Builder) -> PreparedSamples | None:
     """Read the samples of the playbook, before a device is asked for anything.
 
     None if it has none. Raises SuiteError; InputError for a runner that runs no samples.
@@ -147,7 +147,7 @@ class NodeUse:
     reference: Network
 
 
-def prepare_nodes(builder: ReleaseBuilder) -> NodeUse:
+def prepare_nodes(builder: Builder) -> NodeUse:
     """Read both networks, before a device is asked for anything.
 
     The reference is that of `verify:`, or the same model. Raises InputError and SuiteError.

@@ -8,8 +8,9 @@ import os
 import pickle
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -19,7 +20,7 @@ from fleet.engine.cluster.broadcast import Broadcast
 from fleet.engine.cluster.fanout import ResultCollection
 from fleet.engine.cluster.placement import Place, place_of, serving
 from fleet.engine.cluster.publisher import PROGRESS_SECONDS, Publisher
-from fleet.engine.cluster.wire import Carried, Reply, event_of
+from fleet.engine.cluster.wire import Carried, Order, Reply, event_of
 from fleet.engine.pool import DeviceResult
 from fleet.model import errors
 from fleet.model.errors import (
@@ -32,8 +33,12 @@ from fleet.model.errors import (
 from fleet.model.events import DeviceDone, Output, Progress, StepStarted, Warned
 from fleet.model.inventory import Host
 from fleet.model.plain import to_plain
+from fleet.model.playbook import RunSpec
 from fleet.profiles.runs import RunStore
+from fleet.runtimes.targets import known_targets
 from tests.profiles.test_runs import record
+
+from ..conftest import Bench
 
 EVERY = [
     one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, FleetError)
@@ -53,6 +58,21 @@ def test_errors_survive_the_way_home(kind: type[FleetError]) -> None:
         kind.retryable,
     )
     assert back.position == position
+
+
+@pytest.mark.parametrize("target", known_targets())
+def test_a_worker_gives_runners_the_same_kit(bench: Bench, tmp_path: Path, target: str) -> None:
+    """A worker took Windows devices for Linux devices without a DSP."""
+    local = bench.operation(offline=True).builder
+    order = Order("id", "run", "bring", local.playbook, bundle=local.bundle)
+    remote = worker.RemoteBuilder(order, print, Blobs(tmp_path), _never, _never)
+    spec = RunSpec(local.runner.name)
+    kits = [one.kit(spec, has_tool=True, target=target) for one in (local, remote)]
+    assert replace(kits[0], runtime_root=None) == kits[1]
+
+
+def _never(*_: object) -> NoReturn:
+    raise AssertionError("the workstation is not asked")
 
 
 def test_a_site_is_a_name_or_a_resource() -> None:
