@@ -95,7 +95,7 @@ def session(
     output.say(f"{name} is a host of {inventory} until {until}")
     if "host_key" in keys:
         output.say(f"its key {keys['host_key']} is trusted for this session only")
-    output.advise(f"next: fleet selftest {name} -i {inventory}")
+    output.advise(f"next: fleet selftest {name} -i {shlex.quote(str(inventory))}")
 
 
 def _added(
@@ -105,7 +105,8 @@ def _added(
     or the gateway is not trusted or does not answer.
     """
     others = {name: each for name, each in _hosts(path).items() if _lasts(each)}
-    name = line.board.partition(".")[0]
+    address = line.board.replace(".", "").isdecimal()  # 10.1.2.3: all boards of a net begin so
+    name = line.board if address else line.board.partition(".")[0]
     if line.port in {ADB_SERVER, ADBD}:
         keys = {"until": keys["until"], **_phone(line)}
     else:
@@ -137,7 +138,13 @@ def parsed_line(line: str, key: Path | None = None) -> FarmLine:
     given = dict(pairs)
     parts = given.get("-L", "").split(":")
     named = Path(words[0]).stem == "ssh" if words else False
-    if not named or len(rest) != 1 or len(parts) not in {3, 4} or not parts[-1].isdigit():
+    if (
+        not named
+        or len(rest) != 1
+        or len(parts) not in {3, 4}
+        or not parts[-1].isdecimal()
+        or [option for option, _ in pairs].count("-L") != 1
+    ):
         raise InputError(
             "the line is not a tunnel command with one -L PORT:BOARD:PORT and one gateway",
             hint=f"copy the line that the farm prints under Connect, like: {_LIKE}",
@@ -197,6 +204,11 @@ def _end(path: Path, name: str, *, as_json: bool) -> None:
     from fleet.engine.session import Session  # noqa: PLC0415
 
     known = _hosts(path)
+    if name not in known:
+        raise InputError(
+            f"{path} has no session of '{name}'",
+            hint=f"fleet config list {shlex.quote(str(path))}",
+        )
     (host,) = hosts_of(path, None, [name])
     gone = host.until is not None and host.until < time.time()
 
@@ -231,6 +243,12 @@ def _hosts(path: Path) -> dict[str, Any]:
             f"fleet does not change {path}, because fleet did not write this file",
             hint="give the sessions a file of their own: -i session.yaml",
         )
+    for host in load_inventory(path).hosts:
+        if host.until is None:
+            raise InventoryError(
+                f"{host.name} in {path} has no `until:`, so it is no session",
+                hint="move it into an inventory of your own, and sessions stay in this file",
+            )
     return dict(read(path, InventoryError).data["all"]["hosts"])
 
 

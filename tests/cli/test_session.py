@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fleet.cli.session import FarmLine, parsed_line
+from fleet.cli import session
+from fleet.cli.session import HEADER, FarmLine, parsed_line
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.engine.budget import CLEAN_SECONDS, allowed, left, require_time, too_long
@@ -59,6 +61,8 @@ def test_the_tunnel_commands_of_farms(
         (f"ssh -i <PRIVATE_KEY_FILE_PATH> -L 1:{FAR}:22 -N t@gw", "private key <PRIVATE_KEY"),
         (f"ssh -L 1:{FAR}:22 -N t@gw", "private key .none in the line"),
         ("ssh -i 'qdc.pem", "no ssh command"),
+        (f"ssh -i qdc.pem -L 1:{FAR}:\u00b2 -N t@gw", "not a tunnel command"),
+        (f"ssh -i qdc.pem -L 1:{FAR}:22 -L 2:other:22 -N t@gw", "not a tunnel command"),
         ("", "not a tunnel command"),
     ],
 )
@@ -79,6 +83,27 @@ def test_an_inventory_of_a_person_is_not_changed(key: Path) -> None:
     done = fleet("config", "session", odd, "-i", "s.yaml", cwd=key.parent)
     assert done.returncode == 2
     assert not key.with_name("s.yaml").exists()
+
+
+def test_only_one_session_is_ended_and_only_sessions_are_in_the_file(key: Path) -> None:
+    keys = '{"until": "2030-01-01T00:00:00Z", "host": "127.0.0.1", "port": 1}'
+    file, text = key.with_name("s.yaml"), f"{HEADER}all:\n  hosts:\n    sa1: {keys}\n"
+    file.write_text(f"{text}    sa2: {keys}\n")
+    for name in ("all", "sa*", "sa3"):
+        done = fleet("config", "session", "--end", name, "-i", "s.yaml", cwd=key.parent)
+        assert (done.returncode, "has no session of" in done.stderr) == (2, True), done.stderr
+    file.write_text(f"{text}    mine: {{host: 127.0.0.1}}\n")
+    done = fleet("config", "session", "--end", "sa1", "-i", "s.yaml", cwd=key.parent)
+    assert (done.returncode, "mine in s.yaml has no `until:`" in done.stderr) == (2, True)
+
+
+def test_two_boards_that_are_named_by_address_are_two(key: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(session, "_pinned", lambda *_, **__: {})
+    for board in ("10.1.2.3", "10.1.2.4"):
+        keys = {"until": "2030-01-01T00:00:00Z"}
+        session._added(Path("s.yaml"), FarmLine(str(key), "1", board, 22, "t@gw"), keys, False)
+    hosts = load_inventory(Path("s.yaml")).hosts
+    assert [host.name for host in hosts] == ["10.1.2.3", "10.1.2.4"]
 
 
 @pytest.fixture(scope="module")
