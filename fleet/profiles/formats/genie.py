@@ -8,6 +8,7 @@ file takes it from getTimeStampInUs, so it is µs.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import defaultdict
@@ -100,10 +101,17 @@ def is_printed(text: str) -> bool:
     return _PRINTED[ANSWER].search(text) is not None
 
 
-def read_printed(text: str) -> Profile:
-    """Return the profile that genie-t2t-run printed. The text does not say where the model ran."""
-    problem = UNPROVEN.format(tool="genie-t2t-run")
-    return Profile("genie-text", printed(text), runner="genie", problems=(problem,))
+def read_printed(text: str) -> list[Profile]:
+    """Return the profile of each run of genie-t2t-run, which ends with the times of the answer.
+
+    The text does not say where the model ran.
+    """
+    problems = (UNPROVEN.format(tool="genie-t2t-run"),)
+    ends = (match.end() for match in _PRINTED[ANSWER].finditer(text))
+    return [
+        Profile("genie-text", printed(text[a:b]), runner="genie", problems=problems)
+        for a, b in itertools.pairwise((0, *ends))
+    ]
 
 
 def read(text: str) -> Profile:

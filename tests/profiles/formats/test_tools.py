@@ -322,3 +322,16 @@ def test_the_prefill_of_mllms_first_version() -> None:
     )
     assert found.metrics.prompt_tokens == 64
     assert "does not say where the model ran" in found.problems[0]
+
+
+def test_each_run_of_genie_t2t_run_in_one_text() -> None:
+    runs = "".join(
+        f"Init Time: {n}000 us\nPrompt Processing Time: {n}0000 us, Prompt Processing Rate : "
+        f"100.0 toks/sec\n"
+        f"Token Generation Time: {n}000000 us, Token Generation Rate: 10.0 toks/sec\n"
+        for n in (1, 2)
+    )
+    found = read(runs)
+    assert [(p.metrics.init_ms, p.metrics.prompt_tokens, p.metrics.decode_ms) for p in found] == [
+        (1, 1, 1000), (2, 2, 2000)
+    ]  # fmt: skip
