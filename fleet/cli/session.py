@@ -104,7 +104,6 @@ def _added(
     """Write the host into the file; its name and its keys. The file is as before where the board
     or the gateway is not trusted or does not answer.
     """
-    others = {name: each for name, each in _hosts(path).items() if _lasts(each)}
     address = line.board.replace(".", "").isdecimal()  # 10.1.2.3: all boards of a net begin so
     name = line.board if address else line.board.partition(".")[0]
     if line.port in {ADB_SERVER, ADBD}:
@@ -112,12 +111,12 @@ def _added(
     else:
         keys = {"host": line.board, "port": line.port, "proxy_jump": line.gateway, **keys}
         keys["identity_file"] = line.key
+    before = _changed(path, name, keys)
     try:
-        _write(path, {**others, name: keys})
         keys |= _pinned(path, name, accept_new=accept_new)
-        _write(path, {**others, name: keys})
+        _changed(path, name, keys)
     except BaseException:
-        _write(path, others)
+        _changed(path, name, before)
         raise
     return name, keys
 
@@ -203,8 +202,7 @@ def _end(path: Path, name: str, *, as_json: bool) -> None:
     from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device  # noqa: PLC0415
     from fleet.engine.session import Session  # noqa: PLC0415
 
-    known = _hosts(path)
-    if name not in known:
+    if name not in _hosts(path):
         raise InputError(
             f"{path} has no session of '{name}'",
             hint=f"fleet config list {shlex.quote(str(path))}",
@@ -220,7 +218,7 @@ def _end(path: Path, name: str, *, as_json: bool) -> None:
         [] if gone else [replace(host, until=None)], work, lambda _: None, PoolOptions()
     )
     if all(result.fine for result in results):
-        _write(path, {other: keys for other, keys in known.items() if other != name})
+        _changed(path, name, None)
     if gone:
         results = [DeviceResult(host, "ok", "the session was over: the farm has the board again")]
     if as_json:
@@ -243,17 +241,31 @@ def _hosts(path: Path) -> dict[str, Any]:
             f"fleet does not change {path}, because fleet did not write this file",
             hint="give the sessions a file of their own: -i session.yaml",
         )
-    for host in load_inventory(path).hosts:
-        if host.until is None:
+    hosts = dict(read(path, InventoryError).data["all"]["hosts"])
+    for name, keys in hosts.items():
+        if "until" not in (keys or {}):
             raise InventoryError(
-                f"{host.name} in {path} has no `until:`, so it is no session",
+                f"{name} in {path} has no `until:`, so it is no session",
                 hint="move it into an inventory of your own, and sessions stay in this file",
             )
-    return dict(read(path, InventoryError).data["all"]["hosts"])
+    return hosts
 
 
 def _lasts(keys: dict[str, Any]) -> bool:
     return str(keys["until"]) > time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _changed(path: Path, name: str, keys: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Write one host (None: without it) beside what other commands wrote; its keys until now."""
+    from fleet.transport.hostkeys import locked  # noqa: PLC0415 - paramiko takes 0.2 s
+
+    with locked(path):
+        hosts = _hosts(path)
+        before: dict[str, Any] | None = hosts.pop(name, None)
+        if keys is not None:
+            hosts = {other: each for other, each in hosts.items() if _lasts(each)} | {name: keys}
+        _write(path, hosts)
+    return before
 
 
 def _write(path: Path, hosts: dict[str, Any]) -> None:

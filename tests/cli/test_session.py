@@ -106,6 +106,25 @@ def test_two_boards_that_are_named_by_address_are_two(key: Path, monkeypatch: An
     assert [host.name for host in hosts] == ["10.1.2.3", "10.1.2.4"]
 
 
+def test_a_session_that_is_added_meanwhile_stays(key: Path, monkeypatch: Any) -> None:
+    def add(board: str) -> None:
+        keys = {"until": "2030-01-01T00:00:00Z"}
+        session._added(Path("s.yaml"), FarmLine(str(key), "1", board, 22, "t@gw"), keys, False)
+
+    def pinned(_: Path, name: str, **__: object) -> dict[str, str]:
+        if name == "sa3":
+            raise InputError("the gateway does not answer")
+        if name == "sa1":
+            add("sa2")
+        return {}
+
+    monkeypatch.setattr(session, "_pinned", pinned)
+    add("sa1")
+    with pytest.raises(InputError):
+        add("sa3")
+    assert {host.name for host in load_inventory(Path("s.yaml")).hosts} == {"sa1", "sa2"}
+
+
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     root = tmp_path_factory.mktemp("lab")
