@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +24,7 @@ from fleet.model.files import FileRef
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob, DevicePlan, ProbeHealth, SendBlobs
+from fleet.ops.lease import end_command
 from tests.bundles.conftest import make_facts
 from tests.warm import fleet
 
@@ -200,3 +204,21 @@ def test_the_budget_of_one_call() -> None:
         deadline.cut(50)
         deadline.touch()
         assert deadline.remaining <= 50
+
+
+def test_programs_end_where_the_way_to_the_folder_is_a_link(tmp_path: Path) -> None:
+    work = tmp_path / "disk" / "fleet" / "work"
+    work.mkdir(parents=True)
+    (tmp_path / "home").symlink_to("disk")
+    command = end_command("~/fleet")
+    env = {**os.environ, "FLEET_BOARD_HOME": f"{tmp_path}/home", "FLEET_LEASE_DIR": str(tmp_path)}
+    with subprocess.Popen(["sleep", "100"], cwd=work) as program:
+        try:
+            done = subprocess.run(
+                command.argv, env=env, check=True, capture_output=True, timeout=60
+            )
+            assert done.stdout == f"removed {tmp_path}/home/fleet\n".encode()
+            assert program.wait(20) == -signal.SIGKILL
+        finally:
+            program.kill()
+    assert not work.parent.exists()

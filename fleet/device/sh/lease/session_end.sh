@@ -8,9 +8,10 @@ case $base in '') base=$home/fleet ;; '~/'*) base=$home/${base#??} ;; esac
 (
   if ! place look; then dir=''; fi
   if [ -L "$base" ]; then fail "$base is a symbolic link"; fi
+  real=$(cd "$base" 2>/dev/null && pwd -P) || real=$base
   for one in /proc/[0-9]*; do
     at=$(readlink "$one/cwd" 2>/dev/null)
-    case $at in "$base"/*) kill -9 "${one##*/}" 2>/dev/null ;; esac
+    case $at in "$real"/*) kill -9 "${one##*/}" 2>/dev/null ;; esac
   done
   rm -rf "$base" "${dir:-$base}" || fail "not all of $base and ${dir:-$base} could be removed"
   echo "removed $base"
