@@ -66,7 +66,7 @@ def aihub(text: str) -> list[Record]:
     chips = _chips(folder)
     wanted = [tables[model]] if model else tables.values()
     found = [record for path in wanted for record in _records(path, chips, version)]
-    for word in words:
+    for word in filter(None, words):
         left = [record for record in found if _slug(word) in _said(record).values()]
         if not left:
             there = sorted({each for record in found for each in _said(record).values() if each})
@@ -132,7 +132,8 @@ def one_of(label: str, mine: Sequence[Record], other: Sequence[Record]) -> Seque
     """
     left = [record for record in mine if record.counts] or list(mine)
     for read in (_chip, attrgetter("runner")):
-        same = [record for record in left if read(record) in set(map(read, other))]
+        theirs = set(map(read, other)) - {None}  # a chip that is not known is no other's
+        same = [record for record in left if read(record) in theirs]
         left = same or left
     if len(left) == 1:
         return left

@@ -189,6 +189,7 @@ def test_every_row_of_ai_hub_is_a_record_and_nothing_is_guessed(wheel: Path) -> 
     ("text", "rates"),
     [
         ("llm_4b/QCS9075", [17.5, 18.5, 12.5]),
+        ("llm_4b/qcs9075/", [17.5, 18.5, 12.5]),
         ("llm_4b/dragonwing-iq-9075-evk/genie", [17.5]),
         ("llm_4b/iq9075", None),
         ("llm_4b/qcs9075/geniex_qairt/4096", [12.5]),
@@ -236,3 +237,6 @@ def test_compare_with_ai_hub_names_what_differs(wheel: Path, tmp_path: Path) -> 
     with pytest.raises(InputError, match=r"is 2 figures.*context 4096, 512") as caught:
         compare_groups((published, group("last", theirs)))
     assert caught.value.hint == "choose one of each: reference:aihub:llm_4b/512"
+    unknown = [replace(one, facts={}) for one in theirs]
+    with pytest.raises(InputError, match=r"is 3 figures.*of-tomorrow"):
+        compare_groups((published, group("last", unknown)))
