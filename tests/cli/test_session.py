@@ -207,7 +207,7 @@ def test_the_budget_of_one_call() -> None:
 
 
 def test_programs_end_where_the_way_to_the_folder_is_a_link(tmp_path: Path) -> None:
-    work = tmp_path / "disk" / "fleet" / "work"
+    work = tmp_path / "disk" / "fleet" / "runs"
     work.mkdir(parents=True)
     (tmp_path / "home").symlink_to("disk")
     command = end_command("~/fleet")
@@ -222,3 +222,16 @@ def test_programs_end_where_the_way_to_the_folder_is_a_link(tmp_path: Path) -> N
         finally:
             program.kill()
     assert not work.parent.exists()
+
+
+def test_the_end_of_a_session_removes_only_what_fleet_made(tmp_path: Path) -> None:
+    base, leases = tmp_path / "data", tmp_path / "fleet-lease"
+    for name in ("store", "releases/app", "current", "photos"):
+        (base / name).mkdir(parents=True)
+    (leases / "write.3").mkdir(parents=True)
+    env = {**os.environ, "FLEET_LEASE_DIR": str(tmp_path)}
+    subprocess.run(
+        end_command(str(base)).argv, env=env, check=True, capture_output=True, timeout=60
+    )
+    assert [path.name for path in base.iterdir()] == ["photos"]
+    assert not leases.exists()
