@@ -223,8 +223,8 @@ def _twins(ranked: Ranked, diagnosis: Diagnosis) -> list[str]:
     if any(check.facts for check in diagnosis.checks):
         return []
     return [
-        f"{twin.cause} causes the same log; to tell the causes apart, run `{twin.command}`: "
-        f"{twin.reading}"
+        f"{twin.cause} causes the same log; to tell the causes apart, "
+        f"{f'run `{twin.command}`' if twin.command else 'look in the log'}: {twin.reading}"
         for twin in ranked.twins
     ]
 

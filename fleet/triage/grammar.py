@@ -19,7 +19,12 @@ BESIDE = (
     r"\b(?:dsp|htp|hexagon)_arch\W{1,4}{arch}",
     r"Htp{arch}(?:Skel|Stub)",
 )
-_LIKE: dict[str, Callable[[str], str]] = {"arch": str.lower, "processor": str.lower}
+_LIKE: dict[str, Callable[[str], str]] = {
+    "arch": str.lower,
+    "processor": str.lower,
+    "module": lambda word: word.partition(".")[0],  # pip installs the package of a submodule
+    "subject": lambda word: word.rstrip(":.,"),
+}
 _IN_PATTERN = re.compile(r"\{(" + "|".join(SLOTS) + r")\}")
 
 

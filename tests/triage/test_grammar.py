@@ -210,3 +210,18 @@ def test_a_library_of_an_app_alone_is_no_fault_of_the_npu(
 )
 def test_a_line_that_says_how_it_goes_on_is_no_failure(line: str) -> None:
     assert triage(f"{line}\n").causes == ()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line", "slots"),
+    [
+        (
+            "fatal error: {subject}",
+            "fatal error: net/a.hpp: No such file",
+            {"subject": "net/a.hpp"},
+        ),
+        ("No module named .{module}.", "No module named 'a_b.c.d'", {"module": "a_b"}),
+    ],
+)
+def test_a_slot_is_what_a_command_takes(pattern: str, line: str, slots: dict[str, str]) -> None:
+    assert captured(expanded(pattern), line) == slots
