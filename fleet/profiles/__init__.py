@@ -1,1 +1,1 @@
-"""Measured runs: reading profiles, keeping records, comparing them, showing them."""
+"""Measured runs: reading profiles, storing records, comparing them and presenting them."""

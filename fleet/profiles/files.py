@@ -1,4 +1,4 @@
-"""Files of records are read; files are written whole or not at all."""
+"""Readers of record files, and an atomic write of any file."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _IMPORT = (
 
 
 def read_records(path: Path) -> list[Record]:
-    """The records of a file or of all record.json below a folder.
+    """Return the records of a file, or of every record.json below a folder.
 
-    Raises InputError with file and line for what is no record of a schema that is known.
+    Raises InputError with the file and line of text that is not a record of a known schema.
     """
     if path.is_dir():
-        found = sorted(path.rglob("record.json"))
-        if not found:
+        paths = sorted(path.rglob("record.json"))
+        if not paths:
             raise InputError(
                 f"the folder {path} contains no record.json", hint="fleet profiles list"
             )
-        return [record for file in found for record in read_records(file)]
+        return [record for file in paths for record in read_records(file)]
     return list(_of_file(path))
 
 
@@ -47,7 +47,7 @@ def _of_file(path: Path) -> Iterator[Record]:
                 yield Record.from_dict(json.loads(line))
             except (ValueError, InputError) as error:
                 raise InputError(
-                    f"line {number} of {path} is not a result of a run: {_said(error)}",
+                    f"line {number} of {path} is not a result of a run: {_message_of(error)}",
                     hint="remove the line, or export the file again",
                 ) from error
         return
@@ -56,13 +56,16 @@ def _of_file(path: Path) -> Iterator[Record]:
             yield Record.from_dict(data)
         except InputError as error:
             raise InputError(
-                f"{path} is not a result of a run: {_said(error)}", hint=error.hint or _IMPORT
+                f"{path} is not a result of a run: {_message_of(error)}", hint=error.hint or _IMPORT
             ) from error
 
 
 @contextmanager
 def written_whole(target: Path, kind: type[FleetError] = ProfileStoreError) -> Iterator[Path]:
-    """The file to write instead, which becomes `target` at the end. Raises `kind`."""
+    """Write a file atomically: yield a temporary path that replaces `target` at the end.
+
+    Raises `kind` if the file cannot be written.
+    """
     part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
     try:
         with file_errors(target, "write", kind, f"ls -ld {target.parent}"):
@@ -72,5 +75,5 @@ def written_whole(target: Path, kind: type[FleetError] = ProfileStoreError) -> I
         part.unlink(missing_ok=True)
 
 
-def _said(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     return error.message if isinstance(error, InputError) else reason(error)

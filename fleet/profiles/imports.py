@@ -1,7 +1,8 @@
-"""Taking in profiles of any known kind: files, folders, exports of another workstation.
+"""Import of profiles of every known kind: files, folders, exports of another workstation.
 
-A file goes in whole or not at all, and once: its content is its identity. Files are read in
-turns of TURN; each turn is one transaction, before which its raw files are on the disk.
+A file is imported completely or not at all, and only once: the hash of its content identifies it.
+Files are read in batches of TURN. Each batch is one transaction; its raw files are on the disk
+before the transaction begins.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from fleet.profiles.store.rows import insert
 from fleet.profiles.store.select import named
 
 TURN = 1000
-MOST_RAW_BYTES = 64 << 20  # of one file beside a record.json
+MOST_RAW_BYTES = 64 << 20  # of one file next to a record.json
 _OURS = "record.json"
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Labels:
-    """What the user says of files that cannot say it. What nobody says stays unknown."""
+    """Labels that the user gives to files that do not contain them. Missing labels stay unknown."""
 
     host: str = ""
     name: str = ""
@@ -44,8 +45,10 @@ class Labels:
 
 @dataclass(frozen=True)
 class BadFile:
-    """A file that was not taken in: where, why, and what helps. `unknown`: it is no profile, or
-    one of a tool that fleet does not read; nothing of it is damaged.
+    """A file that was not imported: its path, the reason, and a hint.
+
+    `unknown` is True if the file is not a profile, or belongs to a tool that fleet does not read;
+    such a file is not damaged.
     """
 
     path: str
@@ -56,7 +59,7 @@ class BadFile:
 
 @dataclass
 class Imported:
-    """The result of an import. `skipped` are files of a folder that are no profiles."""
+    """The result of an import. `skipped` are files of a folder that are not profiles."""
 
     files: int = 0
     new: int = 0
@@ -66,7 +69,7 @@ class Imported:
 
     @property
     def unknown(self) -> int:
-        """The number of files that are no profiles, also of those named themselves."""
+        """The number of files that are not profiles, including files that the user named."""
         return len(self.skipped) + sum(file.unknown for file in self.bad)
 
     @property
@@ -77,7 +80,7 @@ class Imported:
 
 @dataclass(frozen=True)
 class _Item:
-    """One file that was read: its records, and the raw files that go with each."""
+    """A file that was read: its records, and the raw files that belong to each record."""
 
     path: Path
     records: tuple[tuple[Record, dict[str, Any]], ...]  # with its plain data
@@ -85,7 +88,7 @@ class _Item:
 
 
 class Importer:
-    """One import into a store. Raises InputError for names that are none."""
+    """An import into a store. Raises InputError for an invalid tag name."""
 
     def __init__(self, store: ProfileStore, labels: Labels | None = None) -> None:
         self.store = store
@@ -97,19 +100,19 @@ class Importer:
         self._folders: dict[Path, tuple[str, int]] = {}
 
     def take(self, paths: Sequence[Path], progress: Progress | None = None) -> Imported:
-        """Take in files and folders; a bad file does not hold up the others.
+        """Import files and folders; a bad file does not stop the others.
 
-        `progress` gets (files done, files in all). Raises InputError for a path that is not
-        there, ProfileStoreError where the store cannot be written.
+        `progress` is called with (files done, total number of files). Raises InputError for a path
+        that does not exist, and ProfileStoreError if the store cannot be written.
         """
         unread: list[OSError] = []
-        found = [entry for path in paths for entry in _files(path, unread.append)]
+        entries = [entry for path in paths for entry in _files(path, unread.append)]
         self.done.bad += [BadFile(str(error.filename), f"{error.strerror}") for error in unread]
-        for start in range(0, len(found), TURN):
-            turn = found[start : start + TURN]
+        for start in range(0, len(entries), TURN):
+            turn = entries[start : start + TURN]
             self._put([item for entry in turn if (item := self._read(*entry)) is not None])
             if progress is not None:
-                progress(start + len(turn), len(found))
+                progress(start + len(turn), len(entries))
         return self.done
 
     def _read(self, path: Path, asked: bool, alone: bool) -> _Item | None:
@@ -161,7 +164,8 @@ class Importer:
     def _record(self, path: Path, profile: Profile, sha256: str, row: int) -> Record:
         """Return the record of one profile; `row` counts the profiles of its file from 0.
 
-        Files of one folder are one run: that is all that is known of how they belong.
+        Files of one folder become one run, because nothing else is known about which files belong
+        together.
         """
         run_id, count = self._folders.get(path.parent, ("", 0))
         if not run_id:
@@ -191,15 +195,15 @@ class Importer:
         )
 
     def _beside(self, path: Path) -> tuple[tuple[str, str, int], ...]:
-        """What a run of fleet left beside its record."""
-        found = []
+        """Store the other files of a run's folder. Return name, sha256, bytes of each."""
+        raw = []
         for file in sorted(path.parent.rglob("*")):
             small = file.is_file() and file.stat().st_size <= MOST_RAW_BYTES
             if small and file != path and not file.name.endswith(".part"):
                 data = file.read_bytes()
                 name = file.relative_to(path.parent).as_posix()
-                found.append((name, self.store.raw.keep(data), len(data)))
-        return tuple(found)
+                raw.append((name, self.store.raw.keep(data), len(data)))
+        return tuple(raw)
 
     def _put(self, items: Sequence[_Item]) -> None:
         self.store.raw.settle()
@@ -228,9 +232,10 @@ def _numbered(read: list[dict[str, Any]]) -> Iterator[tuple[Record, dict[str, An
 
 
 def _files(path: Path, unread: Callable[[OSError], None]) -> Iterator[tuple[Path, bool, bool]]:
-    """(file, whether it was named itself, whether nothing lies beside it).
+    """Yield (file, whether the user named it, whether no other file belongs to it).
 
-    What lies beside a record.json belongs to it. `unread` gets folders that cannot be listed.
+    The other files in the folder of a record.json belong to that record. `unread` is called with
+    the error of each folder that cannot be listed.
     """
     if path.exists() and not path.is_dir():
         yield path, True, path.name != _OURS

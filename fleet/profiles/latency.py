@@ -21,26 +21,27 @@ _TO_MS = {"us": 0.001}
 _NAMES = {
     kind: {name: _TO_MS.get(KNOWN[name].unit, 1.0) for name in names_of(kind)} for kind in NETWORK
 }
-MIDDLES = _NAMES[LATENCY]  # name of the number → ms; the first that a run has is the one
+MIDDLES = _NAMES[LATENCY]  # name of the metric → its factor to ms; the first that a run has is used
 MEANS = frozenset(metric.name for metric in KNOWN.values() if metric.mean)
 
 
 def latency(others: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, float]]:
-    """Return latency and p90 in ms and the rate in inferences a second, as far as measured.
+    """Return latency and p90 in ms and the rate in inferences per second, as far as measured.
 
-    Each with the name of its number in `others` of a record's plain data; {} without a latency.
+    Each value comes with the name of its metric in `others` of a record's plain data. Returns {} if
+    no latency was measured.
     """
-    found = {}
+    numbers = {}
     for key, names in _NAMES.items():
         name = next((name for name in names if name in others), None)
         if name is not None:
-            found[key] = name, float(others[name]["value"]) * names[name]
-    return found if LATENCY in found else {}
+            numbers[key] = name, float(others[name]["value"]) * names[name]
+    return numbers if LATENCY in numbers else {}
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How fast a model was: `10.0 tok/s`."""
+    """The speed of a model: `10.0 tok/s`."""
 
     value: float
     unit: str
@@ -52,24 +53,24 @@ class Rate:
 
 
 def shown_numbers(record: Mapping[str, Any]) -> dict[str, float]:
-    """Return what a table may show of a record, given as plain data."""
+    """Return the numbers that a table may show of a record, given as plain data."""
     metrics = record["metrics"]
-    found = {m.name: metrics[m.name] for m in METRICS if m.tabled and m.about}
-    numbers = {name: value for name, value in found.items() if value is not None}
+    tabled = {m.name: metrics[m.name] for m in METRICS if m.tabled and m.about}
+    numbers = {name: value for name, value in tabled.items() if value is not None}
     return numbers | {key: value for key, (_, value) in latency(metrics["others"]).items()}
 
 
 def median_of(records: Sequence[Mapping[str, Any]], key: str) -> float | None:
-    """Return the median of a number over the records that count; None if none has it."""
+    """Return the median of a number over the records that count; None if no record has it."""
     import statistics  # noqa: PLC0415 - fractions and decimal, for records only
 
     counted = [shown_numbers(record) for record in records if record["counts"]]
-    values = [found[key] for found in counted if key in found]
+    values = [numbers[key] for numbers in counted if key in numbers]
     return statistics.median(values) if values else None
 
 
 def rate_of(records: Sequence[Mapping[str, Any]]) -> Rate | None:
-    """Return the median rate of generation, else of inference, else of the prompt."""
+    """Return the median rate of generation; else that of inference, else that of the prompt."""
     prompt = KNOWN[PROMPT.rate]
     for key, metric, unit in (
         (PRIMARY.name, PRIMARY, PRIMARY.unit),

@@ -1,6 +1,7 @@
-"""Records of others, each with its source: those that fleet brings along, and AI Hub's.
+"""Published records, each with its source: those shipped with fleet, and those of AI Hub.
 
-What the source does not say is unknown in them: one run, no conditions, no hashes of files.
+A fact that the source does not give stays unknown in the record: one run, no conditions, no hashes
+of files.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ _KEYS = ("device", "chip", "chipset", "published", "precision", "component", "un
 
 
 def names() -> tuple[str, ...]:
-    """Names of all that come with fleet."""
-    found = (files("fleet.data") / _FOLDER).iterdir()
-    return tuple(sorted(file.name.removesuffix(".json") for file in found if file.is_file()))
+    """Return the names of all reference records that are shipped with fleet."""
+    entries = (files("fleet.data") / _FOLDER).iterdir()
+    return tuple(sorted(file.name.removesuffix(".json") for file in entries if file.is_file()))
 
 
 def plain(name: str) -> list[dict[str, Any]]:
-    """The plain data of the records. Raises InputError for a name that is not there."""
+    """Return the plain data of the records. Raises InputError for an unknown name."""
     if name.startswith(AIHUB):
         return [to_plain(record) for record in aihub(name.removeprefix(AIHUB))]
     if name not in names():
@@ -48,11 +49,13 @@ def plain(name: str) -> list[dict[str, Any]]:
 
 
 def aihub(text: str) -> list[Record]:
-    """Return the figures that Qualcomm AI Hub publishes, of `MODEL/WORD/...`; "" is all of them.
+    """Return the figures that Qualcomm AI Hub publishes for `MODEL/WORD/...`; "" returns all of
+    them.
 
-    They are read from the installed wheel of ai-hub-models (BSD-3-Clause), of which nothing is
-    imported: a perf.yaml for each model. A word is a chip, a device, a runtime, a precision, a
-    component, a compute unit or a context size. Raises InputError where nothing is found.
+    They are read from the perf.yaml of each model in the installed wheel of ai-hub-models
+    (BSD-3-Clause); nothing of the wheel is imported. A word is a chip, a device, a runtime, a
+    precision, a component, a compute unit or a context size. Raises InputError if no figure
+    matches.
     """
     model, *words = text.split("/")
     folder, version = wheel()
@@ -65,35 +68,37 @@ def aihub(text: str) -> list[Record]:
         )
     chips = _chips(folder)
     wanted = [tables[model]] if model else tables.values()
-    found = [record for path in wanted for record in _records(path, chips, version)]
+    figures = [record for path in wanted for record in _records(path, chips, version)]
     for word in filter(None, words):
-        left = [record for record in found if _slug(word) in _said(record).values()]
+        left = [record for record in figures if _slug(word) in _choice_words(record).values()]
         if not left:
-            there = sorted({each for record in found for each in _said(record).values() if each})
+            there = sorted(
+                {each for record in figures for each in _choice_words(record).values() if each}
+            )
             raise InputError(
                 f"AI Hub publishes no figure of '{text}': nothing is named '{word}'",
                 hint=f"after {model or 'the model'}/ write one of: {', '.join(there)}",
             )
-        found = left
-    return found
+        figures = left
+    return figures
 
 
 def _chips(folder: Path) -> dict[str, dict[str, Any]]:
-    """What is known of the chip of each device, as the facts of a record have it."""
+    """Return the known facts about the chip of each device, named like the facts of a record."""
     path = folder / "devices_and_chipsets.yaml"
     table = parse(path.read_text("utf-8"), path, InputError).data
-    found = {}
-    for device, told in table["devices"].items():
-        chip = table["chipsets"].get(told["chipset"], {})
-        row = by_hub_chipset(told["chipset"])
-        found[device] = {
+    facts = {}
+    for device, entry in table["devices"].items():
+        chip = table["chipsets"].get(entry["chipset"], {})
+        row = by_hub_chipset(entry["chipset"])
+        facts[device] = {
             "name": device,
             "chip": str(row["chip"]) if row else None,
             "hexagon_arch": f"v{chip['htp_version']}" if "htp_version" in chip else None,
             "soc_model": chip.get("soc_model"),
-            "hub_chipset": told["chipset"].removeprefix("qualcomm-"),
+            "hub_chipset": entry["chipset"].removeprefix("qualcomm-"),
         }
-    return found
+    return facts
 
 
 def _records(path: Path, chips: Mapping[str, dict[str, Any]], version: str) -> Iterator[Record]:
@@ -127,8 +132,8 @@ def _records(path: Path, chips: Mapping[str, dict[str, Any]], version: str) -> I
 def one_of(label: str, mine: Sequence[Record], other: Sequence[Record]) -> Sequence[Record]:
     """Return the published figure to compare with the records of the other side.
 
-    It is one that counts, of their chip and their runner as far as there are such. Raises
-    InputError that names the words to choose by if there are several.
+    Prefers figures that count, then those of the same chip, then those of the same runner. Raises
+    InputError that names the words to choose by if several figures remain.
     """
     left = [record for record in mine if record.counts] or list(mine)
     for read in (_chip, attrgetter("runner")):
@@ -137,9 +142,9 @@ def one_of(label: str, mine: Sequence[Record], other: Sequence[Record]) -> Seque
         left = same or left
     if len(left) == 1:
         return left
-    keys = [key for key in _KEYS if len({_said(record)[key] for record in left}) > 1]
-    choices = [f"{key} {', '.join(sorted({_said(r)[key] for r in left}))}" for key in keys]
-    words = "/".join(_said(left[0])[key] for key in keys)
+    keys = [key for key in _KEYS if len({_choice_words(record)[key] for record in left}) > 1]
+    choices = [f"{key} {', '.join(sorted({_choice_words(r)[key] for r in left}))}" for key in keys]
+    words = "/".join(_choice_words(left[0])[key] for key in keys)
     raise InputError(
         f"'{label}' is {len(left)} figures, and a comparison needs one: {'; '.join(choices)}",
         hint=f"choose one of each: {label}/{words}",
@@ -154,8 +159,8 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-")
 
 
-def _said(record: Record) -> dict[str, str]:
-    """The words by which a figure can be chosen."""
+def _choice_words(record: Record) -> dict[str, str]:
+    """Return the words by which a figure can be chosen, by key."""
     soc = record.facts["soc"]
-    found = {**record.origin, "chip": soc.get("chip"), "chipset": soc.get("hub_chipset")}
-    return {key: _slug(str(found.get(key) or "")) for key in _KEYS}
+    words = {**record.origin, "chip": soc.get("chip"), "chipset": soc.get("hub_chipset")}
+    return {key: _slug(str(words.get(key) or "")) for key in _KEYS}

@@ -1,4 +1,4 @@
-"""Records of runs on the workstation: one folder a run, plain files, nothing overwritten."""
+"""Records of runs on the workstation: one folder for each run, plain files, nothing overwritten."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from fleet.model.plain import to_plain
 if TYPE_CHECKING:
     from fleet.model.record import Record
 
-_SWITCHES = "switches.jsonl"  # beside the folder of runs
+_SWITCHES = "switches.jsonl"  # next to the folder of runs
 
 
 def new_run_id() -> str:
-    """`20261120-224501-3fa9c1`: sorts by time, unique across workstations.
+    """Return a run id such as `20261120-224501-3fa9c1`: sorted by time, unique across workstations.
 
-    The last three digits are random, the three before them are 1/4096 s.
+    The last three digits are random; the three digits before them count 1/4096 s.
     """
     second, rest = divmod(time.time_ns(), 10**9)
     part = (rest * 4096 // 10**9) << 12 | secrets.randbits(12)
@@ -32,17 +32,19 @@ def new_run_id() -> str:
 
 
 def is_run(name: str) -> bool:
-    """Whether a folder of that name holds a run: the database of records lies beside them."""
+    """Return whether a folder of that name holds a run; `profiles.*` is the database of records."""
     return not name.startswith("profiles.")
 
 
 def record_files(folder: Path) -> list[Path]:
-    """The records of one run, in the order of hosts and repeats."""
+    """Return the record files of one run, ordered by host and repeat."""
     return sorted(folder.glob("*/*/record.json"))
 
 
 class RunStore:
-    """`<root>/<run id>/<host>/<repeat>/{record.json,profile.json,stdout.log,stderr.log}`."""
+    """A store of `<root>/<run
+    id>/<host>/<repeat>/{record.json,profile.json,stdout.log,stderr.log}`.
+    """
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = root or runs_home()
@@ -50,7 +52,7 @@ class RunStore:
     def folder(
         self, run_id: str, host: str, repeat: int, *, warmup: bool = False, name: str = ""
     ) -> Path:
-        """A new folder for one run; `0-2` where a process that ended before left `0`."""
+        """Create the folder of one run; `0-2` if an interrupted process already created `0`."""
         name = name or (f"warmup-{repeat}" if warmup else str(repeat))
         parent = self.root / run_id / host
         if (parent / name).exists():
@@ -63,9 +65,10 @@ class RunStore:
         return folder
 
     def save(self, folder: Path, record: Record) -> Record:
-        """Write record.json, whole or not at all. The record as it was written: without secrets.
+        """Write record.json atomically. Return the record as it was written, without secrets.
 
-        The time of the run's folder is set anew: so the store of profiles sees that there is more.
+        Also updates the modification time of the run's folder, which tells the profile store that
+        there is a new record.
         """
         path, part = folder / "record.json", folder / "record.json.part"
         own = masked_data(record)
@@ -76,9 +79,9 @@ class RunStore:
         return own
 
     def note_switch(self, host: str, release: str, run_id: str, by: str) -> None:
-        """Write down who switched a device to a release, if no journal of a deploy says so.
+        """Note who switched a device to a release, if no journal of a deploy records it.
 
-        A note that cannot be written is left out: what was done to the device is done.
+        A note that cannot be written is dropped, because the device has already been switched.
         """
         line = {"host": host, "release": release, "run": run_id, "by": by}
         path = self.root.with_name(_SWITCHES)
@@ -88,7 +91,7 @@ class RunStore:
                 stream.write(json.dumps(line).encode() + b"\n")
 
     def switches(self) -> Iterator[tuple[tuple[str, str], str, str]]:
-        """Yield (device, release), run id and user of each note; a damaged line is left out."""
+        """Yield (device, release), run id and user of each note; damaged lines are skipped."""
         with suppress(OSError):
             for line in self.root.with_name(_SWITCHES).read_text("utf-8", "replace").splitlines():
                 with suppress(ValueError, KeyError, TypeError):
