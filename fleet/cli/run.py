@@ -216,9 +216,10 @@ def changes_text(rows: Sequence[MetricRow]) -> str:
     """Return the change of each board; a reason that all share stands once, at the end."""
     from fleet.profiles.compare.gates import percent  # noqa: PLC0415 - numpy
 
-    said = {row.said for row in rows}
+    said = {row.verdict_text for row in rows}
     shared = said.pop() if len(said) == 1 else ""
     changes = (
-        f"{row.board} {percent(row.difference.mid)}" + f" {row.said}" * (not shared) for row in rows
+        f"{row.board} {percent(row.difference.mid)}" + f" {row.verdict_text}" * (not shared)
+        for row in rows
     )
     return f"{rows[0].metric.shown} {', '.join(changes)}" + f"; {shared}" * bool(shared)

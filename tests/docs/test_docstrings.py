@@ -34,7 +34,6 @@ OPEN = frozenset(
     fleet/engine/run
     fleet/engine/run/ab
     fleet/engine/run/measuring
-    fleet/profiles/compare
     fleet/profiles/exports
     fleet/profiles/formats
     fleet/profiles/pictures

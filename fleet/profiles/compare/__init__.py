@@ -1,1 +1,1 @@
-"""Two groups of runs side by side: same conditions? what changed, how surely, since which op?"""
+"""Comparison of two groups of runs: conditions, changes, their certainty, and the operations."""

@@ -1,4 +1,4 @@
-"""Two groups of records, board by board, metric by metric."""
+"""The comparison of two groups of records, for each board and each metric."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ Pair = tuple[str, list[Record], list[Record]]
 
 @dataclass(frozen=True)
 class Overall:
-    """One metric over several boards. `change`: low, middle, high over boards, from six on."""
+    """A metric over several boards.
+
+    `change` has the lower bound, middle and upper bound over the boards, if there are at least six.
+    """
 
     metric: Metric
     moved: dict[str, int]
@@ -42,7 +45,7 @@ class Overall:
 
 @dataclass(frozen=True)
 class AnswersRow:
-    """What A and B answered to one suite on one board; the last result of each side."""
+    """The answers of A and B to one suite on one board; the last result of each side."""
 
     board: str
     a: SuiteResult
@@ -57,7 +60,7 @@ class AnswersRow:
 
     @property
     def text(self) -> str:
-        """`18 of 20 prompts of the suite instruct passed, was 20`."""
+        """A line such as `18 of 20 prompts of the suite instruct passed, was 20`."""
         was = f"was {self.a.passed}" if self.a.sha256 == self.b.sha256 else "A had another suite"
         return f"{self.b.shown} of the suite {self.b.name} passed, {was}" + (
             " (emulated)" * self.emulated
@@ -66,7 +69,7 @@ class AnswersRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """B against A: conditions first, then rows, then what several boards say together."""
+    """B compared with A: the conditions, the rows, and a summary over several boards."""
 
     a: RecordGroup
     b: RecordGroup
@@ -83,19 +86,19 @@ class Comparison:
 
     @property
     def metrics(self) -> list[str]:
-        """The metrics that were asked."""
+        """The metrics that were compared."""
         return [summary.metric.name for summary in self.overall]
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Boards of A that B has not, where others are in both."""
+        """Boards of A that B does not have, if A and B share other boards."""
         left, right = self.a.boards, self.b.boards
         both = left.keys() & right.keys()
         return tuple(sorted({left[n][0].host for n in left if n not in both})) if both else ()
 
     @property
     def refused(self) -> tuple[ConditionFinding, ...]:
-        """What `--strict` does not let pass: all that differs or is unknown and not meant."""
+        """The findings that `--strict` refuses: unintended differences and unknown conditions."""
         fine = {Weight.COMPARED, Weight.REMARK}
         return tuple(finding for finding in self.findings if finding.weight not in fine)
 
@@ -109,13 +112,16 @@ def compare(
     vary: Sequence[str] = (),
     gated: Collection[str] = (),
 ) -> Comparison:
-    """Compare two groups. `names`: metrics, all usual ones where there are none.
+    """Compare two groups. `names` are the metrics; if there are none, all usual metrics are used.
 
-    A board that both groups have is held against itself; other boards are left out and named.
-    Verdicts and intervals are corrected over the rows of `gated`, the metrics that gates name,
-    and over the other rows, so that all of them hold together: most of the chance is for what is
-    decided, the rest for what is looked at.
-    Raises InputError for a word of `vary` that can be no cause.
+    A board that both groups have is compared with itself. Other boards are left out and named in
+    the remarks.
+
+    Verdicts and intervals are corrected within two families, so that all of them hold together. The
+    family of the metrics in `gated` (named by gates) gets most of the chance of an error, because
+    those metrics decide. The other rows get the rest.
+
+    Raises InputError for a word of `vary` that is not a possible cause.
     """
     check_vary(vary)
     pairs, remarks = pair(a, b)
@@ -127,12 +133,12 @@ def compare(
     }  # fmt: skip
     wanted = list(names) or known.present(a.records)
     metrics = [known.metric(n, (*a.records, *b.records)) for n in wanted]
-    made = [
+    table = [
         [row_of(label, *sides, metric, blocked[label]) for metric in metrics]
         for label, left, right in pairs
         for sides in [sides_of(left, right)]
     ]
-    rows = [row for alike in zip(*made, strict=True) for row in alike]
+    rows = [row for alike in zip(*table, strict=True) for row in alike]
     rows = judged(rows, margin, gated)
     remarks += _remarks(rows)
     ops, lonely = _ops(pairs, blocked)
@@ -143,7 +149,7 @@ def compare(
 
 
 def answers_of(a: RecordGroup, b: RecordGroup) -> Iterator[AnswersRow]:
-    """Return the answers of each board that both sides asked a suite."""
+    """Yield the answers of each board on which both sides ran a suite."""
     before = {record.host: record for record in a.suites}
     for host, after in {record.host: record for record in b.suites}.items():
         was = before.get(host)
@@ -152,7 +158,7 @@ def answers_of(a: RecordGroup, b: RecordGroup) -> Iterator[AnswersRow]:
 
 
 def judged(rows: Sequence[MetricRow], margin: float, gated: Collection[str]) -> list[MetricRow]:
-    """The verdicts of all rows of a table: those of `gated` metrics are a family of their own."""
+    """Return the rows with verdicts. The rows of `gated` metrics are a family of their own."""
     named = [row.metric.name in gated for row in rows]
     families = {}
     for family, part in ((True, GATED), (False, 1 - GATED)):
@@ -162,7 +168,11 @@ def judged(rows: Sequence[MetricRow], margin: float, gated: Collection[str]) -> 
 
 
 def pair(a: RecordGroup, b: RecordGroup) -> tuple[list[Pair], list[str]]:
-    """What is held against what: each board against itself, else all against all of one chip."""
+    """Match the boards, and return the pairs and remarks.
+
+    Each board is compared with itself. If the groups share no board, all records of A are compared
+    with all records of B.
+    """
     left, right = a.boards, b.boards
     both = [identity for identity in left if identity in right]
     if both:
@@ -186,21 +196,21 @@ def pair(a: RecordGroup, b: RecordGroup) -> tuple[list[Pair], list[str]]:
 
 
 def _remarks(rows: Sequence[MetricRow]) -> list[str]:
-    """What is remarked on rows; boards and metrics of which the same is said stand together."""
-    said: dict[str, dict[str, list[str]]] = {}
+    """Return the remarks on the rows; boards and metrics with the same remark share a line."""
+    places: dict[str, dict[str, list[str]]] = {}
     for row in rows:
         for text in row.difference.remarks:
-            said.setdefault(text, {}).setdefault(row.metric.shown, []).append(row.board)
-    found = []
-    for text, metrics in said.items():
+            places.setdefault(text, {}).setdefault(row.metric.shown, []).append(row.board)
+    lines = []
+    for text, metrics in places.items():
         named = (f"{', '.join(boards)} {metric}" for metric, boards in metrics.items())
-        found.append(f"{'; '.join(named)}: {text}")
+        lines.append(f"{'; '.join(named)}: {text}")
     if any(row.difference.how in {"values", "repeats"} for row in rows):
-        found.append(
+        lines.append(
             f"A or B comes from fewer than {fewest()} `fleet run` commands, so a reboot alone may "
             "explain the change: the repeats of one command share a boot and do not count here"
         )
-    return found
+    return lines
 
 
 def _names(identities: Sequence[str], boards: dict[str, list[Record]]) -> dict[str, str]:
@@ -212,19 +222,25 @@ def _names(identities: Sequence[str], boards: dict[str, list[Record]]) -> dict[s
 
 
 def _overall(metrics: Sequence[Metric], rows: Sequence[MetricRow], margin: float) -> list[Overall]:
-    """The board as the unit: signed ranks of their changes, Holm over the metrics."""
-    found = []
+    """Return the summary of each metric over the boards.
+
+    The board is the unit: signed ranks of the changes of the boards, corrected over the metrics
+    (Holm).
+    """
+    samples = []
     for metric in metrics:
         mine = [row for row in rows if row.metric == metric]
         good = [row.difference.mid for row in mine if row.verdict is not Verdict.INCOMPARABLE]
         gaps = np.array([math.log1p(share) for share in good if share is not None and share > -1])
-        found.append((metric, mine, gaps))
-    many = [len(gaps) >= FEWEST_PAIRS for _, _, gaps in found]
-    asked = [ranks.signed_rank(item[2]) for item, enough in zip(found, many, strict=True) if enough]
-    corrected = iter(holm(asked))
+        samples.append((metric, mine, gaps))
+    many = [len(gaps) >= FEWEST_PAIRS for _, _, gaps in samples]
+    chances = [
+        ranks.signed_rank(item[2]) for item, enough in zip(samples, many, strict=True) if enough
+    ]
+    corrected = iter(holm(chances))
     return [
         _together(metric, mine, gaps, next(corrected) if enough else None, margin)
-        for (metric, mine, gaps), enough in zip(found, many, strict=True)
+        for (metric, mine, gaps), enough in zip(samples, many, strict=True)
     ]
 
 
@@ -246,7 +262,7 @@ def _together(
 
 
 def _ops(pairs: Sequence[Pair], blocked: dict[str, list[str]]) -> tuple[list[OpDiff], list[str]]:
-    """Of all boards of one chip together; a board that is not comparable is not among them."""
+    """Compare the operations of all comparable boards of one chip together; return remarks too."""
     fit = [pair for pair in pairs if not set(blocked[pair[0]]) - APART]
     a = [r for _, side, _ in fit for r in side if r.ops]
     b = [r for _, _, side in fit for r in side if r.ops]

@@ -1,4 +1,4 @@
-"""Were two groups measured under the same conditions? What differs, and what that means."""
+"""The conditions of two groups of records: the differences between them, and what each means."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ from fleet.profiles.compare.turns import apart
 
 
 class Weight(StrEnum):
-    """What a difference means."""
+    """The meaning of a difference."""
 
-    BLOCKS = "blocks"  # the numbers are of different things
-    COMPARED = "compared"  # it is what the user varies
-    WARNS = "warns"  # it may be the cause of what is found
-    UNKNOWN = "unknown"  # one record or more does not tell: not equal, not different
+    BLOCKS = "blocks"  # the numbers measure different things
+    COMPARED = "compared"  # the user varies this condition
+    WARNS = "warns"  # it may be the cause of the change
+    UNKNOWN = "unknown"  # at least one record does not contain it: neither equal nor different
     REMARK = "remark"
 
 
 @dataclass(frozen=True)
 class ConditionFinding:
-    """One difference. `what` is the word for `--vary`; `board` is "" for all of them."""
+    """A difference between the conditions of A and of B.
+
+    `what` is the word for `--vary`; `board` is "" if the difference concerns all boards.
+    """
 
     what: str
     weight: Weight
@@ -39,10 +42,11 @@ class ConditionFinding:
 
 @dataclass(frozen=True)
 class _Question:
-    """How one condition is read, and what it means where it differs.
+    """A condition: how it is read from a record, and what a difference means.
 
-    `cause`: may be what is compared. `needed`: a record that does not tell is said to be so.
-    `of`: what it is the same for: one record of each `release` or `run` is asked, or every one.
+    `cause` is True if the condition may be the one that is compared. `needed` is True if a record
+    without the condition is reported as unknown. `of` is the scope in which the condition is
+    constant: `release` or `run` (one record of each is read), or `repeat` (every record is read).
     """
 
     what: str
@@ -75,7 +79,7 @@ _QUESTIONS = (
     _Question("throttled", seen.throttled, Weight.WARNS, of="repeat"),
     _Question("fleet", lambda r: r.fleet or None, Weight.REMARK),
 )
-APART = frozenset({"boot", "time"})  # measured one after the other: `turns.apart`
+APART = frozenset({"boot", "time"})  # the sides were not measured alternately, see `turns.apart`
 CAUSES = tuple(question.what for question in _QUESTIONS if question.cause)
 _OTHER_LENGTH = "another prompt, so TTFT and prompt tok/s are those of prompts of other lengths"
 # qualcomm/GenieX cb60a5d, sdk/benchmark: README.md, fill_sampler of benchmark.c
@@ -87,7 +91,7 @@ _CHANGE_LIBRARIES = {"runtime", "runner", "chip", "op packages"}
 
 
 def check_vary(words: Sequence[str]) -> None:
-    """Refuse a word that names nothing which can be what is compared. Raises InputError."""
+    """Raise InputError for a word that is not a possible cause."""
     for word in words:
         if word not in CAUSES:
             raise InputError(
@@ -99,29 +103,31 @@ def check_vary(words: Sequence[str]) -> None:
 def check(
     a: Sequence[Record], b: Sequence[Record], vary: Sequence[str] = ()
 ) -> list[ConditionFinding]:
-    """What differs between two groups of records that count, worst first.
+    """Return the differences between two groups of records that count, worst first.
 
-    Exactly one cause that differs is what is compared; with more of them it has to be said which
-    (`vary`), for a change cannot be traced to one of two.
+    If exactly one cause differs, it is the one that is compared. If several differ, `vary` must
+    name the intended ones, because a change cannot be traced to one of two causes.
     """
     if not a or not b:
         return []
     runs = [_one_of_each(side, _run) for side in (a, b)]
     releases = [_one_of_each(side, _release) for side in runs]
-    asked = {"repeat": (a, b), "run": runs, "release": releases}
-    found = [finding for question in _QUESTIONS for finding in _ask(question, *asked[question.of])]
-    causes = {f.what for f in found if f.what in CAUSES and f.weight is not Weight.UNKNOWN}
+    by_scope = {"repeat": (a, b), "run": runs, "release": releases}
+    findings = [
+        finding for question in _QUESTIONS for finding in _ask(question, *by_scope[question.of])
+    ]
+    causes = {f.what for f in findings if f.what in CAUSES and f.weight is not Weight.UNKNOWN}
     meant = set(vary) or (causes if len(causes) == 1 else set())
     if vary or causes:
         changed = meant & causes
-        found = [_judged(finding, changed) for finding in found]
-    found += seen.by_number(a, b, _number)
+        findings = [_judged(finding, changed) for finding in findings]
+    findings += seen.by_number(a, b, _number)
     if (not_in_turns := apart(a, b)) is not None:
         what, left, right = not_in_turns
         text = "not measured alternately"
-        found.append(ConditionFinding(what, Weight.BLOCKS, left, right, text=text))
+        findings.append(ConditionFinding(what, Weight.BLOCKS, left, right, text=text))
     order = list(Weight)
-    return sorted(found, key=lambda finding: order.index(finding.weight))
+    return sorted(findings, key=lambda finding: order.index(finding.weight))
 
 
 def _judged(finding: ConditionFinding, meant: set[str]) -> ConditionFinding:
@@ -139,7 +145,7 @@ _run = attrgetter("run_id", "identity", "release", "prompt_sha256", "runner")
 
 
 def _release(record: Record) -> Hashable:
-    """The id of a release is a hash of all that is in it; where there is none, the run."""
+    """Return the id of the release, which is a hash of its content; without one, the run."""
     return record.release or (record.run_id, record.identity)
 
 
@@ -172,9 +178,9 @@ def _number(what: str, a: str, b: str, *, unknown: bool = False) -> ConditionFin
     return ConditionFinding(what, Weight.UNKNOWN if unknown else Weight.WARNS, a, b)
 
 
-def _words(found: list[str], unknown: bool) -> str:
-    found = sorted(found)
-    many = [*found[:3], f"and {len(found) - 3} more"] if len(found) > 4 else found
+def _words(texts: list[str], unknown: bool) -> str:
+    texts = sorted(texts)
+    many = [*texts[:3], f"and {len(texts) - 3} more"] if len(texts) > 4 else texts
     return ", ".join([*many, *(["unknown"] if unknown else [])])
 
 
@@ -182,14 +188,14 @@ def between(
     a: RecordGroup, b: RecordGroup, pairs: Sequence[tuple[str, Sequence[Record], Sequence[Record]]],
     vary: Sequence[str] = (),
 ) -> list[ConditionFinding]:  # fmt: skip
-    """The findings of pairs of boards; what all pairs share stands once, without a board."""
-    found = [
+    """Return the findings of pairs of boards. A finding that all pairs share has no board."""
+    by_board = [
         (label, check([r for r in left if r.counts], [r for r in right if r.counts], vary))
         for label, left, right in pairs
     ]
-    first = found[0][1] if found else []
-    shared = [finding for finding in first if all(finding in mine for _, mine in found)]
-    own = [replace(f, board=label) for label, mine in found for f in mine if f not in shared]
+    first = by_board[0][1] if by_board else []
+    shared = [finding for finding in first if all(finding in mine for _, mine in by_board)]
+    own = [replace(f, board=label) for label, mine in by_board for f in mine if f not in shared]
     if a.counted and b.counted and all(r.emulated for r in (*a.counted, *b.counted)):
         text = "A and B are both emulated, so the numbers are not those of an NPU"
         shared.append(ConditionFinding("emulated", Weight.REMARK, "yes", "yes", text=text))

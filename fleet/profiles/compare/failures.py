@@ -1,8 +1,8 @@
-"""Failed runs of A and B: how many, and whether B fails more often by an exact test.
+"""The failed runs of A and B, and an exact test of whether B fails more often.
 
-Survivors of a side that crashes say nothing about the crashes, so failures are a question of their
-own. It asks only the tries in which exactly one side failed: if both fail equally often, each of
-them is B by a coin.
+The runs that survive say nothing about the crashes, so failures are judged separately. The test
+uses only the tries in which exactly one side failed. If both sides fail equally often, the failing
+side of each such try is A or B with equal chance.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from fleet.profiles.compare.sequential import Answer
 from fleet.profiles.compare.verdict import CHANCE
 
-_USED = 2 / 3  # of the chance that is left, at each look
+_USED = 2 / 3  # the share of the remaining chance that each look uses
 
 
 @dataclass(frozen=True)
 class Failures:
-    """Failed runs of each side of one board. `answer` is fail if B fails more often for sure,
-    undecided if B failed in more tries than A, else pass. `words`: B's most frequent problem.
+    """The failed runs of each side of one board.
+
+    `answer` is fail if B certainly fails more often, undecided if B failed in more tries than A,
+    and pass otherwise. `words` is the most frequent problem of B.
     """
 
     a: int
@@ -33,16 +35,16 @@ class Failures:
 
     @property
     def text(self) -> str:
-        """`B failed 7 of 15 runs, A 0 of 15: it exited with status 1`."""
+        """A line such as `B failed 7 of 15 runs, A 0 of 15: it exited with status 1`."""
         why = f" ({self.words})" if self.words else ""
         return f"B failed {self.b} of {self.b_runs} runs, A {self.a} of {self.a_runs}{why}"
 
 
 def failures(tries: Sequence[tuple[str | None, str | None]], boards: int) -> Failures:
-    """Count and judge the tries of a board in their order.
+    """Count and judge the tries of a board, in their order.
 
-    A try holds the problem of A's run and of B's: "" for a run that counts, None for no run.
-    `boards` share the chance of a wrong answer.
+    A try has the problem of A's run and that of B's run: "" for a run that counts, None for no run.
+    The chance of a wrong answer is divided by `boards`.
     """
     a, b = ([both[n] for both in tries if both[n] is not None] for n in (0, 1))
     only_b = [bool(right) for left, right in tries if bool(left) != bool(right)]
@@ -58,17 +60,20 @@ def failures(tries: Sequence[tuple[str | None, str | None]], boards: int) -> Fai
 
 
 def unseen_share(runs: int) -> float:
-    """Return the share of failing runs at which none of `runs` fails in 5 of 100 cases: the upper
-    end of the exact one-sided 95 % interval.
+    """Return the largest plausible share of failing runs if none of `runs` failed.
+
+    With this share, no run fails in 5 of 100 cases: it is the upper end of the exact one-sided 95 %
+    interval.
     """
     return float(1 - 0.05 ** (1 / runs))
 
 
 def more(only_b: Sequence[bool], boards: int) -> bool:
-    """Return True if B fails more often, by binomial tests after 5, 10, 20, ... tries in which
-    exactly one side failed (10, 20, ... for 20 boards). True stands for a failure of B.
+    """Return True if B fails more often than A.
 
-    All looks together are wrong in at most CHANCE of the tables of so many boards.
+    The binomial tests are made after 5, 10, 20, ... tries in which exactly one side failed (10, 20,
+    ... for 20 boards). True in `only_b` stands for a failure of B. All looks together are wrong in
+    at most CHANCE of the tables with so many boards.
     """
     left = CHANCE / boards
     look = math.ceil(-math.log2(left * _USED))
@@ -83,5 +88,5 @@ def more(only_b: Sequence[bool], boards: int) -> bool:
 
 
 def _tail(count: int, least: int) -> float:
-    """Return the chance of `least` heads or more in so many throws of a coin."""
+    """Return the chance of at least `least` heads in `count` throws of a coin."""
     return float(sum(math.comb(count, heads) for heads in range(least, count + 1)) / 2**count)

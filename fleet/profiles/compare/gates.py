@@ -1,4 +1,4 @@
-"""`--fail-if`: what must not be. A gate that could not be judged has not passed."""
+"""The gates of `--fail-if`. A gate that could not be judged has not passed."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ EXAMPLES = f'{LOSS}, ttft_ms>+20ms, ttft_ms>200ms, slower, "{PRIMARY.name} slowe
 _NAME = re.compile(r"[A-Za-z_][\w.\-/]*")
 _NUMBER = re.compile(r"([+-]?)(\d+(?:\.\d+)?)\s*(%|[A-Za-zµ][A-Za-zµ/]*)?")
 _WORDS = {v.value: v for v in (Verdict.FASTER, Verdict.SLOWER, Verdict.HIGHER, Verdict.LOWER)}
-# To the unit of the metric: milliseconds.
+# Factors from the unit of a gate to the unit of the metric.
 _SCALE = {("s", "ms"): 1e3, ("us", "ms"): 1e-3, ("ms", "us"): 1e3, ("s", "us"): 1e6}
 
 
 @dataclass(frozen=True)
 class Gate:
-    """One of `--fail-if`. `limit` is a share (`%`), a change in `unit`, or a level of B.
+    """A gate of `--fail-if`.
 
-    `word` instead of a limit: a verdict. `metric` "" asks every metric.
+    `limit` is a share (`%`), a change in `unit`, or a level of B. `word` is a verdict and replaces
+    the limit. An empty `metric` stands for every metric.
     """
 
     text: str
@@ -42,7 +43,7 @@ class Gate:
 
 
 class GateOutcome(StrEnum):
-    """What became of a gate on one board."""
+    """The outcome of a gate on one board."""
 
     PASSED = "passed"
     TRIPPED = "tripped"
@@ -51,7 +52,7 @@ class GateOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class JudgedGate:
-    """One gate on one board; `text` says why, with numbers."""
+    """The outcome of a gate on one board; `text` is the reason, with numbers."""
 
     gate: Gate
     board: str
@@ -62,10 +63,10 @@ class JudgedGate:
 
 
 def parse(text: str, option: str = "--fail-if", examples: str = EXAMPLES) -> Gate:
-    """Read one gate. Raises InputError that names the option and the column, and shows examples.
+    """Parse one gate. Raises InputError that names the option and the column, and shows examples.
 
-    `METRIC < or > LIMIT`: a percent or a signed number is a change of B against A, a number
-    without a sign a level of B. Or a verdict, with or without a metric before it.
+    The form is `METRIC < or > LIMIT`. A percentage or a signed number is a change of B against A; a
+    number without a sign is a level of B. The other form is a verdict, optionally after a metric.
     """
 
     def wrong(at: int, why: str) -> InputError:
@@ -80,10 +81,10 @@ def parse(text: str, option: str = "--fail-if", examples: str = EXAMPLES) -> Gat
             raise wrong(0, "the name of a metric is expected at this column")
         return Gate(text, name, word=_WORDS[words[-1]])
     at = len(text) - len(text.lstrip())
-    name_found = _NAME.match(text, at)
-    if not name_found:
+    name_match = _NAME.match(text, at)
+    if not name_match:
         raise wrong(at, "the name of a metric or a verdict is expected at this column")
-    at = _after(text, name_found.end())
+    at = _after(text, name_match.end())
     if at >= len(text) or text[at] not in "<>":
         raise wrong(at, "< or > is expected at this column")
     start = _after(text, at + 1)
@@ -96,11 +97,14 @@ def parse(text: str, option: str = "--fail-if", examples: str = EXAMPLES) -> Gat
     if unit == "%" and not sign:
         raise wrong(start, f"a percentage needs a sign: +{digits}% or -{digits}%")
     limit = float(digits) * (-1 if sign == "-" else 1) / (100 if unit == "%" else 1)
-    return Gate(text, name_found[0], text[at] == "<", limit, unit, bool(sign))
+    return Gate(text, name_match[0], text[at] == "<", limit, unit, bool(sign))
 
 
 def refuse_wrong_way(gate: Gate, records: Sequence[Record] = (), option: str = "--fail-if") -> None:
-    """Raise InputError for a limit that only an improvement can exceed: it passes every loss."""
+    """Raise InputError for a limit that only an improvement can exceed.
+
+    Such a gate passes every loss.
+    """
     if gate.word is not None:
         return
     why = wrong_way(gate.metric, gate.below, records)
@@ -123,27 +127,27 @@ def _after(text: str, at: int) -> int:
 
 
 def named(gates: Sequence[Gate], metrics: Sequence[str]) -> set[str]:
-    """The metrics whose change these gates ask; a gate without a metric asks all of them."""
-    asked = {gate.metric for gate in gates if gate.word is not None or gate.change}
-    return set(metrics) if "" in asked else asked
+    """Return the metrics whose change the gates judge; a gate without a metric names all."""
+    names = {gate.metric for gate in gates if gate.word is not None or gate.change}
+    return set(metrics) if "" in names else names
 
 
 def judge_gates(
     gates: Sequence[Gate], comparison: Comparison, refused: str = ""
 ) -> list[JudgedGate]:
-    """Every gate on every board that it asks. No board at all: it could not be judged.
+    """Judge every gate on every board that it names. A gate without a board is undecided.
 
-    `refused`: why none may be judged.
+    `refused` is the reason why no gate may be judged, or "".
     """
     if refused:
         return [JudgedGate(gate, "", gate.metric, GateOutcome.UNJUDGED, refused) for gate in gates]
-    found = []
+    outcomes = []
     for gate in gates:
         rows = [row for row in comparison.rows if gate.metric in {"", row.metric.name}]
         if not rows:
             text = "the metric was not measured"
-            found.append(JudgedGate(gate, "", gate.metric, GateOutcome.UNJUDGED, text))
-        found += [
+            outcomes.append(JudgedGate(gate, "", gate.metric, GateOutcome.UNJUDGED, text))
+        outcomes += [
             JudgedGate(
                 gate,
                 host,
@@ -155,8 +159,8 @@ def judge_gates(
         ]
         for row in rows:
             outcome, text = _judge(gate, row)
-            found.append(JudgedGate(gate, row.board, row.metric.name, outcome, text))
-    return found
+            outcomes.append(JudgedGate(gate, row.board, row.metric.name, outcome, text))
+    return outcomes
 
 
 def _judge(gate: Gate, row: MetricRow) -> tuple[GateOutcome, str]:
@@ -164,22 +168,23 @@ def _judge(gate: Gate, row: MetricRow) -> tuple[GateOutcome, str]:
     if level:
         return _level(gate, row)
     change = row.difference
-    text = row.said
+    text = row.verdict_text
     if change.low is not None:
         text = f"{percent(change.mid)} ({interval(row)}), {text}"
     if row.verdict not in MEASURED:
-        told = row.verdict is not Verdict.INCOMPARABLE
-        return GateOutcome.UNJUDGED, f"{text}; {row.needed(math.inf)}" if told else text
+        comparable = row.verdict is not Verdict.INCOMPARABLE
+        return GateOutcome.UNJUDGED, f"{text}; {row.needed(math.inf)}" if comparable else text
     if gate.word is not None:
         return (GateOutcome.TRIPPED if row.verdict is gate.word else GateOutcome.PASSED), text
     return _limit(gate, row, text)
 
 
 def _limit(gate: Gate, row: MetricRow, text: str) -> tuple[GateOutcome, str]:
-    """The whole interval within the limit has passed; what may be beyond it has not.
+    """Judge a limit on a change. The gate passes if the whole interval keeps the limit.
 
-    A change that must not be trips where it is one for sure, and its middle beyond the limit;
-    one that must be (a rate with `<+5%`) where the whole interval says that it is not.
+    A gate on an unwanted change trips if the change is certain and its middle is beyond the limit.
+    A gate on a required change (a rate with `<+5%`) trips if the whole interval shows that the
+    change is missing.
     """
     limit, change = _share(gate, row), row.difference
     if limit is None or change.low is None or change.mid is None or change.high is None:
@@ -188,7 +193,7 @@ def _limit(gate: Gate, row: MetricRow, text: str) -> tuple[GateOutcome, str]:
     if not _beyond(gate, far, limit):
         return GateOutcome.PASSED, text
     sure = max(limit, 0.0) if gate.below else min(limit, 0.0)
-    # A change that must be is missing where nothing changed, too.
+    # A required change is also missing if nothing changed.
     decided = row.shown or sure == limit != 0.0
     if decided and _beyond(gate, change.mid, limit) and _beyond(gate, near, sure):
         return GateOutcome.TRIPPED, text
@@ -198,7 +203,7 @@ def _limit(gate: Gate, row: MetricRow, text: str) -> tuple[GateOutcome, str]:
 
 
 def _level(gate: Gate, row: MetricRow) -> tuple[GateOutcome, str]:
-    """B by itself; what A is does not matter."""
+    """Judge a limit on B alone; A does not matter."""
     scale, bounds = _scale(gate, row), row.difference.b
     if scale is None:
         return GateOutcome.UNJUDGED, _mismatch(gate, row)
@@ -218,7 +223,7 @@ def _beyond(gate: Gate, value: float, limit: float) -> bool:
 
 
 def _share(gate: Gate, row: MetricRow) -> float | None:
-    """The limit as a share of A."""
+    """Return the limit as a share of A."""
     if gate.unit == "%":
         return gate.limit
     scale, base = _scale(gate, row), row.difference.mid_a
@@ -236,11 +241,14 @@ def _mismatch(gate: Gate, row: MetricRow) -> str:
 
 
 def interval(row: MetricRow) -> str:
-    """`-7.0 % to -4.5 %`; `alone` where it is not corrected for the questions beside it."""
+    """Return text such as `-7.0 % to -4.5 %`.
+
+    The word `alone` follows if the interval is not corrected for the other questions.
+    """
     change = row.difference
     return f"{percent(change.low)} to {percent(change.high)}" + (" alone" if row.alone else "")
 
 
 def percent(share: float | None) -> str:
-    """`-5.2 %`; `?` where it is not known."""
+    """Return text such as `-5.2 %`, or `?` if the share is unknown."""
     return "?" if share is None else f"{round(share * 100, 1) + 0.0:+.1f} %"

@@ -1,4 +1,4 @@
-"""Records as boards, runs and repeats, in their order."""
+"""Groups of records by board, run and repeat, in their order."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ _OF_A_SIDE = re.compile(r"ab-.*-[AB]")
 
 @dataclass(frozen=True)
 class RecordGroup:
-    """What one selection found. `label` is what the user wrote; warm-ups are not in it. `suites`
-    are the records of answers to a suite, which have no times.
+    """The records of one selection, without warm-ups.
+
+    `label` is the text that the user wrote. `suites` are the records of answers to a suite, which
+    have no times.
     """
 
     label: str
@@ -32,7 +34,7 @@ class RecordGroup:
 
     @property
     def counts(self) -> dict[str, object]:
-        """How much is in it, for JSON."""
+        """The numbers of boards and records in the group, for JSON."""
         return {
             "boards": len(self.boards),
             "records": len(self.records),
@@ -47,40 +49,40 @@ class RecordGroup:
 
     @cached_property
     def dropped(self) -> dict[str, int]:
-        """Why records do not count, with how many each: the word before the colon."""
+        """The reasons why records do not count (the word before the colon), with their counts."""
         bad = [record.problems[0] for record in self.records if record.problems]
-        found = Counter(problem.partition(":")[0] for problem in bad)
-        return dict(sorted(found.items()))
+        reasons = Counter(problem.partition(":")[0] for problem in bad)
+        return dict(sorted(reasons.items()))
 
     @cached_property
     def boards(self) -> dict[str, list[Record]]:
-        """Identity → records, in the order of their names."""
-        found: dict[str, list[Record]] = {}
+        """The records by board identity, ordered by the names of the boards."""
+        boards: dict[str, list[Record]] = {}
         for record in self.records:
-            found.setdefault(record.identity or f"host {record.host}", []).append(record)
-        return dict(sorted(found.items(), key=lambda item: item[1][0].host))
+            boards.setdefault(record.identity or f"host {record.host}", []).append(record)
+        return dict(sorted(boards.items(), key=lambda item: item[1][0].host))
 
     @cached_property
     def runs(self) -> int:
-        """How many runs are in it."""
+        """The number of runs in the group."""
         return len({record.run_id for record in self.counted})
 
 
 def group(label: str, records: Iterable[Record]) -> RecordGroup:
-    """Records as a group: without warm-ups, oldest first."""
-    found = [record for record in records if not record.warmup]
-    found.sort(key=attrgetter("started", "run_id", "repeat"))
-    timed = tuple(record for record in found if record.suite is None)
-    return RecordGroup(label, timed, tuple(record for record in found if record.suite))
+    """Return the records as a group: without warm-ups, oldest first."""
+    kept = [record for record in records if not record.warmup]
+    kept.sort(key=attrgetter("started", "run_id", "repeat"))
+    timed = tuple(record for record in kept if record.suite is None)
+    return RecordGroup(label, timed, tuple(record for record in kept if record.suite))
 
 
 def sides_of(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Group records by the side of `fleet ab` that measured them, as its tag; "" for the others."""
-    found: dict[str, list[Record]] = {}
+    sides: dict[str, list[Record]] = {}
     for record in records:
         side = next((tag for tag in record.tags if _OF_A_SIDE.fullmatch(tag)), "")
-        found.setdefault(side, []).append(record)
-    return dict(sorted(found.items()))
+        sides.setdefault(side, []).append(record)
+    return dict(sorted(sides.items()))
 
 
 def apart(whole: RecordGroup) -> list[RecordGroup]:
@@ -92,10 +94,10 @@ def apart(whole: RecordGroup) -> list[RecordGroup]:
 
 
 def runs_of(records: Iterable[Record], *, by_boot: bool = False) -> list[list[Record | None]]:
-    """Records that count: one list a run, one place a repeat, None where none counts.
+    """Return the records by run: a list for each run, an item for each repeat.
 
-    A run that was resumed may have a repeat twice; the later one that counts stands. With
-    `by_boot` all runs of a boot are one list.
+    An item is None if no record of that repeat counts. A resumed run may have a repeat twice; the
+    later record that counts is used. With `by_boot` all runs of a boot share one list.
     """
     runs: dict[str, dict[int, Record | None]] = {}
     boots: dict[str, list[Record | None]] = {}
@@ -113,31 +115,37 @@ def runs_of(records: Iterable[Record], *, by_boot: bool = False) -> list[list[Re
 
 
 def values_of(runs: Iterable[Sequence[Record | None]], name: str) -> list[list[float]]:
-    """The values of one metric in the places of `runs_of`, nan where there is none."""
+    """Return the values of one metric in the layout of `runs_of`, nan if there is no value."""
     if name in FIELDS:
         read, nan = attrgetter(name), math.nan
-        found = [[None if r is None else read(r.metrics) for r in run] for run in runs]
-        return [[nan if number is None else number for number in run] for run in found]
+        rows = [[None if r is None else read(r.metrics) for r in run] for run in runs]
+        return [[nan if number is None else number for number in run] for run in rows]
     return [[math.nan if record is None else value(record, name) for record in run] for run in runs]
 
 
 def by_run(records: Sequence[Record], name: str) -> list[list[float]]:
-    """Values of one metric: one list a run, one value a repeat, nan where it does not count."""
+    """Return the values of one metric: a list for each run, a value for each repeat.
+
+    The value of a repeat that does not count is nan.
+    """
     return values_of(runs_of(records), name)
 
 
 def by_board(runs: Iterable[Sequence[Record | None]], name: str) -> list[list[float]]:
-    """The median of each board, as if a board were one run of one repeat."""
+    """Return the median of each board, in the form of one run with one repeat."""
     boards: dict[str, list[float]] = {}
     for run in runs:
         for record in run:
-            if record is not None and math.isfinite(found := value(record, name)):
-                boards.setdefault(record.identity or record.host, []).append(found)
-    return [[statistics.median(found)] for found in boards.values()]
+            if record is not None and math.isfinite(number := value(record, name)):
+                boards.setdefault(record.identity or record.host, []).append(number)
+    return [[statistics.median(number)] for number in boards.values()]
 
 
 def _row(repeats: dict[int, Record | None]) -> list[Record | None]:
-    """By number; numbers far beyond the count are taken as an order only."""
+    """Return the repeats as a list indexed by number.
+
+    Numbers far beyond the number of repeats only give the order.
+    """
     last = max(repeats)
     if last >= 2 * len(repeats) + 8:
         return [repeats[n] for n in sorted(repeats)]
@@ -145,17 +153,17 @@ def _row(repeats: dict[int, Record | None]) -> list[Record | None]:
 
 
 def chip(record: Record) -> str:
-    """Name of the chip, "" where it is not known."""
+    """Return the name of the chip, "" if it is unknown."""
     soc = record.facts.get("soc")
     return str(soc.get("chip") or "") if isinstance(soc, dict) else ""
 
 
 def build(record: Record) -> str:
-    """Build id of the runtime, "" where it is not known."""
+    """Return the build id of the runtime, "" if it is unknown."""
     return str(record.origin.get("build_id") or "")
 
 
 def short_build(text: str) -> str:
-    """`2.51.0.260929`, as the folders of an SDK are named."""
+    """Return text such as `2.51.0.260929`, which is how the folders of an SDK are named."""
     version, _, stamp = text.rpartition(".")
     return f"{version}.{stamp[:6]}" if version else stamp

@@ -1,4 +1,4 @@
-"""Board by version: one metric, each cell against the oldest version of its board."""
+"""A matrix of boards and versions for one metric; each cell is compared with the oldest version."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class MatrixCell:
-    """One board with one version. `row` is the change since the first version, None there."""
+    """A cell: a board with a version.
+
+    `row` is the change since the first version of the board; it is None for the first version.
+    """
 
     middle: float | None
     spread: Interval | None
@@ -47,7 +50,7 @@ class MatrixCell:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Cells by (board, version). `versions` are oldest first; `chips` by board."""
+    """The cells by (board, version). `versions` are oldest first; `chips` are by board."""
 
     metric: Metric
     boards: tuple[str, ...]
@@ -77,9 +80,9 @@ class Matrix:
 
 
 def matrix(group: RecordGroup, name: str, columns: str = "runtime", margin: float = 0.01) -> Matrix:
-    """The matrix of one metric. Verdicts are corrected together, as those of a comparison.
+    """Return the matrix of one metric. Its verdicts are corrected together, as in a comparison.
 
-    Raises InputError where no run that counts has that metric.
+    Raises InputError if no run that counts has the metric.
     """
     metric = known.metric(name, group.records)
     read = COLUMNS[columns]
@@ -104,18 +107,18 @@ def matrix(group: RecordGroup, name: str, columns: str = "runtime", margin: floa
     firsts = {board: next(r for (b, _), r in parts.items() if b == board) for board in boards}
     return Matrix(
         metric, boards, tuple(versions), cells,
-        {board: chip(found[0]) for board, found in firsts.items()},
-        frozenset(b for (b, _), found in parts.items() if any(r.emulated for r in found)),
+        {board: chip(records_of[0]) for board, records_of in firsts.items()},
+        frozenset(b for (b, _), records_of in parts.items() if any(r.emulated for r in records_of)),
         tuple(notes),
     )  # fmt: skip
 
 
 def _boards(group: RecordGroup) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = {}
+    boards: dict[str, list[Record]] = {}
     for identity, records in group.boards.items():
         host = records[0].host
-        found[f"{host} ({identity[-8:]})" if host in found else host] = records
-    return found
+        boards[f"{host} ({identity[-8:]})" if host in boards else host] = records
+    return boards
 
 
 def _number(version: str) -> tuple[list[int], str]:
@@ -126,32 +129,32 @@ def _rows(
     metric: Metric, parts: dict[tuple[str, str], list[Record]], boards: Sequence[str],
     versions: Sequence[str], margin: float,
 ) -> tuple[dict[tuple[str, str], MetricRow], list[str]]:  # fmt: skip
-    found: dict[tuple[str, str], MetricRow] = {}
+    changes: dict[tuple[str, str], MetricRow] = {}
     notes: list[str] = []
     for board in boards:
         mine = [v for v in versions if (board, v) in parts]
         first = parts[board, mine[0]]
         for version in mine[1:]:
             other = parts[board, version]
-            vary = ("runtime", "model", "options")  # a version may bring all of them
+            vary = ("runtime", "model", "options")  # a new version may change all of them
             findings = check(first, other, vary)
             blocks = [f.what for f in findings if f.weight is Weight.BLOCKS]
             warns = [f.what for f in findings if f.weight is Weight.WARNS]
             if warns:
                 notes.append(f"{board}, {version}: these conditions differ too: {', '.join(warns)}")
-            found[board, version] = row_of(board, *sides_of(first, other), metric, blocks)
-    judged = judge(list(found.values()), margin)
-    return dict(zip(found, judged, strict=True)), notes
+            changes[board, version] = row_of(board, *sides_of(first, other), metric, blocks)
+    judged = judge(list(changes.values()), margin)
+    return dict(zip(changes, judged, strict=True)), notes
 
 
 def _cell(records: Sequence[Record], name: str, row: MetricRow | None) -> MatrixCell:
     runs = by_run(records, name)
-    found = difference(runs, [])
-    return MatrixCell(found.mid_a, found.a, found.count_a, row)
+    sample = difference(runs, [])
+    return MatrixCell(sample.mid_a, sample.a, sample.count_a, row)
 
 
 def words(cell: MatrixCell | None) -> str:
-    """A cell for people: `10.03 ±1.2 %` and what changed: `-5.0 % slower`."""
+    """Return the text of a cell: `10.03 ±1.2 %` and the change, such as `-5.0 % slower`."""
     if cell is None or cell.middle is None:
         return "-"
     spread = "" if cell.spread is None else f" ±{cell.spread.width * 50:.1f} %"
@@ -162,4 +165,4 @@ def words(cell: MatrixCell | None) -> str:
     change = "?" if row.difference.mid is None else f"{row.difference.mid * 100:+.1f} %"
     if row.verdict in MEASURED - {Verdict.NONE, Verdict.SAME}:
         return f"{text}\n{change} {row.verdict}"
-    return f"{text}\n{row.said}"
+    return f"{text}\n{row.verdict_text}"

@@ -1,4 +1,4 @@
-"""What is measured, in which unit, and which way is better: the metrics of records."""
+"""The metrics of records: their units, and which way is better."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNIT_AT_END = re.compile(r"(?:^|_)(ns|us|ms|tps|ips|hz)(?:#\d+)?$")  # of a nam
 
 
 def metric(name: str, records: Sequence[Record]) -> Metric:
-    """The metric of this name, with the unit that records give it."""
+    """Return the metric of this name, with the unit that the records give it."""
     known = KNOWN.get(name)
     if known and name in FIELDS:
         return known
@@ -30,7 +30,7 @@ def metric(name: str, records: Sequence[Record]) -> Metric:
 def better_way(name: str, records: Sequence[Record] = ()) -> int:
     """Return which way a metric is better: 1 up, -1 down, 0 unknown.
 
-    Asks the table and the unit in the records; without a unit the end of the name decides.
+    The table and the unit in the records decide; without a unit, the end of the name decides.
     """
     mine = metric(name, records)
     at_end = _UNIT_AT_END.search(name)
@@ -38,30 +38,30 @@ def better_way(name: str, records: Sequence[Record] = ()) -> int:
 
 
 def value(record: Record, name: str) -> float:
-    """The number of a record that counts, nan where it has none."""
+    """Return a metric of a record that counts, nan if the record does not have it."""
     if name in FIELDS:
-        found = getattr(record.metrics, name)
-        return math.nan if found is None else float(found)
+        number = getattr(record.metrics, name)
+        return math.nan if number is None else float(number)
     measure = record.metrics.others.get(name)
     return math.nan if measure is None else float(measure.value)
 
 
 def units(records: Sequence[Record], name: str) -> set[str]:
-    """The units in which records give a metric; more than one cannot be compared."""
+    """Return the units in which the records give a metric; several units cannot be compared."""
     if name in FIELDS:
         return {KNOWN[name].unit}
     return {r.metrics.others[name].unit for r in records if name in r.metrics.others}
 
 
 def present(records: Sequence[Record]) -> list[str]:
-    """The metrics that a comparison of these records asks for by itself, in a steady order."""
+    """Return the metrics that a comparison of these records uses by default, in a stable order."""
     usual = [n for n in COMPARED if any(math.isfinite(value(r, n)) for r in records)]
     others = {name for r in records if r.counts for name in r.metrics.others}
     return usual + sorted(others - set(usual))
 
 
 def every(records: Sequence[Record]) -> list[str]:
-    """The names of all metrics of these records, in a steady order."""
+    """Return the names of all metrics of these records, in a stable order."""
     mine = [name for name in KNOWN if any(math.isfinite(value(r, name)) for r in records)]
     others = {name for r in records for name in r.metrics.others}
     return mine + sorted(others - set(mine))
@@ -70,7 +70,10 @@ def every(records: Sequence[Record]) -> list[str]:
 def lacking(
     name: str, records: Sequence[Record], what: str, option: Callable[[str], str]
 ) -> InputError:
-    """The error for a metric that no `what` has: which there are, and `option` of the nearest."""
+    """Return the error for a metric that no `what` has.
+
+    The message lists the metrics that exist; the hint is `option` of the nearest name.
+    """
     there = every(records)
     near = get_close_matches(name, there, n=1)
     text = ", ".join(there) or "no metrics"

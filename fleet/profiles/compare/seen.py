@@ -1,4 +1,4 @@
-"""How conditions are read out of a record: as words that can be held against each other."""
+"""Readers of conditions from a record, as values that can be compared."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LIBRARY = re.compile(r"(^(lib|dsp|bin|run)/|\.so(\.[\d.]+)?$|\.cat$)")
 
 
 def short(text: str) -> str:
-    """The first eight digits of a hash."""
+    """Return the first eight digits of a hash."""
     return text[:8]
 
 
@@ -33,19 +33,19 @@ def _digest(value: object) -> str:
 
 
 def model_files(record: Record) -> str | None:
-    """One hash for all files that are no program and no library."""
+    """Return one hash for all files that are neither programs nor libraries."""
     mine = {name: h for name, h in record.files.items() if not _LIBRARY.search(name)}
     return _digest(mine) if mine else None
 
 
 def library_files(record: Record) -> str | None:
-    """One hash for programs and libraries."""
+    """Return one hash for programs and libraries."""
     mine = {name: h for name, h in record.files.items() if _LIBRARY.search(name)}
     return _digest(mine) if mine else None
 
 
 def options(record: Record) -> str | None:
-    """Arguments and environment without what differs from run to run: folders and ids."""
+    """Return arguments and environment without the folders and ids that differ in each run."""
     if not record.argv:
         return None
     words = [f"{name}={value}" for name, value in sorted(record.env.items())]
@@ -56,13 +56,13 @@ def options(record: Record) -> str | None:
 
 
 def op_packages(record: Record) -> str | None:
-    """The op packages that the release brought, "none" where it says nothing of any."""
-    found = record.origin.get("op_packages")
-    return _digest(found)[:8] if found else "none"
+    """Return a hash of the op packages of the release, "none" if the record names none."""
+    packages = record.origin.get("op_packages")
+    return _digest(packages)[:8] if packages else "none"
 
 
 def system(record: Record) -> str | None:
-    """Operating system and kernel."""
+    """Return operating system, version and kernel."""
     facts = record.facts
     words = [str(facts.get(name) or "") for name in ("os_id", "os_version", "kernel")]
     return " ".join(word for word in words if word) or None
@@ -72,46 +72,46 @@ Named = frozenset[tuple[str, object]]
 
 
 def governors(record: Record) -> Named | None:
-    """Clock and governor."""
+    """Return (clock, governor) pairs."""
     return frozenset(record.conditions.governors.items()) or None
 
 
 def limits(record: Record) -> Named | None:
-    """Clock and how fast it may go, Hz."""
+    """Return (clock, highest frequency in Hz) pairs."""
     return frozenset(record.conditions.limits.items()) or None
 
 
 def power(record: Record) -> Named | None:
-    """Supply and what it says."""
+    """Return (supply, state) pairs."""
     return frozenset(record.conditions.power.items()) or None
 
 
-def named(found: Named) -> str:
-    """`cpu:policy0 performance, ...`."""
-    return ", ".join(f"{name} {value}" for name, value in sorted(found, key=str))
+def named(pairs: Named) -> str:
+    """Return text such as `cpu:policy0 performance, ...`."""
+    return ", ".join(f"{name} {value}" for name, value in sorted(pairs, key=str))
 
 
-def megahertz(found: Named) -> str:
-    """`cpu:policy0 2400 MHz, ...`."""
+def megahertz(pairs: Named) -> str:
+    """Return text such as `cpu:policy0 2400 MHz, ...`."""
     return ", ".join(
-        f"{name} {float(str(hz)) / 1e6:.0f} MHz" for name, hz in sorted(found, key=str)
+        f"{name} {float(str(hz)) / 1e6:.0f} MHz" for name, hz in sorted(pairs, key=str)
     )
 
 
 def throttled(record: Record) -> str | None:
-    """Whether the record bears that mark; without any look at clocks nobody knows."""
+    """Return whether the record has the mark `throttled`; None if no sample of clocks was taken."""
     if record.marks and any(mark.partition(":")[0] == "throttled" for mark in record.marks):
         return "yes"
-    looked = record.conditions
-    return "no" if looked.before or looked.during or looked.after else None
+    conditions = record.conditions
+    return "no" if conditions.before or conditions.during or conditions.after else None
 
 
-# How many tokens the prompt was; another tokenizer is another question.
+# The number of tokens of the prompt; another tokenizer makes another prompt.
 prompt_tokens = attrgetter("metrics.prompt_tokens")
 
 
 def _first(records: Sequence[Record]) -> list[Sample]:
-    """The samples before each run, where there are any."""
+    """Return the samples that were taken before each run, as far as they exist."""
     return [record.conditions.before for record in records if record.conditions.before]
 
 
@@ -130,8 +130,8 @@ def _tokens(records: Sequence[Record]) -> list[float]:
 def by_number(
     a: Sequence[Record], b: Sequence[Record], make: Callable[..., _Found]
 ) -> list[_Found]:
-    """Conditions that differ by more than a threshold: medians of both sides."""
-    found: list[_Found] = []
+    """Return the conditions whose medians differ by more than a threshold."""
+    findings: list[_Found] = []
     for what, read, unit, limit, needed in (
         ("start temperature", _starts, " °C", lambda _: WARMER, True),
         ("load", _loads, "", lambda _: BUSIER, False),
@@ -141,9 +141,9 @@ def by_number(
         texts = [f"{statistics.median(side):.4g}{unit}" if side else "unknown" for side in sides]
         if not all(sides):
             if needed or any(sides):
-                found.append(make(what, *texts, unknown=True))
+                findings.append(make(what, *texts, unknown=True))
             continue
         left, right = (statistics.median(values) for values in sides)
         if abs(right - left) > limit(left):
-            found.append(make(what, *texts))
-    return found
+            findings.append(make(what, *texts))
+    return findings

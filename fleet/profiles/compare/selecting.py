@@ -1,4 +1,4 @@
-"""Selections of records, and the comparison of two of them as a person asked for it."""
+"""Selections of records, and the comparison of two selections as a user requested it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fleet.profiles.store import ProfileStore, select
 
 
 def group_of(text: str, store: ProfileStore) -> RecordGroup:
-    """Return the records of a selection, or of a file or folder if there is one of that name.
+    """Return the records of a selection, or of a file or folder if one of that name exists.
 
     Raises InputError if there are none.
     """
@@ -48,11 +48,11 @@ def compare_groups(
     margin: float = MARGIN,
     vary: Sequence[str] = (),
 ) -> Comparison:
-    """Return the comparison of both sides. A metric that a gate names is always in it.
+    """Return the comparison of both sides; it includes every metric that a gate names.
 
     Raises InputError for a metric that no record has, and for an unknown condition in `vary`.
     """
-    a, b = (_one(mine, other) for mine, other in (sides, sides[::-1]))
+    a, b = (_fitting_figure(mine, other) for mine, other in (sides, sides[::-1]))
     records = [*a.records, *b.records]
     refuse_unknown(metrics, records)
     for gate in asked:
@@ -63,15 +63,15 @@ def compare_groups(
     return compare(a, b, names, margin=margin, vary=vary, gated=gated)
 
 
-def _one(mine: RecordGroup, other: RecordGroup) -> RecordGroup:
-    """Return the side; of several published figures the one that fits the other side."""
+def _fitting_figure(mine: RecordGroup, other: RecordGroup) -> RecordGroup:
+    """Return the group; of several published figures only the figure that fits the other side."""
     if len(mine.records) < 2 or any("published" not in record.tags for record in mine.records):
         return mine
     return group(mine.label, references.one_of(mine.label, mine.records, other.records))
 
 
 def refuse_unknown(metrics: Sequence[str], records: Sequence[Record]) -> None:
-    """Raise InputError for a name of `--metric` that no metric bears."""
+    """Raise InputError for a name given with `--metric` that is not the name of a metric."""
     there = {*KNOWN, *every(records)}
     for name in metrics:
         if records and name not in there:

@@ -1,4 +1,4 @@
-"""One row of a table or a cell of a matrix: the same records give the same row."""
+"""The rows of tables and the cells of matrices: the same records give the same row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from fleet.profiles.stats.difference import against_level, difference
 
 @dataclass(frozen=True)
 class Side:
-    """Records of one side of a pair, read once for all metrics. `seconds`: what a run takes."""
+    """The records of one side of a pair, read once for all metrics.
+
+    `seconds` is the typical duration of a run.
+    """
 
     records: Sequence[Record]
     runs: list[list[Record | None]]
@@ -28,16 +31,19 @@ class Side:
 
     @property
     def published(self) -> bool:
-        """True for one figure of somebody else, of which no more is known."""
+        """True for a single published figure, about which nothing else is known."""
         return len(self.records) == 1 and "published" in self.records[0].tags
 
     def values(self, name: str) -> list[list[float]]:
-        """Runs of one board; of several boards one value each, for boards are the unit then."""
+        """Return the values by run for one board; for several boards one value for each board.
+
+        The board is the unit if there are several.
+        """
         return values_of(self.runs, name) if self.boards == 1 else by_board(self.runs, name)
 
 
 def sides_of(a: Sequence[Record], b: Sequence[Record]) -> tuple[Side, Side]:
-    """Both sides of one comparison; where neither shares a boot with the other, in boots."""
+    """Return both sides of a comparison. If no boot has runs of both sides, boots are the unit."""
     counted = [[record for record in side if record.counts] for side in (a, b)]
     by_boot = boot_is_unit(counted[0], counted[1])
     return _side(a, by_boot=by_boot), _side(b, by_boot=by_boot)
@@ -45,7 +51,7 @@ def sides_of(a: Sequence[Record], b: Sequence[Record]) -> tuple[Side, Side]:
 
 def _side(records: Sequence[Record], *, by_boot: bool) -> Side:
     boards = {record.identity or record.host: record for record in records}
-    # Run ids are the same on all boards of a run: with several boards they are no unit.
+    # The boards of a run share its run id, so with several boards a run is not the unit.
     runs = [[record if record.counts else None for record in records]]
     if len(boards) == 1:
         runs = runs_of(records, by_boot=by_boot)
@@ -55,7 +61,7 @@ def _side(records: Sequence[Record], *, by_boot: bool) -> Side:
 
 
 def _seconds(runs: Sequence[Sequence[Record | None]]) -> float | None:
-    """The middle of what the repeats of each run took together."""
+    """Return the median over the runs of the total duration of their repeats."""
     whole = [
         sum(record.seconds for record in run if record is not None and record.seconds)
         for run in runs
@@ -65,7 +71,10 @@ def _seconds(runs: Sequence[Sequence[Record | None]]) -> float | None:
 
 
 def row_of(label: str, a: Side, b: Side, metric: Metric, blocked: Sequence[str]) -> MetricRow:
-    """The change of one metric, not judged yet. `blocked`: conditions that forbid a verdict."""
+    """Return the change of one metric, without a verdict.
+
+    `blocked` are the conditions that forbid a verdict.
+    """
     units = known.units(a.records, metric.name) | known.units(b.records, metric.name)
     why = f"differs: {', '.join(blocked)}" if blocked else ""
     if len(units) > 1:
@@ -79,5 +88,8 @@ def row_of(label: str, a: Side, b: Side, metric: Metric, blocked: Sequence[str])
     both = [side.seconds for side in (a, b) if side.seconds]
     seconds = statistics.mean(both) if both else None
     emulated = a.emulated or b.emulated
-    runs = len(a.runs) * a.boards, len(b.runs) * b.boards  # of several boards each is a unit
+    runs = (
+        len(a.runs) * a.boards,
+        len(b.runs) * b.boards,
+    )  # with several boards, each board is a unit
     return MetricRow(label, metric, change, why=why, emulated=emulated, seconds=seconds, runs=runs)

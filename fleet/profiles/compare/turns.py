@@ -1,7 +1,8 @@
-"""Were two sides measured in turns? And what is one value of them: a run, or a boot?
+"""The order of measurement of two sides, and the unit of their values: a run or a boot.
 
-Days and boots move both sides alike only where the sides alternate. Measured one after the other
-they are in the change, and no test can tell them from it: docs/compare.md.
+Differences between days and boots affect both sides equally only if the sides alternate. If the
+sides were measured one after the other, these differences are part of the change, and no test can
+separate them: docs/compare.md.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ FAR_HOURS = 6.0
 
 
 def apart(a: Sequence[Record], b: Sequence[Record]) -> tuple[str, str, str] | None:
-    """Why two sides of one board allow no verdict: `boot` or `time`, and A's and B's words.
+    """Return why the sides cannot be compared (`boot` or `time`), a label for A and one for B.
 
-    None where they were measured in turns, or within FAR_HOURS in so many boots of their own that
-    boots are the unit. One after the other in one boot, a board that warms or a clock that sticks
-    is a change that no test can tell from B, so runs that are enough for a verdict need turns;
-    fewer get none anyway. What is unknown is no reason.
+    Returns None if the sides alternate. Also returns None if they were measured within FAR_HOURS,
+    each in enough boots of its own that boots are the unit.
+
+    If both sides were measured in one boot, one after the other, a board that warms up or a clock
+    that sticks looks like a change by B. No test can separate the two, so enough runs for a verdict
+    must alternate. Fewer runs get no verdict anyway. Unknown values are not a reason.
     """
     boards = [{record.identity or record.host for record in side} for side in (a, b)]
     if boards[0] != boards[1] or len(boards[0]) != 1 or _in_turns(a, b):
@@ -42,21 +45,22 @@ def apart(a: Sequence[Record], b: Sequence[Record]) -> tuple[str, str, str] | No
 
 
 def boot_is_unit(a: Sequence[Record], b: Sequence[Record]) -> bool:
-    """True where the boot is the unit: all are known, and none has runs of both sides."""
+    """Return True if the boot is the unit: every boot is known, and none has runs of both sides."""
     boots = [_boots(side) for side in (a, b)]
     return bool(all(boots)) and boots[0].isdisjoint(boots[1])
 
 
 def _boots(records: Sequence[Record]) -> set[str]:
-    """The boots of records; empty where one of them is not known."""
-    found = {record.conditions.boot_id for record in records}
-    return set() if "" in found else found
+    """Return the boots of the records; an empty set if any boot is unknown."""
+    boots = {record.conditions.boot_id for record in records}
+    return set() if "" in boots else boots
 
 
 def _in_turns(a: Sequence[Record], b: Sequence[Record]) -> bool:
-    """True where the sides change at least as often as the smaller one has runs, less one.
+    """Return True if the runs of A and B alternate.
 
-    Where the boot is the unit, boots are counted instead.
+    That is the case if the side changes at least min(runs of A, runs of B) - 1 times, and at least
+    twice. If the boot is the unit, boots are counted instead of runs.
     """
     by_boot = boot_is_unit(a, b)
     began: dict[tuple[str, str], str] = {}
@@ -71,9 +75,9 @@ def _in_turns(a: Sequence[Record], b: Sequence[Record]) -> bool:
 
 
 def _middle(records: Sequence[Record]) -> datetime | None:
-    """The middle of the known starts, UTC; None where there is none."""
-    found = [at.timestamp() for record in records if (at := _time(record.started))]
-    return datetime.fromtimestamp(statistics.median(found), UTC) if found else None
+    """Return the median of the known start times, in UTC; None if no start is known."""
+    times = [at.timestamp() for record in records if (at := _time(record.started))]
+    return datetime.fromtimestamp(statistics.median(times), UTC) if times else None
 
 
 def _time(text: str) -> datetime | None:

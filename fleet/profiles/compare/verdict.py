@@ -1,4 +1,4 @@
-"""From a difference to a word."""
+"""The verdict on a difference."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from fleet.profiles.stats import ranks
 from fleet.profiles.stats.difference import Difference
 from fleet.profiles.stats.families import holm, questions
 
-# One false alarm in twenty, less what the choice between two ways to compare costs.
+# A false alarm in twenty comparisons, less the cost of choosing between two ways to compare.
 CHANCE = 0.049
-GATED = 0.75  # of it for what gates name, where other rows stand beside it
-TOUCH = 1e-9  # what ends at 0 and leaves it out
-MOST_RUNS = 40  # a side: what `fleet ab` measures at most
+GATED = 0.75  # the share of CHANCE for the metrics of gates, if there are other rows
+TOUCH = 1e-9  # the end of an interval that reaches 0 but excludes it
+MOST_RUNS = 40  # for each side: the most that `fleet ab` measures
 
 
 class Verdict(StrEnum):
-    """What can be said of B against A."""
+    """The verdict on B compared with A."""
 
     FASTER = "faster"
     SLOWER = "slower"
-    HIGHER = "higher"  # where nobody knows which way is better
+    HIGHER = "higher"  # if it is unknown which way is better
     LOWER = "lower"
-    SAME = "same"  # within the margin, surely
+    SAME = "same"  # certainly within the margin
     NONE = "no difference found"
-    DIFFERS = "differs"  # among repeats of fewer runs than a verdict takes
+    DIFFERS = "differs"  # among repeats of fewer runs than a verdict needs
     FEW = "too few runs"
     INCOMPARABLE = "not comparable"
 
@@ -41,13 +41,15 @@ MEASURED = {Verdict.FASTER, Verdict.SLOWER, Verdict.HIGHER, Verdict.LOWER, Verdi
 
 @dataclass(frozen=True)
 class MetricRow:
-    """One metric on one board. `why` where nothing can be said.
+    """A metric on one board. `why` is the reason if there is no verdict.
 
-    `p` is corrected for the rows that were asked together (Holm, of `questions` that were left),
-    which have this `part` of CHANCE. The interval of the `difference` holds together with those of
-    all of them; it leaves out 0 where p does. Where so few runs have none of that level (`alone`)
-    it is that of the row by itself. `seconds`: what a
-    run took; `runs`: how many A and B have, and a run may have several repeats.
+    `p` is corrected for the rows that are judged together (Holm; `questions` is the number that was
+    left). These rows have `part` of CHANCE. The interval of `difference` holds together with the
+    intervals of all those rows, and it excludes 0 if `p` does. If so few runs have no interval of
+    that level, the interval is the one of this row alone and `alone` is True.
+
+    `seconds` is the duration of a run. `runs` are the numbers of runs of A and B; a run may have
+    several repeats.
     """
 
     board: str
@@ -69,11 +71,11 @@ class MetricRow:
 
     @property
     def better(self) -> str:
-        """Which way of the metric is better."""
+        """The direction of the metric that is better."""
         return {1: "higher", -1: "lower"}.get(self.metric.better, "unknown")
 
     @property
-    def said(self) -> str:
+    def verdict_text(self) -> str:
         """The verdict with its reason, for people."""
         if self.verdict is Verdict.DIFFERS:
             return f"{self.verdict} ({self.why})"
@@ -81,9 +83,10 @@ class MetricRow:
         return f"{self.verdict}: {why}" if why else str(self.verdict)
 
     def needed(self, limit: float) -> str:
-        """What would judge the change against a limit (a share of A): runs a side, minutes.
+        """Return what would decide the change against a limit (a share of A): runs, minutes.
 
-        Half the interval narrows with the root of the runs; a change at the limit is never told.
+        Half the interval narrows with the square root of the number of runs. A change that equals
+        the limit is never decided.
         """
         change = self.difference
         runs = fewest_runs(self.questions / self.part)
@@ -103,14 +106,15 @@ class MetricRow:
 
     @property
     def shown(self) -> bool:
-        """True where it is surely not 0, however small."""
+        """True if the change is certainly not 0, however small it is."""
         return self.verdict in MEASURED and self.p <= CHANCE
 
 
 def judge(rows: Sequence[MetricRow], margin: float, part: float = 1.0) -> list[MetricRow]:
-    """The verdicts of rows that were asked together. `margin`: a share that does not matter.
+    """Return the rows with verdicts; all rows are judged together.
 
-    `part`: of CHANCE. Rows that are not comparable take none of it.
+    `margin` is the share below which a change does not matter. `part` is the share of CHANCE for
+    these rows. Rows that cannot be compared use none of it.
     """
     asked = [n for n, row in enumerate(rows) if row.difference.how and not row.why]
     alone = [rows[n].difference.p / part for n in asked]
@@ -119,15 +123,15 @@ def judge(rows: Sequence[MetricRow], margin: float, part: float = 1.0) -> list[M
         n: _judged(replace(rows[n], p=p, questions=among, part=part), margin, len(asked))
         for n, (p, among) in zip(asked, corrected, strict=True)
     }
-    found = []
+    results = []
     for n, row in enumerate(rows):
         if n in judged:
-            found.append(judged[n])
+            results.append(judged[n])
         elif row.why:
-            found.append(replace(row, verdict=Verdict.INCOMPARABLE))
+            results.append(replace(row, verdict=Verdict.INCOMPARABLE))
         else:
-            found.append(replace(row, verdict=Verdict.FEW, why=row.difference.why))
-    return found
+            results.append(replace(row, verdict=Verdict.FEW, why=row.difference.why))
+    return results
 
 
 def _judged(row: MetricRow, margin: float, asked: int) -> MetricRow:
@@ -157,7 +161,10 @@ def _judged(row: MetricRow, margin: float, asked: int) -> MetricRow:
 
 
 def _of_few_runs(row: MetricRow) -> MetricRow:
-    """Repeats say whether two runs differ, and nothing of what a run differs by itself."""
+    """Return the verdict on too few runs.
+
+    Repeats show whether two runs differ, but not by how much a run varies by itself.
+    """
     a, b = (f"{count} `fleet run`" for count in row.runs)
     why = f"A and B have {a} each" if a == b else f"A has {a}, B has {b}"
     shown = row.p <= CHANCE
@@ -168,7 +175,10 @@ def _of_few_runs(row: MetricRow) -> MetricRow:
 
 
 def fewest_runs(questions: float, figure: bool = False) -> int:
-    """How many runs a side can answer so many questions at once; of B, where A is a `figure`."""
+    """Return the fewest runs of each side that can answer this number of questions together.
+
+    If A is a `figure`, it is the number of runs of B.
+    """
     count = LEAST_REPEATS
     least = ranks.least_signed_rank if figure else lambda n: ranks.least_rank_sum(n, n)
     while least(count) * questions > CHANCE:
@@ -183,7 +193,7 @@ def _sign(change: Difference) -> int:
 
 
 def direction(metric: Metric, sign: int) -> Verdict:
-    """The word for more (1) or less (-1) of a metric."""
+    """Return the verdict for more (1) or less (-1) of a metric."""
     if metric.better == 0:
         return Verdict.HIGHER if sign > 0 else Verdict.LOWER
     return Verdict.FASTER if sign == metric.better else Verdict.SLOWER

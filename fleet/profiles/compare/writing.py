@@ -1,4 +1,4 @@
-"""A comparison as Markdown for a pull request and as JUnit for a CI system."""
+"""Writers of a comparison: Markdown for a pull request, JUnit for a CI system."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from fleet.profiles.files import written_whole
 
 COLUMNS = ("device", "metric", "A", "B", "change", "95 % interval", "verdict", "emulated")
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# What Markdown would read: a device name must not become a link, a picture or a mention.
+# Characters with a meaning in Markdown: a device name must not become a link, picture or mention.
 _MARKDOWN = re.compile(r"([\\`*_\[\]#|<>~@&]|:(?=//)|(?<=www)\.)")
 
 
 def save(path: Path, text: str) -> None:
-    """Write a file whole or not at all. Raises InputError where it cannot be written."""
+    """Write a file atomically. Raises InputError if it cannot be written."""
     with written_whole(path, InputError) as part:
         part.write_text(text, "utf-8")
 
 
 def number(value: float | None) -> str:
-    """Four digits; `-` where there is none."""
+    """Return the value with four digits; `-` if there is none."""
     return "-" if value is None else f"{value:.4g}"
 
 
 def verdict(row: MetricRow, margin: float) -> str:
-    """The word, with its reason where there is no answer."""
+    """Return the text of the verdict, with its reason if there is no answer."""
     if row.verdict is Verdict.SAME:
         return f"same within {margin * 100:g} %"
-    return row.said
+    return row.verdict_text
 
 
 def cells(row: MetricRow, margin: float) -> tuple[str, ...]:
-    """One row of the table for people, as `COLUMNS`."""
+    """Return one row of the table for people, with the columns `COLUMNS`."""
     change = row.difference
     judged = change.low is not None and (row.verdict in MEASURED or row.alone)
     of_a, of_b = _sides(row)
@@ -60,11 +60,13 @@ def cells(row: MetricRow, margin: float) -> tuple[str, ...]:
 
 
 def narrow(comparison: Comparison) -> tuple[list[tuple[str, ...]], list[str]]:
-    """The rows without what would take the room of the figures, and that as lines: of how many
-    values A and B are where it is the same in all rows, and why a row has no verdict.
+    """Return the rows without the texts that take too much room, and these texts as lines.
+
+    The lines give the counts of values of A and B if they are the same in all rows, and the reason
+    why a row has no verdict.
     """
     shared = {_sides(row) for row in comparison.rows}
-    found, why = [], dict[str, list[str]]()
+    table, why = [], dict[str, list[str]]()
     for row in comparison.rows:
         board, metric, a, b, *others, word, emulated = cells(row, comparison.margin)
         if len(shared) == 1:
@@ -74,37 +76,39 @@ def narrow(comparison: Comparison) -> tuple[list[tuple[str, ...]], list[str]]:
             why.setdefault(f"{word}: {row.why.removeprefix(f'{word}: ')}", []).append(
                 f"{board} {metric}"
             )
-        found.append((board, metric, a, b, *others, word, emulated))
+        table.append((board, metric, a, b, *others, word, emulated))
     below = []
     if len(shared) == 1:
         of_a, of_b = (side.removeprefix("n ") for side in shared.pop())
         below.append(f"values: A {of_a}, B {of_b}")
     for text, named in why.items():
-        below.append(text if len(named) == len(found) else f"{', '.join(named)}: {text}")
-    return found, below
+        below.append(text if len(named) == len(table) else f"{', '.join(named)}: {text}")
+    return table, below
 
 
 def _sides(row: MetricRow) -> tuple[str, str]:
-    """What A and B are made of."""
+    """Return the counts of values and runs of A and of B, as text."""
     change = row.difference
     return _made_of(change.count_a, row.runs[0]), _made_of(change.count_b, row.runs[1])
 
 
 def _made_of(count: int, runs: int) -> str:
-    """`n 8`: so many runs; `5 in 1 run`: of too few runs the repeats."""
+    """Return `n 8` for 8 runs, or `5 in 1 run` for 5 repeats of too few runs."""
     few = 0 < runs < LEAST_REPEATS
     return f"{count} in {runs} run{'s' * (runs > 1)}" if few else f"n {count}"
 
 
 def finding(item: ConditionFinding) -> str:
-    """`runtime: A 2.50.0, B 2.51.0`, for a line under the word of its weight."""
+    """Return text such as `runtime: A 2.50.0, B 2.51.0`, for a line below the heading of its
+    weight.
+    """
     text = f"{item.what}: A {item.a or 'none'}, B {item.b or 'none'}"
     text = f"{text} ({item.text})" if item.text else text
     return f"{item.board}: {text}" if item.board else text
 
 
 def markdown(comparison: Comparison, judged: Sequence[JudgedGate] = ()) -> str:
-    """A comment for a pull request: gates, table, conditions, operations."""
+    """Return a comment for a pull request: gates, table, conditions, operations."""
     lines = [f"### Profiles: {_md(comparison.b.label)} against {_md(comparison.a.label)}", ""]
     if judged:
         gate_rows = [(g.gate.text, g.board, g.metric, g.outcome, g.text) for g in judged]
@@ -127,10 +131,12 @@ def markdown(comparison: Comparison, judged: Sequence[JudgedGate] = ()) -> str:
 
 
 def together(comparison: Comparison) -> list[str]:
-    """What several boards say of each metric, in a line; nothing if no board says anything."""
-    found: list[str] = []
+    """Return a line for each metric that summarises several boards; no line if all had too few
+    runs.
+    """
+    lines: list[str] = []
     if all(set(mine.moved) == {Verdict.FEW} for mine in comparison.overall):
-        return found
+        return lines
     for mine in comparison.overall:
         boards = sum(mine.moved.values())
         moved = ", ".join(f"{count} {word}" for word, count in mine.moved.items())
@@ -139,12 +145,12 @@ def together(comparison: Comparison) -> list[str]:
             low, mid, high = (percent(share) for share in mine.change)
             text += f"; all boards together {mid} ({low} to {high}), {mine.verdict}"
         if boards > 1:
-            found.append(text)
-    return found
+            lines.append(text)
+    return lines
 
 
 def operations(ops: OpDiff) -> str:
-    """How many there are, in a line."""
+    """Return a line with the numbers and totals of the operations."""
     change = percent((ops.total_b - ops.total_a) / ops.total_a) if ops.total_a else "?"
     return (
         f"operations, in {ops.unit}: {number(ops.total_a)} → {number(ops.total_b)} ({change}); "
@@ -176,10 +182,11 @@ def _md(text: str) -> str:
 
 
 def junit(comparison: Comparison, judged: Sequence[JudgedGate] = ()) -> str:
-    """JUnit XML as CI systems read it: a test case for each gate and board.
+    """Return JUnit XML for CI systems: a test case for each gate and board.
 
-    Tripped is a failure, not judged an error. Without gates each row is a case, and one that
-    says nothing (too few runs, not comparable) is skipped: nothing was asked to hold.
+    A gate that tripped is a failure; a gate that could not be judged is an error. Without gates
+    each row is a case. A row without a verdict (too few runs, not comparable) is skipped, because
+    no gate requires it.
     """
     suite = ET.Element("testsuite", name="fleet profiles compare", time="0")
     for gate in judged:

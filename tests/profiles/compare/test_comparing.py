@@ -191,7 +191,7 @@ def test_a_single_published_value_says_where_it_lies_and_no_more() -> None:
     assert row.verdict is Verdict.FEW
     assert row.difference.mid == pytest.approx(-0.053, abs=0.02)
     assert row.why == "too few runs: 1, but an interval needs 5"
-    assert row.said == row.why, "the verdict stands there once"
+    assert row.verdict_text == row.why, "the verdict stands there once"
 
 
 def test_a_published_figure_is_held_against_the_interval_of_b() -> None:
@@ -206,7 +206,7 @@ def test_a_published_figure_is_held_against_the_interval_of_b() -> None:
             for made in separate(noisy(middle, count, 1))
         ]
         (row,) = against([figure], ours, "decode_tps").rows
-        assert row.verdict is verdict, (middle, count, row.said)
+        assert row.verdict is verdict, (middle, count, row.verdict_text)
     assert "6 runs of B are needed" in row.why
     assert (row.difference.count_a, row.difference.mid_a) == (1, 10.03)
 

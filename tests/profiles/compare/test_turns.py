@@ -94,7 +94,7 @@ def test_the_boot_is_the_unit_where_no_boot_has_both() -> None:
         made = newer(made) if boot % 2 else made
         sides[boot % 2] += at(made, hour=10 + boot, boot=f"boot{boot}")
     row = decided(sides[0], sides[1])[0].rows[0]
-    assert row.said == "differs (A and B have 2 `fleet run` each)"
+    assert row.verdict_text == "differs (A and B have 2 `fleet run` each)"
     many: list[list[Record]] = [[], []]
     for boot in range(12):
         made = separate(noisy(10 - boot % 2, 3, boot))
@@ -108,7 +108,7 @@ def test_one_run_a_side_differs_and_never_trips() -> None:
     a, b = repeats(noisy(10, 12, 1)), newer(repeats(noisy(5, 12, 2)))
     found, judged, code, _ = decided(a, b, "decode_tps<-5%")
     (row,) = found.rows
-    assert row.said == "differs (A and B have 1 `fleet run` each)"
+    assert row.verdict_text == "differs (A and B have 1 `fleet run` each)"
     assert (row.difference.low, row.difference.high) == (None, None)
     assert (judged[0].outcome, code) == (GateOutcome.UNJUDGED, 4)
     assert decided(a, b, "slower")[2] == 4
@@ -164,7 +164,7 @@ def test_one_verdict_in_table_matrix_gate_and_report(stores: range) -> None:
             assert cell is not None
             assert cell == reported[row.board] == row, seed
             gate = by_board[row.board]
-            assert row.said in gate.text, seed
+            assert row.verdict_text in gate.text, seed
             assert (gate.outcome is GateOutcome.TRIPPED) == (row.verdict is Verdict.SLOWER), seed
             seen[row.verdict] += 1
         if seed % 100 == 0:
@@ -173,7 +173,7 @@ def test_one_verdict_in_table_matrix_gate_and_report(stores: range) -> None:
             table = made["table"]
             assert (table is None) == all(row.verdict is Verdict.INCOMPARABLE for row in found.rows)
             page = "not comparable" if table is None else str(table.rows)
-            assert all(row.said.split(":")[0] in page for row in found.rows)
+            assert all(row.verdict_text.split(":")[0] in page for row in found.rows)
     assert set(seen) == set(Verdict) - {Verdict.HIGHER, Verdict.LOWER}, seen
 
 
