@@ -34,12 +34,9 @@ OPEN = frozenset(
     fleet/engine/run
     fleet/engine/run/ab
     fleet/engine/run/measuring
-    fleet/profiles/exports
     fleet/profiles/formats
-    fleet/profiles/pictures
     fleet/profiles/report
     fleet/profiles/stats
-    fleet/profiles/store
     fleet/runners
     fleet/triage
     fleet/verify

@@ -1,8 +1,9 @@
-"""Records for other programs: JSON Lines, CSV, Parquet, Chrome trace. Each is written atomically.
+"""Exports of records: JSON Lines, CSV, Parquet and Chrome traces, each written atomically.
 
-A Chrome trace is for Perfetto (ui.perfetto.dev) and chrome://tracing. A profile tells how long an
-operation took and not when it began: the trace shows the operations one after the other, and the
-file says so. Without a clock a cycle is drawn as 1 us, and the file says that too.
+A Chrome trace is for Perfetto (ui.perfetto.dev) and chrome://tracing. A profile has the duration of
+an operation but not its start time. The trace therefore shows the operations one after the other,
+and the file says so. Without a clock frequency a cycle is drawn as 1 us, and the file says that
+too.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from fleet.profiles.exports import flat
 from fleet.profiles.files import written_whole
 from fleet.profiles.store import ProfileStore, Query
 
-ROWS = 5000  # a row group
+ROWS = 5000  # of a row group
 
 
 def write_parquet(store: ProfileStore, query: Query, target: Path, _clock_hz: float | None) -> int:
-    """How many records were written. Raises InputError without pyarrow."""
+    """Write the records as Parquet and return their number. Raises InputError without pyarrow."""
     arrow, files = _library("pyarrow"), _library("pyarrow.parquet")
     wanted = flat.columns(store, query)
     types = {"string": arrow.string(), "bool": arrow.bool_()}
@@ -35,8 +36,8 @@ def write_parquet(store: ProfileStore, query: Query, target: Path, _clock_hz: fl
     with files.ParquetWriter(str(target), schema) as writer:
         rows = flat.rows(store, query)
         while some := list(islice(rows, ROWS)):
-            made = {name: [row.get(name) for row in some] for name in wanted}
-            writer.write_table(arrow.table(made, schema=schema))
+            table = {name: [row.get(name) for row in some] for name in wanted}
+            writer.write_table(arrow.table(table, schema=schema))
             count += len(some)
     return count
 
@@ -60,7 +61,10 @@ _TO_US = {"us": 1.0, "ms": 1000.0, "ns": 0.001, "s": 1e6}
 
 
 def write_trace(store: ProfileStore, query: Query, target: Path, clock_hz: float | None) -> int:
-    """How many records have operations. Raises InputError where none has."""
+    """Write a Chrome trace and return the number of records that have operations.
+
+    Raises InputError if no record has operations.
+    """
     events: list[dict[str, Any]] = []
     notes = {LAID}
     count = 0
@@ -145,9 +149,11 @@ SUFFIXES |= {".trace": "trace", ".json": "trace"}
 def export(
     store: ProfileStore, query: Query, target: Path, kind: str = "", clock_hz: float | None = None
 ) -> int:
-    """Write the records; how many. `kind` "" is told by the suffix. `clock_hz` is for traces.
+    """Write the records and return their number.
 
-    Raises InputError: no such kind, no record, pyarrow is not there; ProfileStoreError.
+    If `kind` is "", the suffix of `target` selects the format. `clock_hz` is for traces. Raises
+    InputError for an unknown format, if no record matches, or if pyarrow is missing. Raises
+    ProfileStoreError if the file cannot be written.
     """
     kind = kind or SUFFIXES.get(target.suffix.lower(), "")
     if kind not in WRITERS:

@@ -1,4 +1,4 @@
-"""One record a line: CSV with the units in the names of its columns, and JSON Lines."""
+"""Exports with one record per line: CSV with units in the column names, and JSON Lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fleet.profiles.store import ProfileStore, Query
 from fleet.profiles.store.rows import chip_of, runtime_of
 
 Read = str | Callable[[Record], Any]
-# In the order that the first version wrote them.
+# The order is that of the first version.
 _FIELDS = sorted(FIELDS, key=Metrics.__struct_fields__.index)
 _METRICS = {
     name.replace("_tps", "_tokens_per_second"): (
@@ -26,7 +26,7 @@ _METRICS = {
     )
     for name in _FIELDS
 }
-# Column → its type in Parquet, and the attribute of the record or what reads it.
+# Column → its type in Parquet, and the attribute of the record or the function that reads it.
 COLUMNS: dict[str, tuple[str, Read]] = {
     **{name: ("string", name) for name in ("run_id", "host", "name", "release", "runner")},
     "repeat": ("int64", "repeat"),
@@ -54,42 +54,45 @@ def _hottest(sample: Sample | None) -> float | None:
 
 
 def columns(store: ProfileStore, query: Query) -> dict[str, str]:
-    """All columns of these records: those above, then a column for each other metric."""
+    """Return all columns of these records: COLUMNS, then a column for each other metric."""
     known = {name: kind for name, (kind, _) in COLUMNS.items()}
     return known | {other_column(*metric): "double" for metric in store.other_metrics(query)}
 
 
 def other_column(metric: str, unit: str) -> str:
-    """`load_us`, `peak_MB`: the unit stands in the name where the name does not say it."""
+    """Return a name such as `load_us` or `peak_MB`, with the unit if the metric name lacks it."""
     has_unit = not unit or metric.endswith(f"_{slug(unit)}")
     return f"other_{metric}" if has_unit else f"other_{metric}_{slug(unit)}"
 
 
 def rows(store: ProfileStore, query: Query) -> Iterator[dict[str, Any]]:
-    """A row a record; None where a value is not known."""
+    """Yield a row for each record; None if a value is unknown."""
     for data in store.each(query):
         yield row(Record.from_dict(data))
 
 
 def row(record: Record) -> dict[str, Any]:
-    """One row, without the columns of other metrics that this record has not."""
-    made = {}
+    """Return one row, without columns for other metrics that this record does not have."""
+    cells = {}
     for name, (_, read) in COLUMNS.items():
         value = attrgetter(read)(record) if isinstance(read, str) else read(record)
-        made[name] = None if isinstance(read, str) and value == "" else value
+        cells[name] = None if isinstance(read, str) and value == "" else value
     others = record.metrics.others.items()
-    return made | {other_column(name, measure.unit): measure.value for name, measure in others}
+    return cells | {other_column(name, measure.unit): measure.value for name, measure in others}
 
 
 def full_rows(store: ProfileStore, query: Query) -> Iterator[dict[str, Any]]:
-    """Yield a row for each record, in which every column stands; None if a value is not known."""
+    """Yield a row with every column for each record; None if a value is unknown."""
     empty = dict.fromkeys(columns(store, query))
     for cells in rows(store, query):
         yield empty | cells
 
 
 def write_csv(store: ProfileStore, query: Query, target: Path, _clock_hz: float | None) -> int:
-    """CSV with a head; numbers with a point, empty where unknown. How many records."""
+    """Write CSV with a header and return the number of records.
+
+    Numbers have a decimal point; unknown values are empty.
+    """
     count = 0
     with target.open("w", encoding="utf-8", errors="replace", newline="") as stream:
         writer = csv.DictWriter(stream, list(columns(store, query)))
@@ -100,7 +103,10 @@ def write_csv(store: ProfileStore, query: Query, target: Path, _clock_hz: float 
 
 
 def write_lines(store: ProfileStore, query: Query, target: Path, _clock_hz: float | None) -> int:
-    """JSON Lines: records as they were taken in; `fleet profiles import` reads them again."""
+    """Write JSON Lines and return the number of records.
+
+    The records are written as they were imported; `fleet profiles import` can read them again.
+    """
     count = 0
     with target.open("w", encoding="utf-8", errors="surrogatepass", newline="\n") as stream:
         for count, data in enumerate(store.each(query), 1):  # noqa: B007

@@ -1,1 +1,1 @@
-"""Pictures of letters for a terminal."""
+"""Charts made of characters, for a terminal."""

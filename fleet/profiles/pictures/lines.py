@@ -1,4 +1,4 @@
-"""Sparklines and bars of letters; plain ASCII where the terminal knows no more."""
+"""Sparklines and bars made of characters; plain ASCII if the terminal supports only that."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 STEPS, ASCII_STEPS = "▁▂▃▄▅▆▇█", "_.-=*#"
-LEAST = 10  # columns of a picture; with fewer it says nothing
+LEAST = 10  # columns of a chart; a smaller chart shows nothing
 
 
 def known(encoding: str | None) -> bool:
-    """True where a stream of this encoding can show the block letters."""
+    """Return True if a stream of this encoding can show the block characters."""
     try:
         STEPS.encode(encoding or "ascii")
     except (LookupError, UnicodeEncodeError):
@@ -20,10 +20,11 @@ def known(encoding: str | None) -> bool:
 
 
 def sparkline(values: Sequence[float | None], width: int = 60, *, plain: bool = False) -> str:
-    """One letter a value, the lowest to the highest; a gap where there is none.
+    """Return a character for each value, from the lowest to the highest; a gap if there is no
+    value.
 
-    More values than columns: each letter is the mean of its neighbours. All alike: the middle.
-    `plain`: ASCII only.
+    If there are more values than columns, each character is the mean of neighbouring values. If all
+    values are equal, the middle character is used. `plain` limits the output to ASCII.
     """
     steps = ASCII_STEPS if plain else STEPS
     columns = _pooled(values, max(width, 1))
@@ -42,17 +43,17 @@ def _pooled(values: Sequence[float | None], width: int) -> list[float | None]:
     good = [number if number is not None and math.isfinite(number) else None for number in values]
     if len(good) <= width:
         return good
-    found: list[float | None] = []
+    means: list[float | None] = []
     for place in range(width):
         some = good[place * len(good) // width : (place + 1) * len(good) // width]
         there = [number for number in some if number is not None]
-        found.append(sum(there) / len(there) if there else None)
-    return found
+        means.append(sum(there) / len(there) if there else None)
+    return means
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One line: what it is, its middle, and its interval where there is one."""
+    """A bar: its name, its middle, and its interval if there is one."""
 
     name: str
     middle: float
@@ -60,20 +61,22 @@ class Bar:
     high: float | None = None
 
 
-def bars(found: Sequence[Bar], width: int = 80, *, plain: bool = False) -> list[str]:
-    """One line a bar: name, a bar from 0 to the middle, the interval as a whisker, the number.
+def bars(items: Sequence[Bar], width: int = 80, *, plain: bool = False) -> list[str]:
+    """Return a line for each bar: name, number, a bar from 0 to the middle, the interval as a
+    whisker.
 
-    Negative numbers and a terminal of fewer than 30 columns have no bar, only the number.
+    If a number is negative, or the terminal is narrower than about 30 columns, there are no bars,
+    only numbers.
     """
-    if not found:
+    if not items:
         return []
-    names = min(max(len(bar.name) for bar in found), max(width // 3, 8))
-    numbers = max(len(f"{bar.middle:.4g}") for bar in found)
+    names = min(max(len(bar.name) for bar in items), max(width // 3, 8))
+    numbers = max(len(f"{bar.middle:.4g}") for bar in items)
     room = width - names - numbers - 4
-    most = max(max(bar.middle, bar.high or bar.middle) for bar in found)
-    drawn = room >= LEAST and most > 0 and all(bar.middle >= 0 for bar in found)
+    most = max(max(bar.middle, bar.high or bar.middle) for bar in items)
+    drawn = room >= LEAST and most > 0 and all(bar.middle >= 0 for bar in items)
     lines = []
-    for bar in found:
+    for bar in items:
         name = bar.name if len(bar.name) <= names else bar.name[: names - 1] + "~"
         piece = _bar(bar, room, most, plain=plain) if drawn else ""
         lines.append(f"{name:<{names}}  {bar.middle:>{numbers}.4g}  {piece}".rstrip())

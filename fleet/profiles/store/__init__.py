@@ -1,4 +1,4 @@
-"""Records kept: one SQLite file, raw files beside it by content, selections, baselines."""
+"""The store of records: one SQLite file, raw files by content next to it, selections, baselines."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The SQLite file: opening, its tables, its version.
+"""The SQLite file: opening it, its tables, its version.
 
-The journal is SQLite's own (delete), not WAL: the user's folder may lie on NFS, where WAL
-does not work (sqlite.org/wal.html: all processes must be on one host). Writers wait for each
-other up to BUSY_SECONDS.
+The journal is SQLite's rollback journal (delete), not WAL. The user's folder may be on NFS, where
+WAL does not work (sqlite.org/wal.html: all processes must be on one host). Writers wait for each
+other for up to BUSY_SECONDS.
 """
 
 from __future__ import annotations
@@ -51,13 +51,16 @@ PRAGMA application_id = {MARK};
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """The open file with its tables, made where it is not there.
+    """Open the database; create the file and its tables if they do not exist.
 
-    Raises ProfileStoreError: no database, one of a newer fleet, of another program, not writable.
+    Raises ProfileStoreError if the file is not a database, was written by a newer fleet, or is not
+    writable. Raises InputError if it belongs to another program.
     """
     with mapped_errors(path):
         private_folder(path.parent)
-        open_private(path, "ab").close()  # with its rights; SQLite gives its other files the same
+        open_private(
+            path, "ab"
+        ).close()  # sets the permissions; SQLite uses the same ones for its other files
         link = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
     try:
         with mapped_errors(path):
@@ -70,7 +73,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def mapped_errors(path: Path) -> Iterator[None]:
-    """Errors of SQLite and of the file as ProfileStoreError with the cure."""
+    """Map errors of SQLite and of the file to ProfileStoreError with a hint."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -99,7 +102,7 @@ def mapped_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def writing(link: sqlite3.Connection) -> Iterator[None]:
-    """One transaction: all of it or nothing. Others wait from its beginning."""
+    """Run the body as one transaction. Other writers wait from its beginning."""
     link.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -110,11 +113,11 @@ def writing(link: sqlite3.Connection) -> Iterator[None]:
 
 
 def prepare(link: sqlite3.Connection, path: Path) -> None:
-    """Make the tables where there are none. Raises InputError, ProfileStoreError, as `connect`."""
+    """Create the tables if there are none. Raises InputError, ProfileStoreError, as `connect`."""
     version = _pragma(link, "user_version")
     if version == 0:
         with writing(link):
-            if _pragma(link, "user_version") == 0:  # not made by another process meanwhile
+            if _pragma(link, "user_version") == 0:  # no other process created them in the meantime
                 if link.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                     raise _foreign(path)
                 for statement in filter(str.strip, _TABLES.split(";")):
@@ -134,14 +137,14 @@ def prepare(link: sqlite3.Connection, path: Path) -> None:
 
 
 def _add_columns(link: sqlite3.Connection) -> None:
-    """Add a column for each metric that a fleet since this file was made has learned."""
+    """Add a column for each metric that was introduced after this file was created."""
 
     def missing() -> list[str]:
         return [name for name in FIELDS if name not in columns_of(link)]
 
     if missing():
         with writing(link):
-            for name in missing():  # that no other process added meanwhile
+            for name in missing():  # those that no other process added in the meantime
                 link.execute(f"ALTER TABLE record ADD COLUMN {name} REAL")
 
 

@@ -1,4 +1,4 @@
-"""A record as a row: the columns that are searched, its plain data beside them."""
+"""The rows of records: the columns that can be searched, and the plain data next to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fleet.model.metrics import FIELDS, LATENCY, NETWORK, PRIMARY
 from fleet.model.record import Record
 from fleet.profiles.latency import MIDDLES
 
-_UNSAID = ("tags", "artifacts", "counts")  # not what was measured: no part of the identity
+_UNSAID = ("tags", "artifacts", "counts")  # not measured, therefore not part of the identity
 _COLUMNS = (
     *("key", "run_id", "host", "name", "release", "runner", "repeat", "warmup", "counts"),
     *("emulated", "started", "at", "identity", "chip", "runtime", "finish", "problems"),
@@ -35,8 +35,9 @@ _BUILD = re.compile(r"\d+(?:\.\d+)+")
 
 @dataclass(frozen=True)
 class RecordRow:
-    """What a list shows of one record. Times in ms, rates in tok/s; `at` is `started`, or
-    when it was taken in where that is not known.
+    """The row of a record in a list. Times are in ms, rates in tok/s.
+
+    `at` is `started`, or the time of the import if `started` is unknown.
     """
 
     id: int
@@ -60,11 +61,11 @@ class RecordRow:
 
 @dataclass(frozen=True)
 class RunRow:
-    """One run: how many records it has. `emulated` is yes, no, unknown or mixed.
+    """The row of a run, with the number of its records. `emulated` is yes, no, unknown or mixed.
 
-    `median` and `values`: of the records that count, by device and time, in the metric that comes
-    first: the rate of generation, else the latency of a network (`latency_ms`); None where neither
-    was measured.
+    `median` and `values` are of the records that count, ordered by device and time. They are in the
+    primary metric: the rate of generation, else the latency of a network (`latency_ms`). `median`
+    is None if neither was measured.
     """
 
     run: str
@@ -83,9 +84,9 @@ _NAMES = [column.name for column in fields(RecordRow) if column.name not in {"me
 COLUMNS_OF_ROW = ", ".join(f"r.{name}" for name in (*_NAMES, *FIELDS))
 
 
-def row(found: tuple[Any, ...]) -> RecordRow:
-    """The row of what COLUMNS_OF_ROW and the tags (by lines) selected."""
-    *values, tags = found
+def row(cells: tuple[Any, ...]) -> RecordRow:
+    """Return the row for the selected COLUMNS_OF_ROW and the tags (one per line)."""
+    *values, tags = cells
     numbers = dict(zip(FIELDS, values[len(_NAMES) :], strict=True))
     made = RecordRow(**dict(zip(_NAMES, values, strict=False)), metrics=numbers)
     return replace(
@@ -98,13 +99,16 @@ def row(found: tuple[Any, ...]) -> RecordRow:
 
 
 def tags_of(text: str | None) -> tuple[str, ...]:
-    """Tags that stand on a line each."""
+    """Return the tags of a text with one tag per line."""
     return tuple(sorted((text or "").splitlines()))
 
 
-def run_row(found: tuple[Any, ...]) -> RunRow:
-    """The row of a run: id, names, devices, records, counted, emulated, not emulated, time."""
-    run, names, devices, records, counted, emulated, real, started = found
+def run_row(cells: tuple[Any, ...]) -> RunRow:
+    """Return the row of a run from its cells.
+
+    The cells are: id, names, devices, records, counted, emulated, not emulated, time.
+    """
+    run, names, devices, records, counted, emulated, real, started = cells
     word = "yes" if emulated == records else "no" if real == records else "mixed"
     if not emulated and not real:
         word = "unknown"
@@ -112,25 +116,28 @@ def run_row(found: tuple[Any, ...]) -> RunRow:
     return RunRow(run, name, devices, records, counted, word, started)
 
 
-def measured(made: RunRow, found: Sequence[tuple[float | None, str | None, float]]) -> RunRow:
-    """Return the run with its numbers: of each record its rate, the name and value of a latency."""
-    metric, values = PRIMARY.name, [rate for rate, _, _ in found if rate is not None]
+def measured(made: RunRow, numbers: Sequence[tuple[float | None, str | None, float]]) -> RunRow:
+    """Return the run with its numbers.
+
+    For each record there is its rate, and the name and the value of a latency.
+    """
+    metric, values = PRIMARY.name, [rate for rate, _, _ in numbers if rate is not None]
     if not values:
-        names = {name for _, name, _ in found}
+        names = {name for _, name, _ in numbers}
         name = next((name for name in MIDDLES if name in names), "")
         metric = NETWORK[LATENCY].name
-        values = [value * MIDDLES[name] for _, mine, value in found if mine == name]
+        values = [value * MIDDLES[name] for _, mine, value in numbers if mine == name]
     if not values:
         return made
     return replace(made, metric=metric, median=statistics.median(values), values=tuple(values))
 
 
 def packed(data: Mapping[str, Any]) -> tuple[str, bytes]:
-    """(identity, how it lies in the file) of plain data.
+    """Return the identity of plain data, and its bytes in the database.
 
-    The identity is the sha256 of what was measured, without tags and places; for a record that
-    was made of an imported file, the sha256 of that file, and its number if the file has
-    several. What has no part in it stands on a second line.
+    The identity is the sha256 of the measured data, without tags and paths. For a record of an
+    imported file it is the sha256 of that file, with the number of the record if the file has
+    several. Data that is not part of the identity is on the second line of the bytes.
     """
     measured = {name: value for name, value in data.items() if name not in _UNSAID}
     rest = {name: data[name] for name in _UNSAID if name in data}
@@ -146,7 +153,7 @@ def packed(data: Mapping[str, Any]) -> tuple[str, bytes]:
 
 
 def unpacked(data: bytes) -> dict[str, Any]:
-    """The plain data again. Raises ProfileStoreError where it is damaged."""
+    """Return the plain data of `packed` bytes. Raises ProfileStoreError if they are damaged."""
     try:
         first, _, second = zlib.decompress(data).partition(b"\n")
         return {**json.loads(first), **json.loads(second)}
@@ -159,20 +166,23 @@ def unpacked(data: bytes) -> dict[str, Any]:
 
 
 def chip_of(record: Record) -> str:
-    """`QCS9075`, "" where it is not known."""
+    """Return the chip, such as `QCS9075`; "" if it is unknown."""
     soc = record.facts.get("soc")
     chip = soc.get("chip") if isinstance(soc, dict) else None
     return chip if isinstance(chip, str) else ""
 
 
 def runtime_of(record: Record) -> str:
-    """`2.51.0.260929181845`: the build id of the runtime, "" where it is not known."""
-    found = _BUILD.search(str(record.origin.get("build_id") or ""))
-    return found[0] if found else ""
+    """Return the build id of the runtime, such as `2.51.0.260929181845`; "" if it is unknown."""
+    match = _BUILD.search(str(record.origin.get("build_id") or ""))
+    return match[0] if match else ""
 
 
 def insert(link: sqlite3.Connection, record: Record, data: Mapping[str, Any], source: str) -> int:
-    """The new id; 0 where the same record is there. `data` is what it was read from."""
+    """Insert a record and return its new id; 0 if the same record already exists.
+
+    `data` is the plain data from which the record was read.
+    """
     key, body = packed(data)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     emulated = None if record.emulated is None else int(record.emulated)

@@ -1,4 +1,4 @@
-"""Selections of records: `last`, a run id, or words joined with commas; and their SQL."""
+"""Selections of records: `last`, a run id, or conditions joined with commas; and their SQL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from fleet.model.errors import InputError
 
-# Word of a selection → column. `*` in a value stands for any text.
+# Word of a selection → column. A `*` in a value stands for any text.
 COLUMNS = {"run": "run_id", "host": "host", "board": "identity"}
 COLUMNS |= {word: word for word in ("name", "release", "runtime", "chip", "runner")}
 ANSWERS = {"yes": "1", "no": "0", "unknown": "NULL"}
@@ -24,10 +24,10 @@ _TAG = f"'tag:ab-' || substr(run_id, 1, {len(_ID)})"
 
 
 def folded(table: str) -> str:
-    """Return the SQL of the row that a run is listed in: each side of one `fleet ab` is one row.
+    """Return the SQL for the row in which a run is listed; each side of a `fleet ab` is one row.
 
-    The sides are never pooled: their median would be a number that nothing measured. A warm-up
-    says its side in its tags alone. `table`: the alias of the record table.
+    The sides are never pooled, because their median would be a number that was not measured. Only
+    the tags of a warm-up give its side. `table` is the alias of the record table.
     """
     return (
         f"CASE WHEN {_PAIR} THEN {_TAG} || '-' || upper(substr(run_id, -1)) WHEN {_WARM} THEN "  # noqa: S608 - our own
@@ -56,12 +56,15 @@ HINT = (
 
 @dataclass(frozen=True)
 class Query:
-    """All of its parts must fit; of several values of one word one must fit, of tags all.
+    """A query: all of its parts must match. Of several values of a word one must match, of tags
+    all.
 
-    `words` are the keys of COLUMNS. `since` and `until` are the beginnings of UTC times as
-    records have them (2026-11-01, 2026-11-01T10:30); `until` takes in what begins with it.
-    `last` is no run of `fleet ab`. `back`: so many runs of the same name before the last one.
-    `reference` is a shipped record: that stands alone. Empty: every record.
+    The keys of `words` are those of COLUMNS. `since` and `until` are beginnings of UTC times in the
+    format of records (2026-11-01, 2026-11-01T10:30). `until` includes the times that begin with it.
+
+    `last` ignores runs of `fleet ab`. `back` is the number of runs of the same name to go back from
+    the last one. `reference` is a shipped record, and must be the only part. An empty query matches
+    every record.
     """
 
     text: str = ""
@@ -77,7 +80,7 @@ class Query:
     reference: str = ""
 
     def sql(self) -> tuple[str, list[object]]:
-        """`WHERE ...` over the table record (as r), with its values."""
+        """Return `WHERE ...` for the record table (as r), with its values."""
         parts: list[str] = []
         values: list[object] = []
         if self.back:
@@ -120,24 +123,27 @@ def _either(word: str, wanted: Sequence[str], values: list[object]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Only `*` keeps its meaning in GLOB."""
+    """Return the text for GLOB, in which only `*` has a special meaning."""
     return text.replace("[", "[[]").replace("?", "[?]")
 
 
 def _after(until: str) -> str:
-    """A text above every time that begins with `until`: `~` is above all that times hold."""
+    """Return a text that sorts after every time that begins with `until`.
+
+    The character `~` sorts after all characters of times.
+    """
     return f"{until}~" if until else ""
 
 
 def parse(text: str) -> Query:
-    """What the text of a selection means; "" and `all` are every record.
+    """Parse the text of a selection; "" and `all` match every record.
 
-    Raises InputError that names the word.
+    Raises InputError that names the invalid condition.
     """
     stripped = text.strip()
     if stripped in {"", "all"}:
         return Query(text=stripped)
-    last, back, found = False, 0, dict[str, list[str]]()
+    last, back, values = False, 0, dict[str, list[str]]()
     for part in stripped.split(","):
         word, colon, value = (piece.strip() for piece in part.partition(":"))
         if not colon and word == "last":
@@ -145,19 +151,19 @@ def parse(text: str) -> Query:
         elif not colon and (before := _LAST.fullmatch(word)):
             last, back = True, int(before[1] or 1)
         elif not colon and _RUN.fullmatch(word):
-            found.setdefault("run", []).append(word)
+            values.setdefault("run", []).append(word)
         elif not colon or word not in _WORDS:
             raise InputError(
                 f"fleet does not know the condition '{part.strip()}' in the selection '{text}'",
                 hint=HINT,
             )
         else:
-            found.setdefault(word, []).append(_checked(text, word, value))
-    return replace(_query(stripped, found, last=last), back=back)
+            values.setdefault(word, []).append(_checked(text, word, value))
+    return replace(_query(stripped, values, last=last), back=back)
 
 
 def named(name: str, what: str) -> str:
-    """A name that a selection can hold. Raises InputError."""
+    """Return the name if a selection can contain it. Raises InputError if not."""
     if not NAME.fullmatch(name):
         raise InputError(f"'{name}' is not a {what} name", hint="use letters, digits and _ . + -")
     return name
@@ -178,24 +184,24 @@ def _checked(text: str, word: str, value: str) -> str:
     return value
 
 
-def _query(text: str, found: dict[str, list[str]], *, last: bool) -> Query:
-    if "reference" in found and (len(found) > 1 or last or len(found["reference"]) > 1):
+def _query(text: str, values: dict[str, list[str]], *, last: bool) -> Query:
+    if "reference" in values and (len(values) > 1 or last or len(values["reference"]) > 1):
         raise InputError(
             f"the selection '{text}' combines reference: with other conditions, but reference: "
             "must stand alone",
-            hint=f"use only reference:{found['reference'][0]}",
+            hint=f"use only reference:{values['reference'][0]}",
         )
     once = {}
     for word in ("since", "until", "emulated", "counted", "reference"):
-        if len(found.get(word, ())) > 1:
+        if len(values.get(word, ())) > 1:
             raise InputError(f"the selection '{text}' contains '{word}:' twice", hint=HINT)
-        once[word] = next(iter(found.get(word, ())), "").removesuffix("Z")
+        once[word] = next(iter(values.get(word, ())), "").removesuffix("Z")
     return Query(
         text=text,
         last=last,
-        words={word: tuple(found[word]) for word in COLUMNS if word in found},
-        tags=tuple(found.get("tag", ())),
-        baselines=tuple(found.get("baseline", ())),
+        words={word: tuple(values[word]) for word in COLUMNS if word in values},
+        tags=tuple(values.get("tag", ())),
+        baselines=tuple(values.get("baseline", ())),
         emulated=once["emulated"],
         counted=once["counted"],
         since=once["since"],

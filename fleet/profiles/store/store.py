@@ -1,4 +1,4 @@
-"""The store: what is asked of it, what is put into it."""
+"""The store: queries, import of runs, raw files, tags and baselines."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from fleet.profiles.store.rows import RecordRow, RunRow, insert
 from fleet.profiles.store.select import Query, named
 from fleet.profiles.store.select import folded as by_side
 
-# Runs that fleet left in its folder are taken into the store, each once.
+# Runs in fleet's folder are imported into the store, each once.
 #
-# RunStore touches the folder of a run when it has saved a record in it: a run is looked into
-# again only where that time is another one than at the last two looks. Two, because a record may
-# be saved within the tick of the file system's clock in which we looked; no clock of ours is asked.
+# RunStore updates the time of a run's folder when it has saved a record in it. A run is read
+# again only if that time differs from the last two scans. Two scans, because a record may be
+# saved within the same tick of the file system's clock as a scan. fleet's own clock is not used.
 
 TURN = 500
 
@@ -45,24 +45,25 @@ class UnreadableFile:
 
 @dataclass(frozen=True)
 class _Run:
-    """What a run's folder has that is new. `stamp` is below 0 where it was seen so for the
-    first time.
+    """The new files of a run's folder.
+
+    `stamp` is negative if the folder was scanned with this time for the first time.
     """
 
     name: str
     stamp: int
-    found: list[tuple[Path, tuple[Record, dict[str, object]] | str]]
+    files: list[tuple[Path, tuple[Record, dict[str, object]] | str]]
 
 
 def take(link: sqlite3.Connection, root: Path) -> list[UnreadableFile]:
-    """Take in what is new below `root`; all files that cannot be read now."""
-    seen = dict(link.execute("SELECT run, stamp FROM seen"))
+    """Import the new records below `root`. Return all files that cannot be read now."""
+    stamps = dict(link.execute("SELECT run, stamp FROM seen"))
     turn: list[_Run] = []
     for run, stamp in _runs(root):
-        if seen.get(run) != stamp:
-            first = seen.get(run) != -stamp
+        if stamps.get(run) != stamp:
+            first = stamps.get(run) != -stamp
             turn.append(_look(link, root / run, -stamp if first else stamp))
-        if sum(len(run.found) for run in turn) >= TURN:
+        if sum(len(run.files) for run in turn) >= TURN:
             _put_runs(link, turn)
             turn = []
     _put_runs(link, turn)
@@ -75,8 +76,8 @@ def take(link: sqlite3.Connection, root: Path) -> list[UnreadableFile]:
 
 def _runs(root: Path) -> Iterator[tuple[str, int]]:
     try:
-        with os.scandir(root) as found:
-            for entry in found:
+        with os.scandir(root) as entries:
+            for entry in entries:
                 if entry.is_dir() and is_run(entry.name):
                     yield entry.name, entry.stat().st_mtime_ns
     except FileNotFoundError:
@@ -91,18 +92,18 @@ def _look(link: sqlite3.Connection, folder: Path, stamp: int) -> _Run:
 
 
 def _put_runs(link: sqlite3.Connection, runs: list[_Run]) -> None:
-    """One transaction: each costs a flush of the disk."""
+    """Write the runs in one transaction, because each transaction costs a flush of the disk."""
     if not runs:
         return
     with writing(link):
         for run in runs:
-            for path, read in run.found:
+            for path, read in run.files:
                 _put(link, path, read)
             link.execute("REPLACE INTO seen VALUES (?, ?)", (run.name, run.stamp))
 
 
 def _again(link: sqlite3.Connection, path: str) -> None:
-    """A file that was bad: gone, healed, or bad as before."""
+    """Check a file again that could not be read: it is missing, repaired, or still unreadable."""
     file = Path(path)
     read = _read(file) if file.exists() else None
     known = link.execute("SELECT message FROM bad WHERE path = ?", (path,)).fetchone()
@@ -135,13 +136,16 @@ def _put(
         insert(link, read[0], read[1], str(path))
 
 
-# Raw files by content: `profiles.raw/ab/ab12…`, each content once, whole or not at all.
+# Raw files by content: `profiles.raw/ab/ab12…`, each content once, written atomically.
 
 MOST_WAITING = 64 << 20
 
 
 class RawFiles:
-    """The folder beside the database. Raises ProfileStoreError where it cannot be written."""
+    """The folder of raw files next to the database.
+
+    Raises ProfileStoreError if it cannot be written.
+    """
 
     def __init__(self, database: Path) -> None:
         self.root = database.with_suffix(".raw")
@@ -153,7 +157,7 @@ class RawFiles:
         self._fresh = False
 
     def keep(self, data: bytes) -> str:
-        """Keep a content; its sha256. It is written by `settle`."""
+        """Accept a content and return its sha256. `settle` writes it to the disk."""
         sha256 = hashlib.sha256(data).hexdigest()
         self._waiting[sha256] = data
         self._bytes += len(data)
@@ -162,7 +166,7 @@ class RawFiles:
         return sha256
 
     def settle(self) -> None:
-        """Write what is kept, so that it survives a power cut. One flush for many."""
+        """Write the accepted contents, so that they survive a power cut, with one flush for all."""
         self._write_all()
         if self._fresh and hasattr(os, "sync"):
             os.sync()
@@ -174,7 +178,7 @@ class RawFiles:
             self._fresh |= self._write(sha256, data)
 
     def _write(self, sha256: str, data: bytes) -> bool:
-        """False where it was there."""
+        """Write a content. Return False if it is already on the disk."""
         folder = f"{self._root}/{sha256[:2]}"
         target = f"{folder}/{sha256}"
         try:
@@ -196,19 +200,19 @@ class RawFiles:
 
 
 def _size(path: str) -> int:
-    """-1 where there is none."""
+    """Return the size of a file in bytes; -1 if it does not exist."""
     try:
         return os.stat(path).st_size  # noqa: PTH116 - many small files
     except FileNotFoundError:
         return -1
 
 
-# Tags and baselines: names that the user gives to records.
+# Tags and baselines are names that the user gives to records.
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """Records that stay the same whatever is measured later. `made` is UTC."""
+    """A fixed set of records, which later runs do not change. `made` is UTC."""
 
     name: str
     selection: str
@@ -217,7 +221,7 @@ class Baseline:
 
 
 def tag(link: sqlite3.Connection, query: Query, name: str, *, away: bool = False) -> int:
-    """Put the tag on the records, or take it away; how many changed. Raises InputError."""
+    """Add the tag to the records, or remove it. Return the number of changes. Raises InputError."""
     where, values = query.sql()
     if away:
         sql = f"DELETE FROM tag WHERE name = ? AND record IN (SELECT r.id FROM record r {where})"  # noqa: S608
@@ -229,7 +233,7 @@ def tag(link: sqlite3.Connection, query: Query, name: str, *, away: bool = False
 
 
 def save(link: sqlite3.Connection, name: str, query: Query, *, replace: bool) -> int:
-    """Keep the records of a selection as a baseline; how many. Raises InputError."""
+    """Save the records of a selection as a baseline and return their number. Raises InputError."""
     named(name, "baseline")
     where, values = query.sql()
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -251,14 +255,14 @@ def save(link: sqlite3.Connection, name: str, query: Query, *, replace: bool) ->
 
 
 def remove(link: sqlite3.Connection, name: str) -> None:
-    """Forget a baseline; its records stay. Raises InputError where there is none."""
+    """Remove a baseline; its records stay. Raises InputError if it does not exist."""
     known(link, name)
     with writing(link):
         _forget(link, name)
 
 
 def known(link: sqlite3.Connection, name: str) -> None:
-    """Raises InputError for a baseline that is not there."""
+    """Raise InputError if no baseline has this name."""
     if not link.execute("SELECT 1 FROM baseline WHERE name = ?", (name,)).fetchone():
         raise InputError(
             f"no baseline is named '{name}'",
@@ -267,12 +271,12 @@ def known(link: sqlite3.Connection, name: str) -> None:
 
 
 def baselines(link: sqlite3.Connection) -> list[Baseline]:
-    """All of them by name."""
-    found = link.execute(
+    """Return all baselines, by name."""
+    results = link.execute(
         "SELECT b.name, b.selection, b.made, count(r.record) FROM baseline b "
         "LEFT JOIN baseline_record r ON r.baseline = b.name GROUP BY b.name ORDER BY b.name"
     )
-    return [Baseline(*row) for row in found]
+    return [Baseline(*row) for row in results]
 
 
 def _forget(link: sqlite3.Connection, name: str) -> None:
@@ -304,12 +308,13 @@ _NEWEST = (
 
 
 class ProfileStore:
-    """Records in one SQLite file.
+    """A store of records in one SQLite file.
 
-    `path` None: `profiles.db` in fleet's home, with the runs of its folder `runs`; in a project
-    the folder of its runs. A folder:
-    the records that `fleet run --output` put there, the file `profiles.db` in it. A file
-    (.db): what was imported into it, no folder of runs. Raises ProfileStoreError.
+    If `path` is None, the store is `profiles.db` in fleet's home, with the runs of its folder
+    `runs`; in a project it is the folder of the project's runs. If `path` is a folder, the store
+    has the records that `fleet run --output` wrote there, and the file `profiles.db` is in that
+    folder. If `path` is a file (.db), the store has only records that were imported into it. Raises
+    ProfileStoreError.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -332,26 +337,26 @@ class ProfileStore:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the database connections."""
         for link in (self.link, *self._references.values()):
             link.close()
 
     def look(self) -> list[UnreadableFile]:
-        """Take in the runs that fleet left since the last look; files that cannot be read."""
+        """Import the runs that are new since the last scan. Return files that cannot be read."""
         if self.runs is None:
             return []
         with database.mapped_errors(self.path):
             return take(self.link, self.runs)
 
     def records(self, query: Query, limit: int | None = None) -> list[Record]:
-        """Whole records, oldest first; `limit` takes the newest.
+        """Return complete records, oldest first; `limit` keeps only the newest.
 
-        Raises InputError for a baseline or reference that is not there; no record is [].
+        Raises InputError for an unknown baseline or reference. Returns [] if no record matches.
         """
         return [Record.from_dict(data) for data in self.plain(query, limit)]
 
     def plain(self, query: Query, limit: int | None = None) -> list[dict[str, Any]]:
-        """The plain data as it was taken in, with the tags of now, oldest first."""
+        """Return the plain data as it was imported, with the current tags, oldest first."""
         sql = f"{_BODIES} ORDER BY r.at DESC, r.id DESC LIMIT ?"
         return list(map(_plain, self._all(query, sql, _limit(limit))))[::-1]
 
@@ -360,20 +365,21 @@ class ProfileStore:
     ) -> dict[tuple[str, str, str], list[dict[str, Any]]]:
         """Return the newest records that count of each (host, name, release), newest first.
 
-        One statement for all places; a place without such a record is not in the result.
+        There is a single statement for all places. A place without such a record is not in the
+        result.
         """
-        found: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+        records: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
         with database.mapped_errors(self.path):
             for *place, data, tags in self.link.execute(_NEWEST, (json.dumps([*places]), limit)):
-                found.setdefault((place[0], place[1], place[2]), []).append(_plain((data, tags)))
-        return found
+                records.setdefault((place[0], place[1], place[2]), []).append(_plain((data, tags)))
+        return records
 
     def each(self, query: Query) -> Iterator[dict[str, Any]]:
-        """Same as `plain`, one after the other: for more than fits into memory."""
+        """Yield the same data as `plain`, record by record, for more than fits into memory."""
         return map(_plain, self._all(query, f"{_BODIES} ORDER BY r.at, r.id"))
 
     def other_metrics(self, query: Query) -> list[tuple[str, str]]:
-        """(name, unit) of all metrics of the records that have no column of their own."""
+        """Return (name, unit) of all metrics of the records that have no column of their own."""
         sql = (
             "SELECT DISTINCT v.metric, v.unit FROM record r "
             "JOIN value v ON v.record = r.id {where} ORDER BY 1, 2"
@@ -381,7 +387,7 @@ class ProfileStore:
         return [(metric, unit) for metric, unit in self._all(query, sql)]
 
     def find(self, query: Query, limit: int | None = None) -> list[RecordRow]:
-        """Rows of records, newest first."""
+        """Return the rows of records, newest first."""
         sql = (
             f"SELECT {rows.COLUMNS_OF_ROW}, {_TAGS} FROM record r {{where}} "  # noqa: S608
             "ORDER BY r.at DESC, r.id DESC LIMIT ?"
@@ -391,9 +397,9 @@ class ProfileStore:
     def list_runs(
         self, query: Query, limit: int | None = None, *, folded: bool = True
     ) -> list[RunRow]:
-        """Runs that have records of the query, newest first; only those records are counted.
+        """Return the runs that have matching records, newest first; only those records are counted.
 
-        `folded`: the runs of each side of one `fleet ab` are one row, named by their tag.
+        If `folded`, the runs of each side of one `fleet ab` are one row, named by their tag.
         """
         run, of_values = (by_side("r"), by_side("s")) if folded else ("run_id", "run_id")
         sql = (
@@ -402,38 +408,41 @@ class ProfileStore:
             f"json_group_array(DISTINCT r.run_id) FROM record r {{where}} GROUP BY 1 "
             "ORDER BY max(r.at) DESC, 1 LIMIT ?"
         )
-        found = list(self._all(query, sql, _limit(limit)))
+        listed = list(self._all(query, sql, _limit(limit)))
         numbers: dict[str, list[tuple[float | None, str | None, float]]] = {}
-        ids = json.dumps([run_id for *_, run_ids in found for run_id in json.loads(run_ids)])
+        ids = json.dumps([run_id for *_, run_ids in listed for run_id in json.loads(run_ids)])
         for name, *measured in self._all(query, _NUMBERS.replace("run", of_values, 1), ids):
             numbers.setdefault(name, []).append((*measured,))
         return [rows.measured(rows.run_row(cells[:-1]), numbers.get(cells[0], []))
-                for cells in found]  # fmt: skip
+                for cells in listed]  # fmt: skip
 
     def count(self, query: Query) -> int:
-        """How many records the query finds."""
+        """Return the number of matching records."""
         ((count,),) = self._all(query, "SELECT count(*) FROM record r {where}")
         return int(count)
 
     def tag(self, query: Query, name: str, *, away: bool = False) -> int:
-        """Put a tag on records, or take it away; how many changed. Raises InputError."""
+        """Add a tag to records, or remove it. Return the number of changes. Raises InputError."""
         self._changing(query)
         with database.mapped_errors(self.path):
             return tag(self.link, query, name, away=away)
 
     def save_baseline(self, name: str, query: Query, *, replace: bool = False) -> int:
-        """Keep what the query finds now under a name; how many records. Raises InputError."""
+        """Save the current matches of the query under a name. Return their number.
+
+        Raises InputError for an invalid name, for a name that exists, and if no record matches.
+        """
         self._changing(query)
         with database.mapped_errors(self.path):
             return save(self.link, name, query, replace=replace)
 
     def remove_baseline(self, name: str) -> None:
-        """Forget the name. Raises InputError where it is not known."""
+        """Remove the baseline. Raises InputError if it does not exist."""
         with database.mapped_errors(self.path):
             remove(self.link, name)
 
     def baselines(self) -> list[Baseline]:
-        """All saved ones."""
+        """Return all saved baselines."""
         with database.mapped_errors(self.path):
             return baselines(self.link)
 
@@ -452,9 +461,10 @@ class ProfileStore:
         return query.sql()
 
     def _all(self, query: Query, sql: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        """The rows of a statement; a shipped reference is a database in memory of its own.
+        """Yield the rows of a statement.
 
-        `{where}` in it becomes what selects the records; `values` stand behind those of that.
+        A shipped reference is a database of its own in memory. `{where}` in the statement is
+        replaced by the condition of the query; `values` follow the values of that condition.
         """
         where, wanted = self._where(query)
         with database.mapped_errors(self.path):
@@ -463,10 +473,10 @@ class ProfileStore:
 
     def _reference(self, name: str) -> sqlite3.Connection:
         if name not in self._references:
-            found = references.plain(name)
+            shipped = references.plain(name)
             link = self._references[name] = sqlite3.connect(":memory:", isolation_level=None)
             database.prepare(link, self.path)
-            for data in found:
+            for data in shipped:
                 rows.insert(link, Record.from_dict(data), data, "")
         return self._references[name]
 
