@@ -35,8 +35,6 @@ OPEN = frozenset(
     fleet/engine/run/ab
     fleet/engine/run/measuring
     fleet/profiles/formats
-    fleet/profiles/report
-    fleet/profiles/stats
     fleet/runners
     fleet/triage
     fleet/verify

@@ -88,8 +88,6 @@ def row_of(label: str, a: Side, b: Side, metric: Metric, blocked: Sequence[str])
     both = [side.seconds for side in (a, b) if side.seconds]
     seconds = statistics.mean(both) if both else None
     emulated = a.emulated or b.emulated
-    runs = (
-        len(a.runs) * a.boards,
-        len(b.runs) * b.boards,
-    )  # with several boards, each board is a unit
+    # With several boards, each board is a unit.
+    runs = len(a.runs) * a.boards, len(b.runs) * b.boards
     return MetricRow(label, metric, change, why=why, emulated=emulated, seconds=seconds, runs=runs)

@@ -1,1 +1,1 @@
-"""One self-contained HTML page of runs. Needs vl-convert-python: `npu-fleet[report]`."""
+"""The report of runs as a single HTML page."""

@@ -1,4 +1,4 @@
-"""Pictures as SVG: Vega-Lite specifications in the colours of the page, and plain ones."""
+"""Charts as SVG: Vega-Lite specifications in the colours of the page, and plain charts."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from fleet.profiles.report.words import many, number
 
 Spec = dict[str, Any]
 
-# A colour of a specification stands for one of the style sheet, so that a picture is drawn once
-# and is right in both themes.
+# A colour of a specification stands for a colour of the style sheet, so that a chart is drawn once
+# and is correct in both themes.
 INK, MUTED, GRID, PAPER, HEAT = "#010101", "#010102", "#010103", "#010104", "#010105"
 GROUPS = ("#020200", "#020201", "#020202", "#020203", "#020204", "#020205")
 _NAMES = {INK: "ink", MUTED: "muted", GRID: "grid", PAPER: "card", HEAT: "heat"}
 _NAMES |= {colour: f"g{place}" for place, colour in enumerate(GROUPS)}
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 WIDTH = 390
-LABEL, STEP, EDGE = 140, 16, 10  # px, of a picture that is drawn without vl-convert
+LABEL, STEP, EDGE = 140, 16, 10  # px, of a chart that is drawn without vl-convert
 
 CONFIG: Spec = {
     "background": None,
@@ -75,14 +75,14 @@ def asset(name: str) -> str:
 
 
 def drawn(macro: str, *values: object) -> Markup:
-    """Return a picture of `picture.html`."""
+    """Return a chart made by a macro of `picture.html`."""
     return Markup(getattr(template("picture.html").module, macro)(*values))  # noqa: S704 - escaped
 
 
 def picture(spec: Spec, title: str, text: str) -> Markup:
     """Return the SVG element with `title` as its name and `text` as its description.
 
-    Without vl-convert-python only a `distribution` can be drawn, plainly.
+    Without vl-convert-python only a `distribution` can be drawn, in a plain form.
     """
     tool = library()
     if tool is None:
@@ -93,11 +93,11 @@ def picture(spec: Spec, title: str, text: str) -> Markup:
     }  # fmt: skip
     made: str = tool.vegalite_to_svg(whole, vl_version="5.20", config=CONFIG, allowed_base_urls=[])
     inner = made[made.index(">") + 1 : made.rindex("</svg>")]
-    own = hashlib.sha256(made.encode()).hexdigest()[:8]  # ids are of the whole page
+    own = hashlib.sha256(made.encode()).hexdigest()[:8]  # ids must be unique in the whole page
     inner = re.sub(r'(url\(#|id=")(clip\d+)', rf"\g<1>{own}-\g<2>", inner)
-    found = re.search(r'viewBox="([^"]*)"', made)
+    view_box = re.search(r'viewBox="([^"]*)"', made)
     # vl-convert has escaped the texts.
-    return drawn("svg", found[1] if found else "", title, text, Markup(_themed(inner)))  # noqa: S704
+    return drawn("svg", view_box[1] if view_box else "", title, text, Markup(_themed(inner)))  # noqa: S704
 
 
 def _plain(
@@ -108,8 +108,10 @@ def _plain(
     A span has l label, g group, a to b interval, m middle; a point has v value.
     """
     rows = {(span["l"], span["g"]): number for number, span in enumerate(spans)}
-    said = [mark[key] for mark in (*spans, *points) for key in "abmv" if mark.get(key) is not None]
-    low, high = min(said), max(said)
+    numbers = [
+        mark[key] for mark in (*spans, *points) for key in "abmv" if mark.get(key) is not None
+    ]
+    low, high = min(numbers), max(numbers)
     room, bottom = WIDTH - LABEL - EDGE, STEP * len(rows)
 
     def place(value: float) -> float:
@@ -127,29 +129,31 @@ def _plain(
 
 
 def _themed(text: str) -> str:
-    """Smaller, with the colours of the page; what a mark is called becomes its tooltip."""
+    """Return the SVG without noise, with the colours of the page; labels of marks become
+    tooltips.
+    """
     text = _NOISE.sub("", _EMPTY.sub("", text))
-    text = _COLOUR.sub(lambda found: f'"var(--{_NAMES[found[1]]})"', text)
+    text = _COLOUR.sub(lambda match: f'"var(--{_NAMES[match[1]]})"', text)
     return _LABEL.sub(r"<\1\2\4><title>\3</title></\1>", text)
 
 
 def library() -> Any:  # noqa: ANN401 - loaded where it is needed
-    """vl-convert-python; None where it is not installed."""
+    """Return the module of vl-convert-python; None if it is not installed."""
     try:
         return importlib.import_module("vl_convert")
     except ImportError:
         return None
 
 
-BUDGET = 4000  # points of all distributions of a page: what keeps it under 2 MB
+BUDGET = 4000  # points of all distributions of a page; keeps the page below 2 MB
 LEAST = 8
-ROWS = 100  # of a picture
+ROWS = 100  # of a chart
 _Point = TypeVar("_Point")
 
 
 def labels(report: Report) -> list[str]:
-    """What each row is called: the board, and what tells it from other rows of its group."""
-    found = []
+    """Return the label of each row: the board, and words that distinguish it within its group."""
+    texts = []
     for row in report.rows:
         place = row.group, row.board
         alike = [other for other in report.rows if (other.group, other.board) == place]
@@ -160,12 +164,14 @@ def labels(report: Report) -> list[str]:
             parts.append(_release(row.runtime, alike))
         if Counter((other.model, other.runtime) for other in alike)[row.model, row.runtime] > 1:
             parts.append(row.release[:8] or "unknown release")
-        found.append(" · ".join(parts))
-    return found
+        texts.append(" · ".join(parts))
+    return texts
 
 
 def _release(runtime: str, alike: Sequence[ReportRow]) -> str:
-    """`2.51.0`, with its date where another one of the board begins so too."""
+    """Return a version such as `2.51.0`, with its date if another version of the board begins
+    alike.
+    """
     brief = ".".join(runtime.split(".")[:3])
     others = {row.runtime for row in alike} - {runtime}
     clash = any(other.startswith(f"{brief}.") for other in others)
@@ -173,12 +179,15 @@ def _release(runtime: str, alike: Sequence[ReportRow]) -> str:
 
 
 def extent(names: Sequence[str]) -> int:
-    """Room for labels, px: the fonts of browsers are wider than the one that it is drawn with."""
+    """Return the room for labels in px.
+
+    The fonts of browsers are wider than the font that is used for drawing.
+    """
     return min(LABEL, 7 * max(map(len, names), default=0)) + 6
 
 
 def distribution(report: Report, metric: Metric) -> tuple[Spec, str]:
-    """The picture of one metric, and what it leaves out ("" for nothing)."""
+    """Return the chart of a metric, and a text about what the chart omits ("" for nothing)."""
     named = [
         (row, label)
         for row, label in zip(report.rows, labels(report), strict=True)
@@ -205,9 +214,9 @@ def distribution(report: Report, metric: Metric) -> tuple[Spec, str]:
 
 
 def _points(row: ReportRow, label: str, metric: Metric, most: int) -> list[Spec]:
-    found = [(value(record, metric.name), record) for record in row.counted]
-    found = [pair for pair in found if math.isfinite(pair[0])]
-    found.sort(key=lambda pair: pair[0])
+    pairs = [(value(record, metric.name), record) for record in row.counted]
+    pairs = [pair for pair in pairs if math.isfinite(pair[0])]
+    pairs.sort(key=lambda pair: pair[0])
     return [
         {
             "l": label, "g": str(row.group), "v": speed,
@@ -215,7 +224,7 @@ def _points(row: ReportRow, label: str, metric: Metric, most: int) -> list[Spec]
             "t": f"{label}: {speed:.4g} {metric.unit}, {clean(record.run_id)} "
                  f"run {record.repeat + 1}",
         }
-        for speed, record in thinned(found, most)
+        for speed, record in thinned(pairs, most)
     ]  # fmt: skip
 
 
@@ -231,12 +240,12 @@ def _span(row: ReportRow, label: str, metric: Metric) -> Spec:
 
 
 def colour(report: Report) -> Spec:
-    """The encoding of groups by colour."""
+    """Return the encoding of groups by colour."""
     return _by_group(report, GROUPS)
 
 
 def shape(report: Report) -> Spec:
-    """The encoding of groups by shape: colour alone is not for everybody."""
+    """Return the encoding of groups by shape, because not everybody can see the colours."""
     return _by_group(report, SHAPES)
 
 
@@ -286,7 +295,7 @@ def _spec(
 
 
 def thinned(ordered: Sequence[_Point], most: int) -> list[_Point]:
-    """At most so many of the values in their order: the ends, and evenly spaced ranks between."""
+    """Return at most `most` of the ordered values: the ends, and evenly spaced ranks between."""
     most = max(most, 2)
     if len(ordered) <= most:
         return list(ordered)
@@ -295,5 +304,5 @@ def thinned(ordered: Sequence[_Point], most: int) -> list[_Point]:
 
 
 def share_of(rows: int, charts: int) -> int:
-    """How many points each row of each chart may have."""
+    """Return how many points each row of each chart may have."""
     return max(LEAST, BUDGET // max(1, rows * charts))

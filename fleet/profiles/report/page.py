@@ -1,4 +1,4 @@
-"""The page: one HTML file that loads nothing."""
+"""The page: a single HTML file that loads no other file."""
 
 from __future__ import annotations
 
@@ -41,30 +41,35 @@ from fleet.profiles.report.drawing import (
 )
 from fleet.profiles.report.summary import Report, clean
 
-# What changes with time: the history of a metric, and speed against heat within one run.
+# Charts over time: the history of a metric, and speed against heat within one run.
 
 CURVES = 6
 LEAST = 5  # runs of a curve
 LOOKS = 300  # of a curve
-DIRECT = 4  # lines that bear their names
+DIRECT = 4  # lines with names
 LINES = 60
 TRACED = 4  # boards whose nodes are shown
-MEDIANS = 1200  # of a picture
-NAMED = 300  # of them bear a tooltip
+MEDIANS = 1200  # of a chart
+NAMED = 300  # of the medians have a tooltip
 DAY = 86400.0
 
 
 def when(text: str) -> float | None:
-    """Seconds since 1970 of a time as records write it; None where it is none."""
+    """Return the seconds since 1970 of a time in the format of records; None if it is not a
+    time.
+    """
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def history(report: Report, metric: Metric) -> tuple[Spec, str] | None:
-    """Medians of runs over time, one line a board; None where no board has two runs."""
+    """Return the chart of medians of runs over time, with a line for each board.
+
+    The text is about what the chart omits. Returns None if no board has two runs.
+    """
     values, builds = list[Spec](), dict[str, float]()
     names = labels(report)
     lines = dict[tuple[int, str], int]()
@@ -102,13 +107,13 @@ def _thinned(values: Sequence[Spec], most: int) -> list[Spec]:
 
 
 def _by_run(records: Sequence[Record], name: str) -> list[tuple[float, float, str]]:
-    found = []
+    medians = []
     for run, mine in runs_of(records).items():
         at = next((t for record in mine if (t := when(record.started)) is not None), None)
         good = [v for record in mine if math.isfinite(v := value(record, name))]
         if at is not None and good:
-            found.append((at, statistics.median(good), run))
-    return sorted(found)
+            medians.append((at, statistics.median(good), run))
+    return sorted(medians)
 
 
 def _history_spec(
@@ -146,7 +151,7 @@ def _history_spec(
 
 
 def _versions(builds: dict[str, float], x: Spec) -> list[Spec]:
-    """Where a runtime was seen first: a quiet line with its number on top."""
+    """Return a thin line with the version on top, where each runtime appears for the first time."""
     data = {"values": [{"at": at * 1000, "n": _number(name)} for name, at in builds.items()]}
     return [
         {"data": data,
@@ -165,7 +170,7 @@ def _number(runtime: str) -> str:
 
 @dataclass(frozen=True)
 class Curve:
-    """Speed and heat over one run of one board. `left`: what the picture leaves out."""
+    """Speed and heat over one run of one board. `left` is what the chart omits."""
 
     title: str
     text: str
@@ -174,22 +179,25 @@ class Curve:
 
 
 def curves(report: Report, metric: Metric) -> tuple[list[Curve], int]:
-    """Of each board the run whose heat moved most, the largest first; how many boards had one."""
-    found = dict[tuple[int, str], tuple[float, str, int, list[Record]]]()
+    """Return, for each board, the run with the largest change of temperature, largest first.
+
+    Also returns the number of boards with such a run.
+    """
+    runs = dict[tuple[int, str], tuple[float, str, int, list[Record]]]()
     for row, label in zip(report.rows, labels(report), strict=True):
         for mine in runs_of(row.counted).values():
             heats = [heat for _, heat in _heats(mine)]
             if len(mine) < LEAST or len(heats) < LEAST:
                 continue
             moved, where = max(heats) - min(heats), (row.group, row.board)
-            if where not in found or moved > found[where][0]:
-                found[where] = (moved, label, row.group, mine)
-    chosen = sorted(found.values(), key=lambda run: (-run[0], run[1]))[:CURVES]
-    return [_curve(metric, *run[1:]) for run in chosen], len(found)
+            if where not in runs or moved > runs[where][0]:
+                runs[where] = (moved, label, row.group, mine)
+    chosen = sorted(runs.values(), key=lambda run: (-run[0], run[1]))[:CURVES]
+    return [_curve(metric, *run[1:]) for run in chosen], len(runs)
 
 
 def runs_of(records: Sequence[Record]) -> dict[str, list[Record]]:
-    """Run id → its records."""
+    """Return the records by run id."""
     runs: dict[str, list[Record]] = {}
     for record in records:
         runs.setdefault(record.run_id, []).append(record)
@@ -197,7 +205,7 @@ def runs_of(records: Sequence[Record]) -> dict[str, list[Record]]:
 
 
 def _heats(records: Sequence[Record]) -> list[tuple[float, float]]:
-    """(seconds since 1970, °C of the hottest zone)."""
+    """Return (seconds since 1970, °C of the hottest zone) of each sample."""
     return sorted(
         (start + look.at, heat)
         for record in records
@@ -248,13 +256,16 @@ def _panel(title: str, ink: str, height: int, values: Sequence[Spec], x: Spec) -
     }  # fmt: skip
 
 
-# The largest operations, in as bars.
+# The largest operations, as bars.
 
 MOST = 12
 
 
 def operations(report: Report) -> dict[str, tuple[Spec, str]]:
-    """Unit → the picture, and what it says: medians of the runs that count, the largest first."""
+    """Return the chart and its description, by unit.
+
+    The values are medians of the runs that count, the largest first.
+    """
     groups = [typical(group.counted) for group in report.groups]
     units = sorted({unit for group in groups for unit in group})
     return {
@@ -330,7 +341,9 @@ _DARK_RULES = (
 
 
 def page(report: Report, title: str = "") -> str:
-    """Return the whole file; without the extra `report` with points and intervals only."""
+    """Return the complete file; without the extra `report`, charts have only points and
+    intervals.
+    """
     style, script = asset("page.css").replace("DARK", _DARK_RULES, 1), asset("page.js")
     charts = library() is not None
     names = [clean(group.label) or "all runs" for group in report.groups]
@@ -374,7 +387,7 @@ def _span(report: Report) -> str:
 
 
 class Card(NamedTuple):
-    """A picture with its name and what it leaves out."""
+    """A chart with its name and its notes."""
 
     title: str
     drawn: str
@@ -382,7 +395,9 @@ class Card(NamedTuple):
 
 
 def nodes(result: SuiteResult) -> Spec:
-    """The error of each node over its place: of the whole network up to there, and its own."""
+    """Return the chart of the error of each node: of the network up to the node, and of the
+    node.
+    """
     values = [
         {"x": place + 1, "v": number, "k": kind, "t": f"{clean(row.node)}: {number:.1f} dB, {kind}"}
         for place, row in enumerate(result.nodes)
@@ -442,10 +457,10 @@ def _drifts(report: Report) -> bool:
 def _heat(report: Report) -> dict[str, Any]:
     named = {metric.name: metric for metric in report.metrics}
     metric = named.get(PRIMARY.name) or next(iter(report.metrics), None)
-    found, whole = curves(report, metric) if metric else ([], 0)
-    few = f" Shown are the {len(found)} of {whole} boards with the largest change of temperature."
-    cards = [Card(c.title, picture(c.spec, c.title, c.text), (c.text, c.left)) for c in found]
-    return {"heat": cards, "heat_few": few * (whole > len(found))}
+    shown, whole = curves(report, metric) if metric else ([], 0)
+    few = f" Shown are the {len(shown)} of {whole} boards with the largest change of temperature."
+    cards = [Card(c.title, picture(c.spec, c.title, c.text), (c.text, c.left)) for c in shown]
+    return {"heat": cards, "heat_few": few * (whole > len(shown))}
 
 
 def _operations(report: Report) -> list[Card]:
@@ -458,8 +473,8 @@ def _operations(report: Report) -> list[Card]:
 def _history(report: Report) -> list[Card]:
     cards = []
     for metric in report.metrics:
-        if found := history(report, metric):
-            spec, left = found
+        if chart := history(report, metric):
+            spec, left = chart
             text = f"{metric.shown} over time: the median of each run, one line per board."
             cards.append(Card(metric.shown, picture(spec, metric.shown, text), (left,)))
     return cards

@@ -1,4 +1,4 @@
-"""What a report tells, as data: one row a board, runtime and model of each group."""
+"""The data of a report: a row for each board, runtime and model of each group."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from fleet.profiles.compare.metrics import metric, present, units, value
 from fleet.profiles.stats.difference import difference
 from fleet.profiles.stats.interval import Interval
 
-METRICS = 6  # that are drawn and have a column
+METRICS = 6  # with a chart and a column
 LONG = 80  # characters of a name
 
 
 @dataclass(frozen=True)
 class ReportCell:
-    """One metric of a row: its middle and the interval of that, as a comparison has them.
+    """A metric of a row: its middle and the interval of the middle, as in a comparison.
 
-    The middle is the median of runs or repeats; where they drift, their level. The interval is
-    None where so few have none. `count`: how many records have a value.
+    The middle is the median of runs or repeats; if they drift, it is their level. The interval is
+    None if there are too few values. `count` is the number of records with a value.
     """
 
     middle: float
@@ -36,7 +36,10 @@ class ReportCell:
 
 @dataclass(frozen=True)
 class ReportRow:
-    """One board with one runtime and one release of a model, in one group (its place, from 0)."""
+    """A board with a runtime and a release of a model, in one group.
+
+    `group` is the index of the group, from 0.
+    """
 
     group: int
     board: str
@@ -54,25 +57,26 @@ class ReportRow:
 
     @cached_property
     def emulated(self) -> str:
-        """yes, no, mixed or unknown."""
+        """The word yes, no, mixed or unknown."""
         return _alike({_ANSWERS[record.emulated] for record in self.records})
 
     @cached_property
     def problems(self) -> dict[str, int]:
-        """Why runs do not count, with how many each."""
+        """The reasons why runs do not count, with their numbers of runs."""
         return _words([record.problems for record in self.records])
 
     @cached_property
     def marks(self) -> dict[str, int]:
-        """Remarks on runs that count, with how many each."""
+        """The remarks on runs that count, with their numbers of runs."""
         return _words([record.marks for record in self.counted])
 
 
 @dataclass(frozen=True)
 class Report:
-    """Groups, what was measured of them, rows. `left_out`: metrics that are not shown, and why.
+    """The groups, their metrics and their rows.
 
-    `comparisons`: each further group against the first, by the engine of `profiles compare`.
+    `left_out` has the metrics that are not shown, with the reasons. `comparisons` has each further
+    group compared with the first group, as `profiles compare` does it.
     """
 
     groups: tuple[RecordGroup, ...]
@@ -83,24 +87,24 @@ class Report:
 
     @cached_property
     def records(self) -> tuple[Record, ...]:
-        """All runs of all groups, warm-ups left out."""
+        """The runs of all groups, without warm-ups."""
         return tuple(record for group in self.groups for record in group.records)
 
     @cached_property
     def traced(self) -> tuple[Record, ...]:
-        """The latest runs of each board whose network was compared node by node."""
-        found = {record.identity or record.host: record for group in self.groups
+        """The latest run of each board whose network was compared node by node."""
+        latest = {record.identity or record.host: record for group in self.groups
                  for record in group.suites if record.suite and record.suite.nodes}  # fmt: skip
-        return tuple(found.values())
+        return tuple(latest.values())
 
     @cached_property
     def boards(self) -> int:
-        """How many boards; one that is in two groups is one."""
+        """The number of boards; a board that is in two groups counts once."""
         return len({record.identity or f"host {record.host}" for record in self.records})
 
     @cached_property
     def emulated(self) -> str:
-        """yes, no, mixed or unknown, over all runs."""
+        """The word yes, no, mixed or unknown, over all runs."""
         traced = {_ANSWERS[record.emulated] for record in self.traced}
         return _alike({row.emulated for row in self.rows} | traced)
 
@@ -113,44 +117,47 @@ def _alike(answers: set[str]) -> str:
 
 
 def clean(text: str, most: int = LONG) -> str:
-    """Text of a device: one line without controls, cut where it is too long."""
-    found = " ".join(harmless(text).split())
-    return found if len(found) <= most else f"{found[: most - 1]}…"
+    """Return a text of a device as one line without control characters, shortened if too long."""
+    line = " ".join(harmless(text).split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def _words(found: Sequence[Sequence[str]]) -> dict[str, int]:
-    words = Counter(clean(text.partition(":")[0]) for texts in found for text in texts)
+def _words(lists: Sequence[Sequence[str]]) -> dict[str, int]:
+    words = Counter(clean(text.partition(":")[0]) for texts in lists for text in texts)
     return dict(sorted(words.items()))
 
 
 def gather(groups: Sequence[RecordGroup]) -> Report:
-    """The report of groups, each with at least one record."""
+    """Return the report of groups that have at least one record each."""
     records = [record for group in groups for record in group.records]
     wanted, left_out = _metrics(records)
     names = _names(records)
     rows = [row for place, group in enumerate(groups) for row in _rows(place, group, wanted, names)]
-    asked = [measured.name for measured in wanted]
+    metric_names = [measured.name for measured in wanted]
     first, *others = groups
-    comparisons = [compare(first, other, asked) for other in others if asked]
+    comparisons = [compare(first, other, metric_names) for other in others if metric_names]
     return Report(tuple(groups), tuple(wanted), tuple(rows), left_out, tuple(comparisons))
 
 
 def _metrics(records: Sequence[Record]) -> tuple[list[Metric], dict[str, str]]:
-    found, left_out = list[Metric](), dict[str, str]()
+    shown, left_out = list[Metric](), dict[str, str]()
     counted = [record for record in records if record.counts]
     for name in present(counted):
         if len(units(counted, name)) > 1:
             left_out[name] = "the runs use several units"
-        elif len(found) == METRICS:
+        elif len(shown) == METRICS:
             left_out[name] = f"a report shows at most {METRICS} metrics"
         elif any(math.isfinite(value(record, name)) for record in counted):
             measured = metric(name, counted)
-            found.append(Metric(name, clean(measured.unit), measured.better, clean(measured.shown)))
-    return found, left_out
+            shown.append(Metric(name, clean(measured.unit), measured.better, clean(measured.shown)))
+    return shown, left_out
 
 
 def _names(records: Sequence[Record]) -> dict[str, str]:
-    """Identity → what the board is called; two boards of one name bear a piece of the identity."""
+    """Return the name of each board by identity.
+
+    Boards with the same name also have the end of their identity.
+    """
     hosts: dict[str, set[str]] = {}
     latest: dict[str, str] = {}
     for record in sorted(records, key=lambda r: r.started):
@@ -170,12 +177,12 @@ def _key(record: Record) -> str:
 def _rows(
     place: int, group: RecordGroup, metrics: Sequence[Metric], names: dict[str, str]
 ) -> list[ReportRow]:
-    found: dict[tuple[str, ...], list[Record]] = {}
+    records: dict[tuple[str, ...], list[Record]] = {}
     for record in group.records:
         key = (names[_key(record)], clean(record.name), build(record), record.release)
-        found.setdefault(key, []).append(record)
+        records.setdefault(key, []).append(record)
     rows = []
-    for (board, model, runtime, release), mine in sorted(found.items()):
+    for (board, model, runtime, release), mine in sorted(records.items()):
         cells = {metric.name: cell for metric in metrics if (cell := _cell(mine, metric.name))}
         known_chip = next((name for record in reversed(mine) if (name := chip(record))), "")
         rows.append(
@@ -187,8 +194,8 @@ def _rows(
 
 def _cell(records: Sequence[Record], name: str) -> ReportCell | None:
     values = [value(record, name) for record in records if record.counts]
-    found = [number for number in values if math.isfinite(number)]
+    finite = [number for number in values if math.isfinite(number)]
     alone = difference(by_run(records, name), [])
     if alone.mid_a is None:
         return None
-    return ReportCell(alone.mid_a, alone.a, len(found))
+    return ReportCell(alone.mid_a, alone.a, len(finite))

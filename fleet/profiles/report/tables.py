@@ -17,11 +17,11 @@ from fleet.profiles.report.summary import Report, ReportRow, clean
 
 SHOWN = 8  # of a list of words
 NODES = 25
-MIDDLE, HALF = 74, 70  # px: the middle of a drawn interval, and from there to an end
+MIDDLE, HALF = 74, 70  # px: the middle of a drawn interval, and the distance from there to an end
 
 
 class Table(NamedTuple):
-    """A table of texts and of Markup, whose first column names the row."""
+    """A table of texts and of Markup; the first column names the row."""
 
     caption: str
     heads: Sequence[str]
@@ -29,14 +29,16 @@ class Table(NamedTuple):
 
 
 def boards(report: Report) -> dict[str, Any]:
-    """Return one row for each board. What all rows share stands once, above them (`shared`)."""
+    """Return a row for each board. Texts that all rows share are in `shared`, above the rows."""
     several, alike = len(report.groups) > 1, _alike(report)
     before, after = ([name for name in names if name not in alike] for names in (_BEFORE, _AFTER))
     metrics = [metric.shown for metric in report.metrics]
     rows = []
     for row in report.rows:
-        said = _words(row)
-        rows.append((row, [said[name] for name in before], [(name, said[name]) for name in after]))
+        texts = _words(row)
+        rows.append(
+            (row, [texts[name] for name in before], [(name, texts[name]) for name in after])
+        )
     left = [f"{clean(name)} ({why})" for name, why in sorted(report.left_out.items())[:SHOWN]]
     return {
         "several": several,
@@ -52,7 +54,7 @@ _BEFORE, _AFTER = ("model", "QAIRT"), ("emulated", "problems and remarks", "chip
 
 
 def _words(row: ReportRow) -> dict[str, str]:
-    """The texts of a row, by the heading of their column."""
+    """Return the texts of a row, by the heading of their column."""
     remarks = [f"{word} {n}" for word, n in {**row.problems, **row.marks}.items()]
     return {
         "model": row.model or "unknown",
@@ -65,38 +67,38 @@ def _words(row: ReportRow) -> dict[str, str]:
 
 
 def _alike(report: Report) -> dict[str, str]:
-    """Columns that would say the same in each row, with what they say; empty ones too."""
+    """Return the columns that have the same text in each row, with that text; empty ones too."""
     rows = [_words(row) for row in report.rows]
-    found = {name: {row[name] for row in rows} for name in (*_BEFORE, *_AFTER)}
+    columns = {name: {row[name] for row in rows} for name in (*_BEFORE, *_AFTER)}
     return {
         name: next(iter(texts))
-        for name, texts in found.items()
+        for name, texts in columns.items()
         if texts == {""} or (len(rows) > 1 and len(texts) == 1)
     }
 
 
 def nodes(result: SuiteResult, host: str) -> Table:
-    """Return the nodes around the first wrong one, or those that differ most by themselves."""
+    """Return the nodes around the first wrong node, or the nodes that differ most on their own."""
     heads = ("node", "#", "operator", "shape", "encoding", "before, dB", "after, dB", "alone, dB",
              "fault")  # fmt: skip
-    found = []
+    rows = []
     for place in result.telling(NODES):
         row = result.nodes[place]
         decibels = (row.before_db, row.after_db, row.own_db)
-        found.append((
+        rows.append((
             clean(row.node), str(place + 1), clean(row.kind), " x ".join(map(str, row.shape)),
             clean(row.encoding),
             *("unknown" if number is None else f"{number:.1f}" for number in decibels),
             clean(row.fault),
         ))  # fmt: skip
-    return Table(f"{len(found)} of {len(result.nodes)} nodes of {host}", heads, found)
+    return Table(f"{len(rows)} of {len(result.nodes)} nodes of {host}", heads, rows)
 
 
 def verdicts(report: Report) -> dict[str, Any] | None:
     """Return the rows of `profiles compare`, for each further group against the first.
 
-    Intervals are drawn on one scale, whose ends are named. If no row is comparable there is no
-    table; `differs` has the conditions that differ. None without a second group.
+    Intervals are drawn on one scale, and its ends are named. If no row is comparable there is no
+    table; `differs` has the conditions that differ. Returns None without a second group.
     """
     rows = [made for comparison in report.comparisons for made in comparison.rows]
     if not rows:
@@ -112,23 +114,23 @@ def verdicts(report: Report) -> dict[str, Any] | None:
         return {"caption": caption, "table": None, "notes": (), "differs": differs}
     ends = [end for change in judged for end in (change.low, change.high)]
     reach = max((abs(end) for end in ends if end is not None), default=0.0) or 0.01
-    found, notes = [], list[str]()
+    cells, notes = [], list[str]()
     for comparison in report.comparisons:
         narrowed, below = narrow(comparison)
         notes += map(clean, below)
         for made, texts in zip(comparison.rows, narrowed, strict=True):
             row = [clean(text) for text in texts]
             label = clean(comparison.b.label)
-            found.append((row[0], label, *row[1:6], _drawn(made, reach), *row[6:]))
+            cells.append((row[0], label, *row[1:6], _drawn(made, reach), *row[6:]))
     scale = f"-{reach:.1%} to +{reach:.1%}"
     heads = (COLUMNS[0], "group", *COLUMNS[1:6], scale, *COLUMNS[6:])
-    # One group and one answer in all rows would take the room of the figures.
+    # A column with the same group or answer in all rows would take the room of the figures.
     kept = [
         n
         for n, head in enumerate(heads)
-        if head not in {"group", "emulated"} or len({row[n] for row in found}) > 1
+        if head not in {"group", "emulated"} or len({row[n] for row in cells}) > 1
     ]
-    table = Table(caption, [heads[n] for n in kept], [[row[n] for n in kept] for row in found])
+    table = Table(caption, [heads[n] for n in kept], [[row[n] for n in kept] for row in cells])
     return {"caption": caption, "table": table, "notes": dict.fromkeys(notes), "differs": differs}
 
 
@@ -146,17 +148,17 @@ def _drawn(row: MetricRow, reach: float) -> str:
 
 def measured_with(report: Report) -> str:
     """Return the chip, the prompt and the power state of all runs, in one line."""
-    found = [row for row in report.rows if row.counted]
-    around = [_conditions(row.records) for row in found]
-    prompts = {record.prompt_sha256[:12] for row in found for record in row.counted}
+    rows = [row for row in report.rows if row.counted]
+    around = [_conditions(row.records) for row in rows]
+    prompts = {record.prompt_sha256[:12] for row in rows for record in row.counted}
     parts = {
-        "chip": _list(row.chip for row in found),
+        "chip": _list(row.chip for row in rows),
         "prompt": _list(prompts),
-        "start °C": _list(said[0] for said in around),
-        "governor": _list(said[2] for said in around),
-        "power": _list(said[3] for said in around),
+        "start °C": _list(conditions[0] for conditions in around),
+        "governor": _list(conditions[2] for conditions in around),
+        "power": _list(conditions[3] for conditions in around),
     }
-    return "; ".join(f"{what} {said}" for what, said in parts.items())
+    return "; ".join(f"{what} {text}" for what, text in parts.items())
 
 
 def outside(report: Report) -> Table:
@@ -175,15 +177,15 @@ def around(report: Report) -> Table:
 
 
 def _conditions(records: Sequence[Record]) -> tuple[str, ...]:
-    found = [record.conditions for record in records]
-    first = [conditions.before for conditions in found if conditions.before]
+    measured = [record.conditions for record in records]
+    first = [conditions.before for conditions in measured if conditions.before]
     starts = [heat for sample in first if (heat := sample.hottest) is not None]
-    samples = [sample for conditions in found for sample in conditions.samples]
+    samples = [sample for conditions in measured for sample in conditions.samples]
     most = [heat for sample in samples if (heat := sample.hottest) is not None]
     loads = [sample.load for sample in first if sample.load is not None]
-    costs = [conditions.cost for conditions in found if conditions.cost is not None]
-    governors = {text for conditions in found for text in conditions.governors.values()}
-    power = {f"{name} {text}" for conditions in found for name, text in conditions.power.items()}
+    costs = [conditions.cost for conditions in measured if conditions.cost is not None]
+    governors = {text for conditions in measured for text in conditions.governors.values()}
+    power = {f"{name} {text}" for conditions in measured for name, text in conditions.power.items()}
     return (
         _span(starts), f"{max(most):.1f}" if most else "unknown", _list(governors), _list(power),
         _span(loads, 2), f"{max(costs):.2%}" if costs else "unknown",
@@ -197,15 +199,15 @@ def _span(values: Sequence[float], digits: int = 1) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _list(found: Iterable[str]) -> str:
-    """Words, or `unknown`."""
-    some = sorted({clean(text) for text in found if text})
+def _list(texts: Iterable[str]) -> str:
+    """Return the words as a list, or `unknown`."""
+    some = sorted({clean(text) for text in texts if text})
     text = ", ".join(some[:SHOWN])
     return (text + f" and {len(some) - SHOWN} more" * (len(some) > SHOWN)) or "unknown"
 
 
 def provenance(report: Report) -> Table:
-    """Return where the numbers come from."""
+    """Return the origin of the numbers."""
     columns: dict[str, Callable[[Record], str]] = {
         "identity": lambda record: record.identity,
         "build id": build,

@@ -1,4 +1,4 @@
-"""The summary in words, and what does not count."""
+"""The summary in words, and the runs that do not count."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = 400  # characters of a sentence about nodes
 
 @dataclass(frozen=True)
 class Figure:
-    """One number of the headline: of one group, over its boards."""
+    """A number of the headline: a metric of one group, over its boards."""
 
     group: int
     metric: Metric
@@ -26,28 +26,31 @@ class Figure:
 
 
 def many(count: int, word: str) -> str:
-    """`1 board`, `3 boards`."""
+    """Return text such as `1 board` or `3 boards`."""
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def number(value: float) -> str:
-    """Three digits that count, never fewer than stand before the point: 10.0, 183, 4,060."""
+    """Return the number with three significant digits, or all digits before the point.
+
+    Examples: 10.0, 183, 4,060.
+    """
     size = abs(value)
     digits = 0 if size >= 100 else 1 if size >= 10 else 2 if size >= 1 else 3
     return f"{value:,.{digits}f}"
 
 
 def figures(report: Report) -> dict[str, list[Figure]]:
-    """Return the first four metrics by title, for each group: median and ends of its rows."""
-    found: dict[str, list[Figure]] = {}
+    """Return the first four metrics by title, for each group: the median and ends of its rows."""
+    by_title: dict[str, list[Figure]] = {}
     for metric in report.metrics[:4]:
         for place in range(len(report.groups)):
             mids = [cell.middle for cell in _cells(report, place, metric)]
             if mids:
                 middle = statistics.median(mids)
                 figure = Figure(place, metric, middle, min(mids), max(mids), len(mids))
-                found.setdefault(metric.shown, []).append(figure)
-    return found
+                by_title.setdefault(metric.shown, []).append(figure)
+    return by_title
 
 
 def _cells(report: Report, place: int, metric: Metric) -> list[ReportCell]:
@@ -56,7 +59,7 @@ def _cells(report: Report, place: int, metric: Metric) -> list[ReportCell]:
 
 
 def headline(report: Report) -> list[str]:
-    """Sentences, the most important first."""
+    """Return the sentences of the summary, the most important first."""
     whole, counted = len(report.records), sum(record.counts for record in report.records)
     traced = [f"{clean(record.host)}: {clean(record.suite.begins, WORDS)}."
               for record in report.traced if record.suite]  # fmt: skip
@@ -97,7 +100,7 @@ def headline(report: Report) -> list[str]:
 
 
 def banner(report: Report) -> str:
-    """Return what the page says of emulated runs; "" if all runs are of hardware."""
+    """Return the notice of the page about emulated runs; "" if all runs are of hardware."""
     rows = [row for row in report.rows if row.emulated in {"yes", "mixed"}]
     if report.emulated == "yes":
         return (
@@ -115,8 +118,11 @@ def banner(report: Report) -> str:
 
 
 def verdicts(report: Report) -> list[str]:
-    """What each further group is against the first, as `profiles compare` says it."""
-    found = []
+    """Return a sentence for each further group compared with the first.
+
+    The words are those of `profiles compare`.
+    """
+    sentences = []
     for comparison in report.comparisons:
         parts = [
             clean(summary.metric.shown)
@@ -127,12 +133,12 @@ def verdicts(report: Report) -> list[str]:
         ]
         if parts:
             sides = f"{clean(comparison.b.label)} against {clean(comparison.a.label)}"
-            found.append(f"{sides}, per board: {'; '.join(parts)}.")
-    return found
+            sentences.append(f"{sides}, per board: {'; '.join(parts)}.")
+    return sentences
 
 
 def _counts(words: Iterable[dict[str, int]]) -> str:
-    """`failed 3, cut 1`, the most frequent first."""
+    """Return text such as `failed 3, cut 1`, the most frequent first."""
     whole = Counter[str]()
     for counts in words:
         whole.update(counts)
@@ -140,7 +146,7 @@ def _counts(words: Iterable[dict[str, int]]) -> str:
 
 
 def _widest(report: Report, metric: Metric) -> str:
-    """How far apart boards are, in one metric."""
+    """Return a sentence about how far apart the boards are, in one metric."""
     latest = max(row.runtime for row in report.rows)
     rows = [r for r in report.rows if metric.name in r.cells and r.runtime == latest]
     several_models = len({row.model for row in rows}) > 1
@@ -165,10 +171,10 @@ def _some(names: Sequence[str], most: int = 4) -> str:
 
 
 def outside(report: Report) -> list[tuple[ReportRow, str, int]]:
-    """(row, why in full, how many runs) of what does not count."""
-    found = Counter[tuple[int, str]]()
+    """Return (row, complete reason, number of runs) of the runs that do not count."""
+    reasons = Counter[tuple[int, str]]()
     for place, row in enumerate(report.rows):
         for record in row.records:
             if record.problems:
-                found[place, clean("; ".join(record.problems))] += 1
-    return [(report.rows[place], why, n) for (place, why), n in sorted(found.items())]
+                reasons[place, clean("; ".join(record.problems))] += 1
+    return [(report.rows[place], why, n) for (place, why), n in sorted(reasons.items())]

@@ -1,1 +1,1 @@
-"""What a few numbers can say: intervals, differences, verdicts."""
+"""Statistics of runs."""

@@ -1,4 +1,4 @@
-"""How far two groups of runs on one board lie apart, and whether that is more than chance."""
+"""The difference between two groups of runs on one board, and whether it is more than chance."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fleet.profiles.stats.interval import Interval, interval
 from fleet.profiles.stats.special import f_tail
 from fleet.profiles.stats.trend import Floats, leans, trend
 
-# Values of the repeats of one run in their order; nan where a repeat does not count.
+# The values of the repeats of one run, in order; nan if a repeat does not count.
 Run = Sequence[float] | Floats
 Bounds = tuple[float, float, float]
-UNLIKE = 0.05  # runs of one group that differ so surely are not one sample
+UNLIKE = 0.05  # p value below which the runs of one group are too different to be one sample
 FEWEST_PAIRS = 6
-SEEN = 0.001  # less is nothing that a reader of percents could wonder about
+SEEN = 0.001  # a share; smaller differences are not visible in percentages
 UNLIKE_MIDDLES = (
     "the change is the median over all pairs of runs, so it can differ from the change between "
     "the two medians"
@@ -30,16 +30,19 @@ UNLIKE_MIDDLES = (
 
 @dataclass(frozen=True)
 class Difference:
-    """B against A. `low`, `mid`, `high`: the change as a share of A (-0.05: B has 5 % less).
+    """B compared with A. `low`, `mid` and `high` are the change as a share of A.
 
-    `low` and `high` are None where nothing can be said; `mid` is then that of `mid_a`, `mid_b`.
-    `count_a`, `count_b`: of how many values this is made, runs or repeats (`how`); `mid_a`,
-    `mid_b` are the middles of the same values.
+    A change of -0.05 means that B is 5 % lower. If there is no interval, `low` and `high` are None,
+    and `mid` is the change from `mid_a` to `mid_b`. `count_a` and `count_b` are the numbers of
+    values, which are runs or repeats (see `how`); `mid_a` and `mid_b` are the middles of the same
+    values.
 
-    `p`: how often chance alone does that; `least` the smallest p that so few values can give.
-    `above`: how often a run of B lies above one of A (0.5: no effect; Vargha and Delaney's A).
-    `a`, `b`: the groups by themselves. `how`: `runs`, `repeats` (pairs: both drift),
-    `values`, or "" where nothing can be said, and then `why`.
+    `p` is the probability that chance alone causes such a change; `least` is the smallest p that so
+    few values can give. `above` is the probability that a run of B lies above a run of A (0.5: no
+    effect; Vargha and Delaney's A).
+
+    `a` and `b` are the intervals of the groups alone. `how` is `runs`, `repeats` (pairs, because
+    both drift), `values`, or "" if there is no answer; `why` is then the reason.
     """
 
     a: Interval | None
@@ -61,19 +64,20 @@ class Difference:
     PLAIN: ClassVar[str] = "* -p -why -least -bounds"
 
     def at(self, level: float) -> Difference:
-        """The same with the interval of that level; None for its ends where there is none."""
-        found = self.bounds(level) if self.bounds else None
-        return replace(self, low=found and found[0], high=found and found[2])
+        """Return the same difference with the interval of this level; its ends may be None."""
+        ends = self.bounds(level) if self.bounds else None
+        return replace(self, low=ends and ends[0], high=ends and ends[2])
 
 
 def difference(a: Sequence[Run], b: Sequence[Run], level: float = 0.95) -> Difference:
     """Compare two groups of runs.
 
-    Five runs and more a side: the run is the unit, for repeats in one boot are more alike than
-    boots. Fewer: the repeats are, as many of one side as of the other, unless runs of one group
-    differ among themselves or wander; then there is no answer. Repeats that drift (a board
-    warms) are compared first with first, second with second. Everything is done with logarithms
-    (ratios) where all values are above 0.
+    With at least five runs of each side, the run is the unit, because repeats in one boot are more
+    alike than boots. With fewer runs the repeats are the unit, the same number from each side. If
+    the runs of one group differ among themselves, or wander, there is no answer.
+
+    If repeats drift (a board warms up), the first repeat is compared with the first, the second
+    with the second, and so on. If all values are above 0, the computation uses logarithms (ratios).
     """
     left, right = _table(a), _table(b)
     both = [side[np.isfinite(side)] for side in (left, right)]
@@ -94,9 +98,10 @@ def difference(a: Sequence[Run], b: Sequence[Run], level: float = 0.95) -> Diffe
 
 
 def against_level(figure: float, b: Sequence[Run], level: float = 0.95) -> Difference:
-    """B against one figure that is taken as it stands, such as a published one; above 0.
+    """Compare B with a fixed figure above 0, such as a published one.
 
-    By signed ranks of B's runs on logarithms; the noise of the figure is not known and not in it.
+    The test is a signed-rank test of the logarithms of B's runs. The noise of the figure is unknown
+    and not included.
     """
     rows = _table(b)
     units = _units(rows, level)
@@ -109,13 +114,13 @@ def against_level(figure: float, b: Sequence[Run], level: float = 0.95) -> Diffe
             base, why=f"too few runs: {len(rows)}, but an interval needs {fewest(level)}"
         )
     gaps = np.log(units / figure)
-    found = _changed(base, partial(ranks.centre, gaps), level, ratio=True)
+    change = _changed(base, partial(ranks.centre, gaps), level, ratio=True)
     above = float(np.mean(np.sign(gaps)) / 2 + 0.5)
-    return replace(found, p=ranks.signed_rank(gaps), least=least, above=above, how="runs")
+    return replace(change, p=ranks.signed_rank(gaps), least=least, above=above, how="runs")
 
 
 def _of_repeats(base: Difference, a: Floats, b: Floats, level: float, *, ratio: bool) -> Difference:
-    """Few runs: their repeats are what is compared, as many of one side as of the other."""
+    """Compare few runs by their repeats, the same number from each side."""
     upto = min(a.shape[1], b.shape[1])
     cut = a.shape[1] > upto or b.shape[1] > upto
     sides = {name: _log(_kept(runs[:, :upto]), ratio) for name, runs in (("A", a), ("B", b))}
@@ -125,17 +130,17 @@ def _of_repeats(base: Difference, a: Floats, b: Floats, level: float, *, ratio: 
     unlike = _which(sides, _unlike)
     if unlike:
         return replace(base, why=f"the runs of {unlike} differ too much from each other: {tell}")
-    moved = _which(sides, lambda runs: trend(_found(_by_repeat(runs))) is not None)
+    moved = _which(sides, lambda runs: trend(_finite(_by_repeat(runs))) is not None)
     if moved:
-        found = _of_pairs(base, sides["A"], sides["B"], level, ratio=ratio)
-        return replace(found, remarks=(f"the values of {moved} drift", *found.remarks))
-    wander = _which(sides, lambda runs: leans(_found(_by_repeat(runs))))
+        change = _of_pairs(base, sides["A"], sides["B"], level, ratio=ratio)
+        return replace(change, remarks=(f"the values of {moved} drift", *change.remarks))
+    wander = _which(sides, lambda runs: leans(_finite(_by_repeat(runs))))
     if wander:
         return replace(base, why=f"the values of {wander} change slowly over the repeats: {tell}")
     first, second = (runs[:, :upto][np.isfinite(runs[:, :upto])] for runs in (a, b))
-    found = _of_values(base, first, second, level, ratio=ratio, how="values")
+    change = _of_values(base, first, second, level, ratio=ratio, how="values")
     cut_remark = (f"only the first {upto} repeats of A and of B are compared",) if cut else ()
-    return replace(found, remarks=(*cut_remark, *found.remarks))
+    return replace(change, remarks=(*cut_remark, *change.remarks))
 
 
 def _which(groups: Mapping[str, Floats], test: Callable[[Floats], bool]) -> str:
@@ -145,7 +150,7 @@ def _which(groups: Mapping[str, Floats], test: Callable[[Floats], bool]) -> str:
 def _of_values(
     base: Difference, a: Floats, b: Floats, level: float, *, ratio: bool, how: str
 ) -> Difference:
-    """By rank sum: nothing in the order of the values matters."""
+    """Compare by rank sum; the order of the values does not matter."""
     base = replace(base, count_a=len(a), count_b=len(b), mid_a=_median(a), mid_b=_median(b))
     base = replace(base, mid=_share(base.mid_a, base.mid_b))
     left, right = _log(a, ratio), _log(b, ratio)
@@ -157,11 +162,11 @@ def _of_values(
     welch = ranks.Welch.of(left, right)
 
     def shifts(level: float) -> Bounds | None:
-        found = ranks.shift(left, right, level)
-        if found is None:
+        bounds = ranks.shift(left, right, level)
+        if bounds is None:
             return None
         low, high = welch.ends(level)
-        return min(low, found[0]), found[1], max(high, found[2])
+        return min(low, bounds[0]), bounds[1], max(high, bounds[2])
 
     return replace(
         _changed(base, shifts, level, ratio=ratio),
@@ -173,7 +178,9 @@ def _of_values(
 
 
 def _of_pairs(base: Difference, a: Floats, b: Floats, level: float, *, ratio: bool) -> Difference:
-    """By signed ranks of repeat against repeat: what both do over time falls out."""
+    """Compare repeat with repeat by signed ranks, which removes changes over time that both
+    share.
+    """
     first, second = _by_repeat(a), _by_repeat(b)
     paired = np.isfinite(first) & np.isfinite(second)
     gaps = second[paired] - first[paired]
@@ -196,20 +203,23 @@ def _of_pairs(base: Difference, a: Floats, b: Floats, level: float, *, ratio: bo
 def _changed(
     base: Difference, shifts: Callable[[float], Bounds | None], level: float, *, ratio: bool
 ) -> Difference:
-    """With the change and its interval, as shares of A. `shifts`: low, middle, high at a level."""
+    """Return the difference with the change and its interval, as shares of A.
+
+    `shifts` returns low, middle and high at a level.
+    """
     unit = 1.0 if ratio else abs(base.mid_a or 0)
 
     def bounds(level: float) -> Bounds | None:
-        found = shifts(level)
-        if found is None or not unit:
+        ends = shifts(level)
+        if ends is None or not unit:
             return None
-        low, mid, high = (math.expm1(shift) if ratio else shift / unit for shift in found)
+        low, mid, high = (math.expm1(shift) if ratio else shift / unit for shift in ends)
         return low, mid, high
 
-    found = bounds(level)
-    if found is None:
+    ends = bounds(level)
+    if ends is None:
         return base
-    low, mid, high = found
+    low, mid, high = ends
     changed = replace(base, low=low, mid=mid, high=high, bounds=bounds)
     apart = _share(base.mid_a, base.mid_b)
     alike = apart is not None and (apart * mid >= 0 or abs(apart - mid) < SEEN)
@@ -219,7 +229,10 @@ def _changed(
 
 
 def _table(runs: Sequence[Run]) -> Floats:
-    """One row a run, one column a repeat, nan where there is no value; no empty rows."""
+    """Return a row for each run and a column for each repeat, nan if there is no value.
+
+    Empty rows are left out.
+    """
     widths = {len(run) for run in runs}
     if len(widths) == 1:
         rows = np.array(runs, dtype=float)
@@ -235,7 +248,7 @@ def _kept(rows: Floats) -> Floats:
     return np.asarray(rows[np.isfinite(rows).any(axis=1)], dtype=float)
 
 
-def _found(values: Floats) -> Floats:
+def _finite(values: Floats) -> Floats:
     return np.asarray(values[np.isfinite(values)], dtype=float)
 
 
@@ -244,12 +257,14 @@ def _log(values: Floats, ratio: bool) -> Floats:
 
 
 def _units(rows: Floats, level: float) -> Floats:
-    """What counts as a value: the median of each run where there are enough, else each repeat."""
+    """Return the values to compare: the median of each run if there are enough runs, else each
+    repeat.
+    """
     return _middles(rows) if len(rows) >= fewest(level) else rows[np.isfinite(rows)]
 
 
 def _level(values: Floats, ratio: bool) -> float:
-    """The middle of values that drift: the geometric mean of ratios, of which logs are given."""
+    """Return the middle of values that drift; for ratios (given as logs) their geometric mean."""
     mean = float(values.mean())
     return math.exp(mean) if ratio else mean
 
@@ -263,14 +278,14 @@ def _share(a: float | None, b: float | None) -> float | None:
 
 
 def _middles(rows: Floats) -> Floats:
-    """The median of each run; nan, which sorts last, is no value."""
+    """Return the median of each run; nan, which sorts last, is not a value."""
     counts = np.isfinite(rows).sum(axis=1)
     ordered, run = np.sort(rows, axis=1), np.arange(len(rows))
     return np.asarray((ordered[run, (counts - 1) // 2] + ordered[run, counts // 2]) / 2)
 
 
 def _by_repeat(rows: Floats) -> Floats:
-    """The mean of each repeat over several runs, nan where no run has it."""
+    """Return the mean of each repeat over several runs, nan if no run has it."""
     if len(rows) == 1:
         return np.asarray(rows[0])
     there = np.isfinite(rows)
@@ -280,7 +295,9 @@ def _by_repeat(rows: Floats) -> Floats:
 
 
 def _whole(rows: Floats, units: Floats, level: float) -> Interval | None:
-    """The interval of several runs: of their middles where there are enough, else of repeats."""
+    """Return the interval of several runs: of their medians if there are enough, else of the
+    repeats.
+    """
     if len(rows) == 1:
         return interval(rows[0], level)
     if len(rows) >= fewest(level):
@@ -291,7 +308,7 @@ def _whole(rows: Floats, units: Floats, level: float) -> Interval | None:
 
 
 def _unlike(rows: Floats) -> bool:
-    """True where runs differ among themselves by more than their repeats do (one-way F test)."""
+    """Return True if the runs differ by more than their repeats do (one-way F test)."""
     there = np.isfinite(rows)
     several = there.sum(axis=1) > 1
     rows, there = rows[several], there[several]

@@ -1,4 +1,4 @@
-"""The interval in which the middle of what was measured lies."""
+"""The confidence interval of the middle of measured values."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from fleet.model.gates import fewest
 from fleet.profiles.stats.special import t_quantile
 from fleet.profiles.stats.trend import Floats, trend
 
-GAP = 0.4  # of the whole range
+GAP = 0.4  # a share of the whole range
 
 
 @dataclass(frozen=True)
 class Interval:
-    """`mid` is the median; low and high bound it at `level` (0.95: in 95 of 100 cases).
+    """An interval. `mid` is the median; `low` and `high` bound it at `level`.
 
-    Where the values drift, `mid` is their level over all repeats (the geometric mean) and
-    `drift` the change from the first to the last as a share: -0.25 fell by a quarter.
+    A level of 0.95 means: in 95 of 100 cases. If the values drift, `mid` is their level over all
+    repeats (the geometric mean), and `drift` is the change from the first to the last as a share;
+    -0.25 is a fall by a quarter.
     """
 
     low: float
@@ -33,56 +34,63 @@ class Interval:
 
     @property
     def width(self) -> float:
-        """Width as a share of the middle: 0.02 is two percent."""
+        """The width as a share of the middle: 0.02 is two percent."""
         return (self.high - self.low) / abs(self.mid) if self.mid else float("inf")
 
 
 def interval(values: Sequence[float] | Floats, level: float = 0.95) -> Interval | None:
-    """The interval of values **in the order in which they were measured**.
+    """Return the interval of values **in the order in which they were measured**.
 
-    None for fewer than `fewest(level)` (five at 0.95): whatever the shape of their distribution,
-    so few cannot say it. Assumes no shape: it lies between two of the values, so that it holds
-    for two modes and for long tails too; between neighbours it is interpolated as Hettmansperger
-    and Sheather do (Statistics & Probability Letters 4, 1986). Values that are not finite are
-    left out.
+    Returns None for fewer than `fewest(level)` values (five at 0.95), because so few values have no
+    interval, whatever the shape of their distribution.
+
+    The interval assumes no shape: its ends lie between two of the values, so it also holds for two
+    modes and for long tails. Between neighbours it is interpolated with the method of
+    Hettmansperger and Sheather (Statistics & Probability Letters 4, 1986). Values that are not
+    finite are left out.
     """
     given = np.asarray(values, dtype=float)
-    found = given[np.isfinite(given)]
-    if len(found) < fewest(level):
+    finite = given[np.isfinite(given)]
+    if len(finite) < fewest(level):
         return None
-    drifting = _drifting(found, level)
+    drifting = _drifting(finite, level)
     if drifting:
         return drifting
-    ordered = np.sort(found)
-    rank, share = _ranks(len(found), level)
+    ordered = np.sort(finite)
+    rank, share = _ranks(len(finite), level)
     low = _between(ordered, rank, share)
     high = -_between(-ordered[::-1], rank, share)
-    mid = (ordered[(len(found) - 1) // 2] + ordered[len(found) // 2]) / 2
-    return Interval(low, float(mid), high, level, len(found))
+    mid = (ordered[(len(finite) - 1) // 2] + ordered[len(finite) // 2]) / 2
+    return Interval(low, float(mid), high, level, len(finite))
 
 
-def _drifting(found: Floats, level: float) -> Interval | None:
-    """The interval about a trend: mean of the logarithms, spread of what the trend leaves."""
-    ratio = bool(np.all(found > 0))
-    logs = np.log(found) if ratio else found
+def _drifting(values: Floats, level: float) -> Interval | None:
+    """Return the interval about a trend; None without a trend.
+
+    Its middle is the mean of the logarithms; its width comes from the spread of the residuals.
+    """
+    ratio = bool(np.all(values > 0))
+    logs = np.log(values) if ratio else values
     shown = trend(logs)
     if shown is None:
         return None
     mid = float(logs.mean())
-    half = t_quantile(level, shown.df) * shown.noise / math.sqrt(len(found))
+    half = t_quantile(level, shown.df) * shown.noise / math.sqrt(len(values))
     ends = [mid - half, mid, mid + half]
     if ratio:
         ends = [math.exp(end) for end in ends]
         drift = math.expm1(shown.change)
     else:
         drift = shown.change / abs(mid) if mid else math.copysign(1, shown.change)
-    return Interval(ends[0], ends[1], ends[2], level, len(found), drift)
+    return Interval(ends[0], ends[1], ends[2], level, len(values), drift)
 
 
 def _between(ordered: Floats, rank: int, share: float) -> float:
-    """From the value of this rank (from 1) `share` of the way to the next one.
+    """Return the point at `share` of the way from the value of this rank (from 1) to the next
+    value.
 
-    Not across a gap: between two modes, what lies between neighbours is nobody's value.
+    If the step to the next value is a gap, as between two modes, return the value of the rank: no
+    measured value lies in the gap.
     """
     low = float(ordered[rank - 1])
     step = float(ordered[rank]) - low
@@ -91,11 +99,13 @@ def _between(ordered: Floats, rank: int, share: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _ranks(count: int, level: float) -> tuple[int, float]:
-    """The rank of the outer value (from 1), and how far towards the next the end lies."""
+    """Return the rank of the outer value (from 1), and the position of the end towards the next
+    value.
+    """
     if count > 1000:
         half = t_quantile(level, 10**6) * math.sqrt(count) / 2
         return max(1, int((count + 1) / 2 - half)), 0.0
-    below = 0.0  # how often fewer than `rank` values lie below the median
+    below = 0.0  # the probability that fewer than `rank` values lie below the median
     rank, held = 0, 1.0
     while True:
         below += math.comb(count, rank) / 2**count

@@ -1,4 +1,4 @@
-"""Where the variance of values comes from: between groups, or within them."""
+"""The parts of the variance of values: between groups and within groups."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import numpy as np
 
 
 def between(groups: Sequence[Sequence[float]]) -> float | None:
-    """The share of the variance that lies between groups, from 0 to 1; 0 of values all alike.
+    """Return the share of the variance that lies between groups, from 0 to 1; 0 for equal values.
 
-    One-way analysis of variance with random effects (Searle, Variance Components, 1992, 3.6), of
-    groups that may differ in size. Few groups tell it roughly: of three, an estimate of half can
-    be anything. None where there is one group, or no group has two values.
+    The method is one-way analysis of variance with random effects (Searle, Variance Components,
+    1992, 3.6), for groups that may differ in size. With few groups the result is rough: with three
+    groups, an estimate of 0.5 may be far off. Returns None if there is one group, or if no group
+    has two values.
     """
     counts = np.array([len(group) for group in groups], dtype=float)
     whole, many = counts.sum(), len(groups)

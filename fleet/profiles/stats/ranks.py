@@ -1,7 +1,8 @@
-"""Exact tests by ranks, and the intervals that belong to them (Hodges and Lehmann).
+"""Exact rank tests, and the intervals that belong to them (Hodges and Lehmann).
 
-They assume no shape of the noise, give the same answer each time, and one wild value moves
-them little. Two samples: Wilcoxon's rank sum (Mann-Whitney); pairs: Wilcoxon's signed ranks.
+They assume no shape of the noise, are deterministic, and a single extreme value has little
+influence. Two samples are compared with Wilcoxon's rank sum (Mann-Whitney), pairs with Wilcoxon's
+signed ranks.
 """
 
 from __future__ import annotations
@@ -15,20 +16,20 @@ import numpy as np
 from fleet.profiles.stats.special import t_quantile, t_tails
 from fleet.profiles.stats.trend import Floats
 
-EXACT = 60  # so many values together are counted out; beyond, the normal distribution is near
-REACH = 0.6  # of the ranks; less finds less in calm noise, more is undecided where values are wild
-MANY = 400  # of more values a side their quantiles stand for them
+EXACT = 60  # up to so many values in total the p is exact; beyond, the normal distribution is close
+REACH = 0.6  # share of the ranks; less finds less in calm noise, more leaves wild values undecided
+MANY = 400  # of each side; more values are replaced by so many quantiles
 
 
 def doubled_ranks(values: Floats) -> Floats:
-    """Twice the ranks from 1, so that the middle ranks of ties are whole."""
+    """Return twice the ranks from 1, so that the middle ranks of ties are integers."""
     ordered = np.sort(values)
     below, upto = (np.searchsorted(ordered, values, side) for side in ("left", "right"))
     return np.asarray(below + upto + 1, dtype=float)
 
 
 def rank_sum(a: Floats, b: Floats) -> float:
-    """How often chance alone moves two samples so far apart: p, both sides."""
+    """Return the two-sided p: the probability that chance alone moves two samples so far apart."""
     ranks = doubled_ranks(np.concatenate([a, b]))
     few, many = sorted((len(a), len(b)))
     mine = ranks[: len(a)] if len(a) <= len(b) else ranks[len(a) :]
@@ -45,9 +46,9 @@ def rank_sum(a: Floats, b: Floats) -> float:
 
 @dataclass(frozen=True)
 class Welch:
-    """How far the mean of b lies above that of a; either may be noisier (Biometrika 34, 1947).
+    """The distance of the mean of b above that of a; their noise may differ (Biometrika 34, 1947).
 
-    `df` is Satterthwaite's less one to two: of few values he finds too many.
+    `df` is Satterthwaite's number less one to two, because it is too large for few values.
     """
 
     gap: float
@@ -56,7 +57,7 @@ class Welch:
 
     @classmethod
     def of(cls, a: Floats, b: Floats) -> Welch:
-        """Of two samples of two values and more."""
+        """Return the distance of two samples of at least two values."""
         parts = [float(side.var(ddof=1)) / len(side) for side in (a, b)]
         free = sum(part**2 / (len(side) - 1) for part, side in zip(parts, (a, b), strict=True))
         df = max(1, math.floor(sum(parts) ** 2 / free - 1)) if free else 1
@@ -64,26 +65,29 @@ class Welch:
 
     @property
     def p(self) -> float:
-        """How often chance alone does that, both sides."""
+        """The two-sided probability that chance alone causes such a distance."""
         if not self.error:
             return 0.0 if self.gap else 1.0
         return t_tails(self.gap / self.error, self.df)
 
     def ends(self, level: float) -> tuple[float, float]:
-        """Between which it lies at this level."""
+        """Return the ends of the interval at this level."""
         half = t_quantile(level, self.df) * self.error
         return self.gap - half, self.gap + half
 
 
 def signed_rank(gaps: Floats) -> float:
-    """How often chance alone moves pairs so far from 0: p, both sides. Gaps of 0 are no pair."""
-    found = gaps[gaps != 0]
-    count = len(found)
+    """Return the two-sided p: the probability that chance alone moves pairs so far from 0.
+
+    Gaps of 0 are not pairs.
+    """
+    moved = gaps[gaps != 0]
+    count = len(moved)
     if not count:
         return 1.0
-    ranks = doubled_ranks(np.abs(found))
+    ranks = doubled_ranks(np.abs(moved))
     total = float(ranks.sum())
-    away = abs(2 * float(ranks[found > 0].sum()) - total)
+    away = abs(2 * float(ranks[moved > 0].sum()) - total)
     if count <= EXACT:
         ways = _signs(ranks)
         sums = np.arange(len(ways))
@@ -93,18 +97,18 @@ def signed_rank(gaps: Floats) -> float:
 
 
 def least_rank_sum(few: int, many: int) -> float:
-    """The smallest p that two samples of these sizes can give at all."""
+    """Return the smallest p that two samples of these sizes can give."""
     ways = math.lgamma(few + many + 1) - math.lgamma(few + 1) - math.lgamma(many + 1)
     return min(1.0, 2 * math.exp(-ways)) if few and many else 1.0
 
 
 def least_signed_rank(count: int) -> float:
-    """The smallest p that so many pairs can give at all."""
+    """Return the smallest p that this number of pairs can give."""
     return min(1.0, 2.0 ** (1 - count))
 
 
 def shift(a: Floats, b: Floats, level: float) -> tuple[float, float, float] | None:
-    """How far b lies above a: low, middle, high; None where the samples are too small."""
+    """Return the distance of b above a: low, middle, high; None if the samples are too small."""
     tail = _rank_tail(min(len(a), len(b)), max(len(a), len(b)), level)
     if tail < 1:
         return None
@@ -117,7 +121,7 @@ def shift(a: Floats, b: Floats, level: float) -> tuple[float, float, float] | No
 
 
 def centre(gaps: Floats, level: float) -> tuple[float, float, float] | None:
-    """How far pairs lie from 0: low, middle, high; None where there are too few of them."""
+    """Return the distance of pairs from 0: low, middle, high; None if there are too few pairs."""
     count = len(gaps)
     tail = _signed_tail(count, level)
     if tail < 1:
@@ -131,10 +135,11 @@ def centre(gaps: Floats, level: float) -> tuple[float, float, float] | None:
 
 
 def centres(gaps: Floats, level: float) -> Floats | None:
-    """As `centre` for each row, with bounded scores: low, middle, high of each row.
+    """Return low, middle and high of each row, like `centre`, but with bounded scores.
 
-    Ranks above REACH of their count are as much as that one, so wild values weigh less: the
-    means are those of values near each other in their order (Bauer, JASA 67, 1972).
+    Ranks above REACH of their count weigh as much as that rank, so extreme values weigh less. The
+    means are therefore those of values that are near each other in their order (Bauer, JASA 67,
+    1972).
     """
     count = gaps.shape[1]
     reach = max(1, round(REACH * count))
@@ -153,11 +158,11 @@ def _bounds(values: Floats, tail: int) -> tuple[float, float, float]:
 
 
 def _ends(values: Floats, tail: int) -> tuple[Floats, Floats, Floats]:
-    """The value of rank `tail`, the median, the value of that rank from the end: of each row."""
+    """Return, for each row, the value of rank `tail`, the median, and that rank from the end."""
     count = values.shape[-1]
     places = (tail - 1, (count - 1) // 2, count // 2, count - tail)
-    found = np.partition(values, sorted(set(places)), axis=-1)
-    low, left, right, high = (found[..., place] for place in places)
+    ordered = np.partition(values, sorted(set(places)), axis=-1)
+    low, left, right, high = (ordered[..., place] for place in places)
     return low, (left + right) / 2, high
 
 
@@ -168,7 +173,7 @@ def _thinned(values: Floats) -> Floats:
 
 
 def _choices(ranks: Floats, few: int) -> Floats:
-    """How likely each sum is when `few` of the ranks are drawn; index: the sum."""
+    """Return the probability of each sum of `few` drawn ranks, indexed by the sum."""
     whole = ranks.astype(int)
     ways = np.zeros((few + 1, int(np.sort(whole)[-few:].sum()) + 1))
     ways[0, 0] = 1
@@ -178,7 +183,7 @@ def _choices(ranks: Floats, few: int) -> Floats:
 
 
 def _signs(ranks: Floats) -> Floats:
-    """How likely each sum is when every rank is in it or not by a coin; index: the sum."""
+    """Return the probability of each sum if a coin decides about each rank, indexed by the sum."""
     ways = np.zeros(int(ranks.sum()) + 1)
     ways[0] = 1
     for rank in ranks.astype(int):
@@ -193,7 +198,9 @@ def _untied(few: int, many: int) -> Floats:
 
 @lru_cache(maxsize=4096)
 def _rank_tail(few: int, many: int, level: float) -> int:
-    """Which of the sorted differences bounds the shift, counted from the end; 0: none does."""
+    """Return the rank, from the end, of the sorted difference that bounds the shift; 0 if none
+    does.
+    """
     if few + many > EXACT:
         half = t_quantile(level, 10**6) * math.sqrt(few * many * (few + many + 1) / 12)
         return max(0, int(few * many / 2 - half))
@@ -204,7 +211,10 @@ def _rank_tail(few: int, many: int, level: float) -> int:
 
 @lru_cache(maxsize=4096)
 def _signed_tail(count: int, level: float, reach: int = 0) -> int:
-    """Of the sorted means; `reach`: the greatest score, 0 where none is bounded."""
+    """Return the rank, from the end, of the sorted mean that bounds the centre; 0 if none does.
+
+    `reach` is the largest score, 0 if the scores are not bounded.
+    """
     scores = np.minimum(np.arange(1.0, count + 1), reach or count)
     if count > EXACT:
         half = t_quantile(level, 10**6) * math.sqrt(float(scores @ scores))

@@ -1,4 +1,4 @@
-"""Whether repeats drift: a board that warms gets slower from one repeat to the next."""
+"""The drift of repeats: a board that warms up gets slower from one repeat to the next."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ from fleet.profiles.stats.special import t_tails
 
 Floats = NDArray[np.float64]
 
-# How often a series without a trend is taken for one. Small, for what follows a trend that is
-# none must not add to the false alarms.
+# The probability that a series without a trend is mistaken for a trend. It is small, because the
+# consequences of a false trend must not add to the false alarms.
 DOUBT = 0.005
 LEAST = 5
-LEANING = -2.33  # standard deviations: one series of independent values in a hundred
+LEANING = -2.33  # standard deviations; one of a hundred series of independent values is below
 LEAST_LEANING = 8
-STEADY = 0.02  # the last three runs lie within, or do not go one way: no trend any more
+STEADY = (
+    0.02  # a share; there is no trend if the last three runs lie within it, or change direction
+)
 
 
 @dataclass(frozen=True)
 class Trend:
-    """A trend that was shown. `change`: last against first by the line, in units of the values.
+    """A trend that was detected.
 
-    `noise`: the spread (standard deviation) about it, `df` what is left to know that by.
+    `change` is the last value minus the first on the fitted line, in units of the values. `noise`
+    is the standard deviation about the trend, with `df` degrees of freedom.
     """
 
     change: float
@@ -35,10 +38,10 @@ class Trend:
 
 
 def trend(values: Floats) -> Trend | None:
-    """The trend of values in their order; None where none is shown.
+    """Return the trend of values in their order; None if no trend is detected.
 
-    A line by least squares, tested by Student's t at `DOUBT`; the noise then comes from what a
-    parabola leaves, for warming bends.
+    The test is Student's t at `DOUBT` for a line fitted by least squares. The noise comes from the
+    residuals of a parabola, because the warming of a board is not linear.
     """
     count = len(values)
     if count < LEAST or np.ptp(values) == 0:
@@ -57,9 +60,10 @@ def trend(values: Floats) -> Trend | None:
 
 
 def leans(values: Floats) -> bool:
-    """True where neighbours are more alike than chance makes them: something wanders slowly.
+    """Return True if neighbours are more alike than by chance, so that something wanders slowly.
 
-    Von Neumann's ratio (Annals of Mathematical Statistics 12, 1941) by its normal approximation.
+    The test is von Neumann's ratio (Annals of Mathematical Statistics 12, 1941) in its normal
+    approximation.
     """
     count = len(values)
     away = values - values.mean()
@@ -74,7 +78,7 @@ def leans(values: Floats) -> bool:
 
 
 def steady(values: Sequence[float]) -> bool:
-    """True where the last of the values do not go one way by more than STEADY."""
+    """Return True if the last three values do not go one way by more than STEADY."""
     last = [value for value in values[-3:] if math.isfinite(value)]
     if len(last) < 2 or not min(last) > 0:
         return True
