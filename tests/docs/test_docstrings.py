@@ -34,7 +34,6 @@ OPEN = frozenset(
     fleet/engine/run
     fleet/engine/run/ab
     fleet/engine/run/measuring
-    fleet/profiles/formats
     fleet/runners
     fleet/triage
     fleet/verify

@@ -1,1 +1,3 @@
-"""What programs on devices write: one module a format, text → numbers with units."""
+"""Readers of the output of programs on devices: one module per format, text → numbers with
+units.
+"""

@@ -1,4 +1,4 @@
-"""What every reader of a profile gives, and how numbers and units are read."""
+"""The result of every reader of profiles, and the parsing of numbers and units."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MICRO = ("us", "µs", "μs", "microsec")
 _MILLISECONDS = {"ms": 1.0, "s": 1000.0, "sec": 1000.0, "ns": 0.000001}
 MILLISECONDS = dict.fromkeys(_MICRO, 0.001) | _MILLISECONDS
 UNPROVEN = "unreadable: the output of {tool} does not say where the model ran"
-RATE, RATE_UNIT = "ips", "inf/s"  # inferences a second
+RATE, RATE_UNIT = "ips", "inf/s"  # inferences per second
 PER_SECOND = frozenset({"toks/sec", "tokens/sec", "tok/s", "tokens/s", "t/s"})
-MOST_SOURCES = 400  # numbers as written that a record keeps; the raw file has all
+MOST_SOURCES = 400  # original numbers that a record keeps; the raw file has all of them
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -30,9 +30,10 @@ _BOMS = (
 
 @dataclass(frozen=True)
 class Profile:
-    """What one file says of one run. `format` names the reader, `runtime` is the build id.
+    """The content of one file about one run. `format` names the reader, `runtime` is the build id.
 
-    `problems`, `marks` and `origin` are as of Record. What the file does not tell is "" or None.
+    `problems`, `marks` and `origin` are those of Record. Values that the file does not contain are
+    "" or None.
     """
 
     format: str
@@ -60,9 +61,10 @@ def measured(
 
 
 def decoded(data: bytes) -> str:
-    """The text of a file: UTF-8, or what its byte order mark says (PowerShell writes UTF-16).
+    """Return the text of a file: UTF-8, or the encoding of its byte order mark.
 
-    Raises ProfileError with the place of the first byte that is no text.
+    PowerShell writes UTF-16. Raises ProfileError with the position of the first byte that is not
+    text.
     """
     name = next((name for mark, name in _BOMS if data.startswith(mark)), "utf-8")
     try:
@@ -77,7 +79,7 @@ def decoded(data: bytes) -> str:
 
 
 def json_fault(text: str, error: Exception) -> ProfileError:
-    """What is wrong with JSON: the place, and whether the file was cut off."""
+    """Return the error in JSON text: its line, and whether the file is truncated."""
     if not isinstance(error, json.JSONDecodeError):
         return ProfileError(
             f"is not JSON that fleet can read: {reason(error)}",
@@ -98,62 +100,67 @@ def json_fault(text: str, error: Exception) -> ProfileError:
 
 
 def finite(value: object) -> float | None:
-    """A number that is not negative and not endless, else None."""
+    """Return the number if it is finite and not negative, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if 0 <= value < 1e300 else None
 
 
 def number(text: str) -> float | None:
-    """The number that a text is, written with a point; None for anything else."""
+    """Return the number that a text contains, written with a decimal point; None for other text."""
     if not re.fullmatch(r"[+-]?\d{1,300}(\.\d{0,300})?([eE][+-]?\d{1,3})?", text, re.ASCII):
         return None
-    found = float(text)
-    return found if math.isfinite(found) else None
+    value = float(text)
+    return value if math.isfinite(value) else None
 
 
 def milliseconds(value: float | None, unit: str) -> float | None:
-    """ms of a time; None where the unit is no time that is known."""
+    """Return a time in ms; None if the unit is not a known unit of time."""
     factor = MILLISECONDS.get(unit)
     return value * factor if value is not None and factor is not None else None
 
 
 def slug(text: str) -> str:
-    """`Number of HVX threads used` → `number_of_hvx_threads_used`."""
+    """Return `number_of_hvx_threads_used` for `Number of HVX threads used`."""
     return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
 
 
 def mean(values: Sequence[float]) -> float:
-    """The mean of at least one value."""
+    """Return the mean of at least one value."""
     return sum(values) / len(values)
 
 
 def middle(values: Sequence[float]) -> float:
-    """The median of at least one value."""
+    """Return the median of at least one value."""
     ordered, last = sorted(values), len(values) - 1
     return mean(ordered[last // 2 : len(values) // 2 + 1])
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that is not below `percent` of all (nearest rank); of one at least."""
+    """Return the smallest value that is not below `percent` of all values (nearest rank).
+
+    There must be at least one value.
+    """
     ordered = sorted(values)
     return ordered[max(0, math.ceil(percent / 100 * len(ordered)) - 1)]
 
 
 def spread(name: str, took: Sequence[float]) -> dict[str, Measure]:
-    """What the mean of several inferences hides, in µs: as `apart`, and the median and the 90th
-    percentile. {} of a single one.
+    """Return what the mean of several inferences hides, in µs; {} for a single inference.
+
+    These are the numbers of `apart`, and the median and the 90th percentile.
     """
     if len(took) < 2:
         return {}
     values = (("median", middle(took)), ("p90", percentile(took, 90)))
-    found = {f"{name}_{word}_us": Measure(value, "us") for word, value in values}
-    return apart(name, took, "us") | found
+    numbers = {f"{name}_{word}_us": Measure(value, "us") for word, value in values}
+    return apart(name, took, "us") | numbers
 
 
 def apart(name: str, took: Sequence[float], unit: str) -> dict[str, Measure]:
-    """The first execution, which pays for what is made ready once, and the mean of the later
-    ones. {} of a single one.
+    """Return the first execution, and the mean of the later ones; {} for a single execution.
+
+    The first execution includes the work that is done only once.
     """
     if len(took) < 2:
         return {}
@@ -162,14 +169,14 @@ def apart(name: str, took: Sequence[float], unit: str) -> dict[str, Measure]:
 
 
 class Sources:
-    """Numbers as they are written, under the names of the source; the second is `name#2`."""
+    """The numbers as the source wrote them, under its names; a second number is `name#2`."""
 
     def __init__(self) -> None:
-        self.found: dict[str, Measure] = {}
+        self.numbers: dict[str, Measure] = {}
         self._times: dict[str, int] = {}
 
     def add(self, name: str, value: float, unit: str) -> None:
-        """One number; beyond MOST_SOURCES none is kept."""
-        if len(self.found) < MOST_SOURCES:
+        """Add a number, unless there are already MOST_SOURCES numbers."""
+        if len(self.numbers) < MOST_SOURCES:
             times = self._times[name] = self._times.get(name, 0) + 1
-            self.found[f"{name}#{times}" if times > 1 else name] = Measure(value, unit)
+            self.numbers[f"{name}#{times}" if times > 1 else name] = Measure(value, unit)

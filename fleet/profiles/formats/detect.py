@@ -1,12 +1,12 @@
-"""The format of a profile by its content, not its name; profiles of other tools.
+"""Detection of the format of a profile by its content, and readers for profiles of other tools.
 
 Sources: qai_hub's profile of a job and ai-hub-models configs/perf_yaml.py; ONNX Runtime's session
 profile (Chrome trace events); benchmark_model of LiteRT (tensorflow/lite/tools/benchmark); winml
-perf (BenchmarkResult.to_dict); MNN's llm_demo (transformers/llm/engine); the text
-of qnn-profile-viewer 2.2x and later.
+perf (BenchmarkResult.to_dict); MNN's llm_demo (transformers/llm/engine); the text of
+qnn-profile-viewer 2.2x and later.
 
-If a tool names where a model ran, that decides whether the record counts. Without it, nothing is
-proven about the NPU, and the record does not count.
+If a tool names the device on which a model ran, the device decides whether the record counts.
+Otherwise nothing is proven about the NPU, and the record does not count.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _MNN = {
     PROMPT.rate: re.compile(rf"prefill speed = {_NUMBER} tok/s"),
     ANSWER.rate: re.compile(rf"decode speed = {_NUMBER} tok/s"),
 }
-# Recognised, and not read: what names the tool, and what to do instead.
+# Formats that are recognised but not read: the sign, the name of the tool, and the cure.
 _SIGNS = (
     (re.compile(r'"traceEvents"'), "a Chrome trace (optrace of qnn-profile-viewer, or a browser's)",
      "import the CSV of qnn-profile-viewer of the same run; open this file in ui.perfetto.dev"),
@@ -81,16 +81,21 @@ _SIGNS = (
 
 
 def recognised(text: str) -> UnknownProfileError | None:
-    """Return the error for a file of a tool that fleet knows by name and does not read."""
+    """Return the error for a file of a tool that fleet knows by name but does not read."""
     head = text[: 1 << 16]
-    found = next(((what, cure) for sign, what, cure in _SIGNS if sign.search(head)), None)
-    if found is None:
+    tool = next(((what, cure) for sign, what, cure in _SIGNS if sign.search(head)), None)
+    if tool is None:
         return None
-    return UnknownProfileError(f"the file is {found[0]}; fleet does not read it", hint=found[1])
+    return UnknownProfileError(f"the file is {tool[0]}; fleet does not read it", hint=tool[1])
 
 
-def _profile(kind: str, found: Mapping[str, Measure | None], problem: str, **more: Any) -> Profile:  # noqa: ANN401
-    known = {name: measure for name, measure in found.items() if measure is not None}
+def _profile(
+    kind: str,
+    numbers: Mapping[str, Measure | None],
+    problem: str,
+    **more: Any,  # noqa: ANN401
+) -> Profile:
+    known = {name: measure for name, measure in numbers.items() if measure is not None}
     if not known:
         raise ProfileError(
             f"the {kind} file contains no times", hint="copy the whole file from the tool again"
@@ -105,7 +110,7 @@ def _measure(value: object, unit: str = "", scale: float = 1.0) -> Measure | Non
 
 
 def _times(took: list[float]) -> dict[str, Measure | None]:
-    """Of single inferences in ms: the median, the least, the 90th percentile, how many."""
+    """Return the median, minimum, 90th percentile and count of single inferences in ms."""
     if not took:
         return {}
     rate = Measure(1000 * len(took) / sum(took), RATE_UNIT) if sum(took) > 0 else None
@@ -125,9 +130,9 @@ def _numbers(values: object) -> list[float]:
 
 
 def read_object(data: Mapping[str, Any]) -> Profile | list[Profile] | None:
-    """Return what one JSON object says; None for an object of no tool that is known.
+    """Return the content of one JSON object; None if it belongs to no known tool.
 
-    Raises ProfileError for one without numbers.
+    Raises ProfileError for an object without numbers.
     """
     if isinstance(data.get("execution_summary"), Mapping):
         return _ai_hub(data)
@@ -141,7 +146,9 @@ def read_object(data: Mapping[str, Any]) -> Profile | list[Profile] | None:
 
 
 def _ai_hub(data: Mapping[str, Any]) -> Profile:
-    """A profile of a job of AI Hub (`download_profile`): times in µs, layers with their unit."""
+    """Return the profile of a job of AI Hub (`download_profile`): times in µs, layers with
+    units.
+    """
     summary = data["execution_summary"]
     took = [value / 1000 for value in _numbers(summary.get("all_inference_times"))]
     detail = data.get("execution_detail")
@@ -152,22 +159,22 @@ def _ai_hub(data: Mapping[str, Any]) -> Profile:
     problem = UNPROVEN.format(tool="AI Hub") if not units else ""
     if units and "NPU" not in units:
         problem = f"cpu-fallback: all layers ran on {', '.join(sorted(units))}"
-    found: dict[str, Measure | None] = _times(took)
-    found["run_min_ms"] = found.get("run_min_ms") or _measure(
+    numbers: dict[str, Measure | None] = _times(took)
+    numbers["run_min_ms"] = numbers.get("run_min_ms") or _measure(
         summary.get("estimated_inference_time"), "ms", 1e-3
     )
-    found["init_ms"] = _measure(summary.get("first_load_time"), "ms", 1e-3)
+    numbers["init_ms"] = _measure(summary.get("first_load_time"), "ms", 1e-3)
     for name in ("estimated_inference_peak_memory", "first_load_peak_memory"):
-        found[f"{name.removeprefix('estimated_')}_bytes"] = _measure(summary.get(name), "bytes")
+        numbers[f"{name.removeprefix('estimated_')}_bytes"] = _measure(summary.get(name), "bytes")
     if units:
         off = sum(str(layer.get("compute_unit", "")).upper() != "NPU" for layer in layers)
-        found["ops_off_npu"] = Measure(off)
+        numbers["ops_off_npu"] = Measure(off)
     ops = tuple(filter(None, map(_layer, layers)))
-    return _profile("ai-hub-job", found, problem, ops=ops, runner="ai-hub")
+    return _profile("ai-hub-job", numbers, problem, ops=ops, runner="ai-hub")
 
 
 def _layer(layer: Mapping[str, Any]) -> Op | None:
-    """Return the operation of a layer in µs, or in cycles where AI Hub gives no time (0)."""
+    """Return the operation of a layer in µs, or in cycles if AI Hub gives no time (0)."""
     times = ((finite(layer.get(f"execution_{key}")), unit) for key, unit in _LAYER_UNITS)
     took = next(((value, unit) for value, unit in times if value), None)
     if took is None:
@@ -185,11 +192,11 @@ def _winml(data: Mapping[str, Any]) -> Profile:
     problem = ""
     if device.lower() != "npu" or (provider and "qnn" not in provider.lower()):
         problem = f"cpu-fallback: winml perf ran on {device or 'an unknown device'} with {provider}"
-    found = _times(_numbers(data.get("raw_samples_ms")))
+    numbers = _times(_numbers(data.get("raw_samples_ms")))
     for name, key in (("run_mean_ms", "mean"), ("run_min_ms", "min"), ("run_ms", "p50"),
                       ("run_p90_ms", "p90")):  # fmt: skip
-        found[name] = found.get(name) or _measure(latency.get(key), "ms")
-    return _profile("winml-perf", found, problem, runner="winml")
+        numbers[name] = numbers.get(name) or _measure(latency.get(key), "ms")
+    return _profile("winml-perf", numbers, problem, runner="winml")
 
 
 def read_events(rows: list[dict[str, Any]]) -> Profile | None:
@@ -205,7 +212,7 @@ def read_events(rows: list[dict[str, Any]]) -> Profile | None:
         )
     took, providers, nodes = list[float](), set[str](), defaultdict[str, list[float]](list)
     ran: dict[str, str] = {}
-    found: dict[str, Measure | None] = {}
+    numbers: dict[str, Measure | None] = {}
     for row in rows:
         duration, name = finite(row.get("dur")), str(row.get("name", ""))
         arguments = row.get("args") if isinstance(row.get("args"), Mapping) else {}
@@ -219,12 +226,12 @@ def read_events(rows: list[dict[str, Any]]) -> Profile | None:
         elif name == "model_run":
             took.append(duration / 1000)
         elif name == "session_initialization":
-            found["init_ms"] = Measure(duration / 1000, "ms")
+            numbers["init_ms"] = Measure(duration / 1000, "ms")
     problem = UNPROVEN.format(tool="ONNX Runtime") if not providers else ""
     if providers and "QNNExecutionProvider" not in providers:
         problem = f"cpu-fallback: all nodes ran on {', '.join(sorted(providers))}"
     ops = tuple(Op(name, mean(times), "us", ran_on=ran[name]) for name, times in nodes.items())
-    return _profile("ort-profile", found | _times(took), problem, ops=ops, runner="ort")
+    return _profile("ort-profile", numbers | _times(took), problem, ops=ops, runner="ort")
 
 
 def read_perf_yaml(data: Mapping[str, Any]) -> list[Profile]:
@@ -241,7 +248,10 @@ _PERF_LEVELS = ("precisions", "components", "performance_metrics", "")
 def _perf_rows(
     data: Mapping[str, Any], place: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
-    """Precision, component, device and runtime of each figure; LLMs have several of one place."""
+    """Yield (precision, component, device, runtime) and the data of each figure.
+
+    LLMs have several figures for the same place.
+    """
     if len(place) == len(_PERF_LEVELS):
         yield from ((place, {**data, **row}) for row in data.get("llm_metrics", [data]))
         return
@@ -251,9 +261,12 @@ def _perf_rows(
 
 
 def _perf_row(place: tuple[str, ...], row: Mapping[str, Any]) -> Profile:
-    """The time to the first token is a range, of the shortest prompt (one pass of the prompt
-    processor) to the longest, so it is not named as that of one prompt. A rate of GenieX on QAIRT
-    is that of the padded prompt (formats.geniex) where the row says that GenieX measured.
+    """Return the profile of a figure.
+
+    The time to the first token is a range, from the shortest prompt (one pass of the prompt
+    processor) to the longest. It therefore has another name than the time of a single prompt. If
+    GenieX measured the row, a rate of GenieX on QAIRT is that of the padded prompt
+    (formats.geniex).
     """
     precision, component, device, runtime = place
     tools, layers = row.get("tool_versions", {}), row.get("layer_counts", {})
@@ -262,7 +275,7 @@ def _perf_row(place: tuple[str, ...], row: Mapping[str, Any]) -> Profile:
     name = PROMPT.rate
     if runtime == "geniex_qairt":
         name = f"padded_{PROMPT.rate}" if "geniex" in tools else "prefill_tps"
-    found = {
+    numbers = {
         "run_min_ms": _measure(row.get("inference_time_milliseconds"), "ms"),
         ANSWER.rate: _measure(row.get("tokens_per_second"), "tok/s"),
         name: _measure(row.get("prefill_tokens_per_second"), "tok/s"),
@@ -283,7 +296,7 @@ def _perf_row(place: tuple[str, ...], row: Mapping[str, Any]) -> Profile:
         "runtime": f"qairt-{build}" if build else None, "tools": dict(tools),
     }  # fmt: skip
     return _profile(
-        "ai-hub-perf", found, problem, runner=_PUBLISHED.get(runtime, "ai-hub"),
+        "ai-hub-perf", numbers, problem, runner=_PUBLISHED.get(runtime, "ai-hub"),
         runtime=build if build.count(".") == 3 else "", marks=(" / ".join(place),),
         origin={key: value for key, value in origin.items() if value},
     )  # fmt: skip
@@ -293,18 +306,18 @@ _PUBLISHED = {"genie": "genie", "geniex_qairt": "geniex", "geniex_llamacpp": "ge
 
 
 def read_text(text: str) -> Profile | list[Profile] | None:
-    """Return the profile of a log or a text; None for one of no tool that is known."""
+    """Return the profile of a log or a text; None if it belongs to no known tool."""
     if _LITERT.search(text):
         return _litert(text)
     if all(pattern.search(text) for name, pattern in _MNN.items() if name.endswith("_tps")):
-        found = {name: _found(pattern, text, name) for name, pattern in _MNN.items()}
-        return _profile("mnn-log", found, UNPROVEN.format(tool="MNN's llm_demo"), runner="mnn")
+        numbers = {name: _rate_or_count(pattern, text, name) for name, pattern in _MNN.items()}
+        return _profile("mnn-log", numbers, UNPROVEN.format(tool="MNN's llm_demo"), runner="mnn")
     if any(_SECTION.fullmatch(line) for line in text.splitlines()[:400]):
         return _viewer(text)
     return None
 
 
-def _found(pattern: re.Pattern[str], text: str, name: str) -> Measure | None:
+def _rate_or_count(pattern: re.Pattern[str], text: str, name: str) -> Measure | None:
     match = pattern.search(text)
     value = number(match[1]) if match else None
     return None if value is None else Measure(value, "tok/s" if name.endswith("_tps") else "")
@@ -319,7 +332,7 @@ def _litert(text: str) -> Profile | list[Profile]:
 
 
 def _litert_run(text: str) -> Profile:
-    match, found = _LITERT.search(text), dict[str, Measure | None]()
+    match, numbers = _LITERT.search(text), dict[str, Measure | None]()
     graph = _LITERT_GRAPH.search(text)
     marks = (PurePath(graph[1]).name,) if graph else ()
     if match is None:
@@ -327,7 +340,7 @@ def _litert_run(text: str) -> Profile:
         problem = f"failed: {error[1] if error else 'the log of the run ends before its times'}"
         return Profile("litert-benchmark", runner="litert", problems=(problem,), marks=marks)
     init, first, _, average = (number(value) for value in match.groups())
-    found = {
+    numbers = {
         "init_ms": _measure(init, "ms", 1e-3),
         "run_first_ms": _measure(first, "ms", 1e-3),
         "run_mean_ms": _measure(average, "ms", 1e-3),
@@ -341,12 +354,15 @@ def _litert_run(text: str) -> Profile:
         problem = f"cpu-fallback: the delegate is {took[3]}"
     else:
         problem = ""
-        found["ops_off_npu"] = Measure(int(took[2]) - int(took[1]))
-    return _profile("litert-benchmark", found, problem, runner="litert", marks=marks)
+        numbers["ops_off_npu"] = Measure(int(took[2]) - int(took[1]))
+    return _profile("litert-benchmark", numbers, problem, runner="litert", marks=marks)
 
 
 def _viewer(text: str) -> Profile:
-    """qnn-profile-viewer without --output: the numbers of its CSV, means of the executions."""
+    """Return the profile of qnn-profile-viewer without --output.
+
+    The numbers are those of its CSV, the means of the executions.
+    """
     events, graph, section = list[ProfileEvent](), "", ("", "")
     for line in text.splitlines():
         head, named = _SECTION.fullmatch(line), _GRAPH.fullmatch(line)
@@ -388,20 +404,24 @@ _BY_KEY: dict[str, Callable[[dict[str, Any]], Profile | list[Profile]]] = {
     "n_prompt": lambda data: llama_cpp.read_rows([data]),
 }
 _TABLE = re.compile(r"\| *(?:test|llm_demo) *\| *(?:t/s|speed\(tok/s\)) *\|")
-_LOGGED = (b"QNN", b"Accelerator (", b"numInferences")  # the last is all that level `client` has
+_LOGGED = (
+    b"QNN",
+    b"Accelerator (",
+    b"numInferences",
+)  # the level `client` has only the last of these
 _VIEWER = "qnn-profile-viewer --input_log LOG --output NEW.csv (then import NEW.csv)"
 _GIVE = f"give a file of one of these formats: {KNOWN}"
 
 
 def read(data: bytes) -> Read:
-    """What the file says: a profile, one for each of its rows, or the plain data of records of
-    fleet.
+    """Return the content of the file: a profile, a profile for each row, or the data of fleet's
+    records.
 
-    Raises ProfileError with the place, the cause and the cure.
+    Raises ProfileError with the line, the cause and the cure.
     """
     if not data.strip():
         raise ProfileError("the profile file is empty", hint="copy the file from the device again")
-    if b"ED00" in {data[4:8], data[8:12]}:  # file_identifier of etdump.fbs; its size may come first
+    if b"ED00" in {data[4:8], data[8:12]}:  # file_identifier of etdump.fbs; the size may precede it
         return executorch.read_etdump(data)
     if b"\0" in data[:4096] and not data.startswith((b"\xff\xfe", b"\xfe\xff")):
         if any(name in data for name in _LOGGED):
@@ -421,7 +441,7 @@ def read(data: bytes) -> Read:
 
 
 def _objects(text: str) -> Read:
-    """One JSON object, or one on each line."""
+    """Return the content of one JSON object, or of one object on each line."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -452,32 +472,32 @@ def _objects(text: str) -> Read:
 
 
 def _lines(text: str) -> list[dict[str, Any]] | None:
-    """The objects of JSON Lines; None where the first line is no object of its own.
+    """Return the objects of JSON Lines; None if the first line is not an object of its own.
 
-    Raises ProfileError for a later line that is none.
+    Raises ProfileError for a later line that is not an object.
     """
-    found: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
     for row, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         try:
-            one = json.loads(line)
+            item = json.loads(line)
         except (ValueError, RecursionError) as error:
-            if not found:
+            if not objects:
                 return None
             raise ProfileError(
                 f"this line of the file is not valid JSON: {reason(error)}",
                 line=row,
                 hint="export or copy the file again",
             ) from error
-        if not isinstance(one, dict):
+        if not isinstance(item, dict):
             raise ProfileError(
                 "this line of the file is not a JSON object",
                 line=row,
                 hint="export or copy the file again",
             )
-        found.append(one)
-    return found or None
+        objects.append(item)
+    return objects or None
 
 
 def _list(text: str) -> Read:
@@ -519,7 +539,7 @@ def _perf_yaml(text: str) -> list[Profile] | None:
 
 
 def _log_or(text: str, error: Exception) -> Profile | list[Profile]:
-    """Return what a log says that begins like JSON, as `[INFO]` does. Raises ProfileError."""
+    """Return the content of a log that begins like JSON, as `[INFO]` does. Raises ProfileError."""
     made = _logged(text)
     if made is None:
         raise (recognised(text) or _no_json(text, error)) from error

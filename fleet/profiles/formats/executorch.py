@@ -1,7 +1,7 @@
-"""ExecuTorch: the line of PyTorchObserver, those of qnn_executor_runner, and the etdump where
-ExecuTorch's reader is there.
+"""Readers for ExecuTorch: the line of PyTorchObserver, the log of qnn_executor_runner, the etdump.
 
-The reader (executorch.devtools) is a package of its own and large, so it is never needed.
+An etdump needs ExecuTorch's own reader (executorch.devtools). It is a large package, so fleet does
+not depend on it.
 """
 
 from __future__ import annotations
@@ -60,39 +60,43 @@ _OBSERVED = re.compile(r"PyTorchObserver (\{.*\})")
 
 
 def observed(text: str) -> dict[str, Measure]:
-    """`PyTorchObserver {...}`: extension/llm/runner/stats.h of pytorch/executorch; else {}."""
+    """Return the numbers of a line `PyTorchObserver {...}`; {} for another text.
+
+    The format is that of extension/llm/runner/stats.h of pytorch/executorch.
+    """
     match = _OBSERVED.search(text)
     try:
-        said: Any = json.loads(match[1]) if match else {}
-        scale = float(said.get("SCALING_FACTOR_UNITS_PER_SECOND", 1000))
+        stats: Any = json.loads(match[1]) if match else {}
+        scale = float(stats.get("SCALING_FACTOR_UNITS_PER_SECOND", 1000))
 
         def between(begin: str, end: str) -> float:
-            return (float(said[end]) - float(said[begin])) / scale
+            return (float(stats[end]) - float(stats[begin])) / scale
 
-        generated, prompt = int(said["generated_tokens"]), int(said["prompt_tokens"])
+        generated, prompt = int(stats["generated_tokens"]), int(stats["prompt_tokens"])
         prefill = between("inference_start_ms", "prompt_eval_end_ms")
         decode = between("prompt_eval_end_ms", "inference_end_ms")
-        found = {
+        numbers = {
             "ttft_ms": Measure(1000 * between("inference_start_ms", "first_token_ms"), "ms"),
         }
-        if said["model_load_end_ms"]:  # 0 where a runner did not take this time
+        if stats["model_load_end_ms"]:  # 0 if a runner did not measure this time
             load = 1000 * between("model_load_start_ms", "model_load_end_ms")
-            found["init_ms"] = Measure(load, "ms")
-        found |= measured(PROMPT, prompt, prompt / prefill if prefill > 0 else None)
+            numbers["init_ms"] = Measure(load, "ms")
+        numbers |= measured(PROMPT, prompt, prompt / prefill if prefill > 0 else None)
         rate = generated / decode if decode > 0 else None
-        found |= measured(ANSWER, generated, rate, 1000 * decode)
+        numbers |= measured(ANSWER, generated, rate, 1000 * decode)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, ZeroDivisionError):
         return {}
     except RecursionError:
         return {}
-    return found if all(finite(measure.value) is not None for measure in found.values()) else {}
+    return numbers if all(finite(measure.value) is not None for measure in numbers.values()) else {}
 
 
 def inferences(text: str) -> dict[str, Measure]:
-    """`3 inference took 5.505000 ms, avg 1.835000 ms` of qnn_executor_runner; {} without it.
+    """Return the times of qnn_executor_runner; {} if the text has none.
 
-    One such line comes after each `Start inference (0)`, for a row of its input list; the last
-    one is their sum. The source has only the mean of each, so there is no median.
+    The line is `3 inference took 5.505000 ms, avg 1.835000 ms`. Such a line follows each `Start
+    inference (0)`, for a row of the input list; the last line is their sum. The source has only the
+    mean of each row, so there is no median.
     """
     count, took, started = 0, 0.0, False
     for line in text.splitlines():
@@ -104,47 +108,49 @@ def inferences(text: str) -> dict[str, Measure]:
 
 
 def speed_file(text: str, iterations: int) -> dict[str, Measure]:
-    """inference_speed.txt of qnn_executor_runner: ms of a row of its input list, which is the sum
-    of its `--iteration` inferences (qnn_executor_runner.cpp of pytorch/executorch, cff6f4d).
+    """Return the times of inference_speed.txt of qnn_executor_runner.
+
+    The file has the ms of a row of the input list, which is the sum of its `--iteration` inferences
+    (qnn_executor_runner.cpp of pytorch/executorch, cff6f4d).
     """
     took = number(text.strip())
     return _timed(took / iterations) if took and took > 0 else {}
 
 
 def _timed(milliseconds: float, count: int | None = None) -> dict[str, Measure]:
-    found = {"run_mean_ms": Measure(milliseconds, "ms")}
-    found |= {} if count is None else {"inferences": Measure(count)}
-    return found | {RATE: Measure(1000 / milliseconds, RATE_UNIT)}
+    numbers = {"run_mean_ms": Measure(milliseconds, "ms")}
+    numbers |= {} if count is None else {"inferences": Measure(count)}
+    return numbers | {RATE: Measure(1000 / milliseconds, RATE_UNIT)}
 
 
 def statistics(text: str) -> dict[str, Measure]:
-    """Return what ET_LOG of qnn_llama_runner says in seconds; {} for another text.
+    """Return the times that ET_LOG of qnn_llama_runner prints in seconds; {} for another text.
 
-    The lines are those of print_report in extension/llm/runner/stats.h. A time of 0.000000 is no
-    measurement: the program had no clock for it.
+    The lines are those of print_report in extension/llm/runner/stats.h. A time of 0.000000 is not a
+    measurement, because the program had no clock for it.
     """
-    found = {}
+    numbers = {}
     for name, (pattern, unit, scale) in _STATISTICS.items():
         match = pattern.search(text)
         value = number(match[1]) if match else None
         if value:
-            found[name] = Measure(round(value * scale, 6), unit)
-    return found
+            numbers[name] = Measure(round(value * scale, 6), unit)
+    return numbers
 
 
 def is_log(text: str) -> bool:
-    """Whether this is a log of one of ExecuTorch's programs, or the Inspector's table."""
+    """Return whether this is a log of a program of ExecuTorch, or the table of the Inspector."""
     marks = OBSERVER in text or STATS in text or is_table(text)
     return marks or bool(inferences(text))
 
 
 def is_table(text: str) -> bool:
-    """Whether this is the table of the Inspector (print_data_tabular)."""
+    """Return whether this is the table of the Inspector (print_data_tabular)."""
     return "event_block_name" in text and "event_name" in text and "avg (ms)" in text
 
 
 def _table(text: str) -> Profile:
-    """Means of the Inspector's table, in ms; operations with the delegate that ran them."""
+    """Return the means of the Inspector's table in ms, and the operations with their delegates."""
     rows = [
         [cell.strip() for cell in re.split(r"[│|]", line.strip().strip("│|"))]
         for line in text.splitlines()
@@ -156,7 +162,7 @@ def _table(text: str) -> Profile:
             "the table of the Inspector has no columns event_name and avg (ms)",
             hint="write it again with Inspector.print_data_tabular()",
         )
-    head, ops, found = heads[0], list[Op](), dict[str, Measure]()
+    head, ops, numbers = heads[0], list[Op](), dict[str, Measure]()
     delegates = set[str]()
     for row in rows:
         cells = dict(zip(head, row, strict=False))
@@ -167,15 +173,15 @@ def _table(text: str) -> Profile:
         delegate = cells.get("delegate_backend_name", "")
         delegates |= {delegate} - {"", "None", "nan"}
         if name in _TIMES:
-            found.setdefault(_TIMES[name], Measure(took * 1000, "us"))
+            numbers.setdefault(_TIMES[name], Measure(took * 1000, "us"))
         elif "::" not in name:
             ran_on = "npu" if "qnn" in delegate.lower() else ""
             ops.append(Op(name, took * 1000, "us", ran_on=ran_on))
-    if not found and not ops:
+    if not numbers and not ops:
         raise ProfileError(
             "the table of the Inspector has no times", hint="copy the complete table again"
         )
-    metrics = replace(Metrics.of(found), source=found)
+    metrics = replace(Metrics.of(numbers), source=numbers)
     problem = ""
     if delegates and not any("qnn" in name.lower() for name in delegates):
         problem = f"cpu-fallback: the operations ran in the delegate {', '.join(sorted(delegates))}"
@@ -184,25 +190,25 @@ def _table(text: str) -> Profile:
 
 
 def read_log(text: str) -> Profile:
-    """A profile of these lines. Raises ProfileError."""
+    """Return the profile of a log. Raises ProfileError."""
     if is_table(text):
         return _table(text)
-    found = statistics(text) | observed(text) | inferences(text)
-    if not found:
+    numbers = statistics(text) | observed(text) | inferences(text)
+    if not numbers:
         raise ProfileError(
             "fleet cannot find the times in this log of ExecuTorch",
             hint="copy the complete log again",
         )
-    metrics = replace(Metrics.of(found), source=found)
-    answered = ANSWER.tokens in found and ANSWER.rate not in found
+    metrics = replace(Metrics.of(numbers), source=numbers)
+    answered = ANSWER.tokens in numbers and ANSWER.rate not in numbers
     problems = ("the program measured no time for its tokens",) * answered
     return Profile("executorch-log", metrics, runner="executorch", problems=problems)
 
 
 def read_etdump(data: bytes) -> Profile:
-    """Times and operations of an etdump, by ExecuTorch's own Inspector.
+    """Return the times and operations of an etdump, read by ExecuTorch's own Inspector.
 
-    Raises ProfileError: its reader is not installed, or cannot read the file.
+    Raises ProfileError if the reader is not installed, or if it cannot read the file.
     """
     try:
         devtools = importlib.import_module("executorch.devtools")
@@ -226,11 +232,11 @@ def read_etdump(data: bytes) -> Profile:
 
 
 def _inspected(inspector: Any) -> Profile:  # noqa: ANN401 - a foreign class
-    """`event_blocks[].events[].perf_data.raw`, in ms: the Inspector's target_time_scale where
-    none is asked for (docs of executorch: Inspector APIs).
+    """Return the profile of `event_blocks[].events[].perf_data.raw`.
 
-    QNN's delegate logs bare numbers with their unit in the name, which the Inspector takes for
-    nanoseconds all the same (backends/qualcomm/runtime/backends/QnnProfiler.cpp).
+    The values are in ms, the default target_time_scale of the Inspector (docs of executorch:
+    Inspector APIs). QNN's delegate logs plain numbers with the unit in the name, but the Inspector
+    treats them as nanoseconds (backends/qualcomm/runtime/backends/QnnProfiler.cpp).
     """
     sources, ops = Sources(), list[Op]()
     values = defaultdict[tuple[str, str], list[float]](list)
@@ -263,18 +269,21 @@ def _inspected(inspector: Any) -> Profile:  # noqa: ANN401 - a foreign class
         raise ProfileError(
             "the etdump contains no events", hint="run the program again and wait until it ends"
         )
-    found = {name: Measure(mean(taken), unit) for (name, unit), taken in values.items()}
+    numbers = {name: Measure(mean(taken), unit) for (name, unit), taken in values.items()}
     for name in ("execute", "qnn_execute"):
-        found |= spread(name, values.get((f"{name}_us", "us"), ()))
-    metrics = replace(Metrics.of(found), source=sources.found)
+        numbers |= spread(name, values.get((f"{name}_us", "us"), ()))
+    metrics = replace(Metrics.of(numbers), source=sources.numbers)
     return Profile("etdump", metrics, tuple(ops), runner="executorch")
 
 
 def _named(name: str, bare: re.Match[str], value: float) -> tuple[str, str, float]:
-    """As in other profiles of QNN, but for the execution, which is ExecuTorch's there."""
-    said = name if bare["unit"] == "cycles" else bare["name"]
-    found = named(ProfileEvent("", said, value, bare["unit"]))
-    key, unit, value = found or (slug(name), bare["unit"], value)
+    """Return (name, unit, value) as in other profiles of QNN.
+
+    Only the execution has another name, because its usual name is that of ExecuTorch's execution.
+    """
+    identifier = name if bare["unit"] == "cycles" else bare["name"]
+    metric = named(ProfileEvent("", identifier, value, bare["unit"]))
+    key, unit, value = metric or (slug(name), bare["unit"], value)
     return ("qnn_execute_us" if key == "execute_us" else key), unit, value
 
 

@@ -1,9 +1,9 @@
-"""Genie's profile JSON → metrics. Units are read, never assumed (docs/sources/deployment.md 4).
+"""The reader of Genie's profile JSON. Units are read, never assumed (docs/sources/deployment.md 4).
 
-Components of all versions seen: dialog, embedding, engine (since 2.28), pipeline and node
-(since 2.35). Event types and their numbers: translate...KPIsToEvents and getEventTypeString
-in Genie/src/Profile.cpp of the SDK. `duration` of an event has no unit beside it; the same
-file takes it from getTimeStampInUs, so it is µs.
+The components of all known versions are dialog, embedding, engine (since 2.28), pipeline and node
+(since 2.35). For event types and their numbers see translate...KPIsToEvents and getEventTypeString
+in Genie/src/Profile.cpp of the SDK. The `duration` of an event has no unit in the file. The same
+source file takes it from getTimeStampInUs, so it is in µs.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from fleet.profiles.formats.base import (
     slug,
 )
 
-# The first of these that measured something gives the metrics; numbers of the others are in
-# `others` with its word before them (embedding_prompt_tps).
+# The first of these with measurements gives the metrics; numbers of the others are in
+# `others` with the family as a prefix (embedding_prompt_tps).
 FAMILIES = ("GenieDialog", "GeniePipeline", "GenieEmbedding", "GenieNode", "GenieEngine")
 _MEASURED = ("_query", "_execute", "_generate", "_setData")
 _COUNTS = {"num-prompt-tokens": PROMPT.tokens, "num-generated-tokens": ANSWER.tokens}
@@ -60,16 +60,20 @@ Event = dict[str, Any]
 
 
 def parse_profile(text: str) -> Metrics:
-    """Metrics of a profile. Several queries: rates and times are averaged, tokens are summed.
+    """Return the metrics of a profile.
 
-    Raises ProfileError for text that is no Genie profile. A value with a unit that is not
-    known is left out (None), not guessed; so is a sum or mean that would lack one.
+    For several queries, rates and times are averaged and tokens are summed. A value with an unknown
+    unit is left out (None), not guessed. A sum or mean that would miss a value is left out too.
+    Raises ProfileError for text that is not a Genie profile.
     """
     return read(text).metrics
 
 
 def generated_tokens(text: str) -> list[int | None]:
-    """Return the number of generated tokens of each dialog query, in order; [] for no profile."""
+    """Return the number of generated tokens of each dialog query, in order.
+
+    Returns [] if the text is not a profile.
+    """
     try:
         events = _families(loaded(text)).get("GenieDialog", [])
     except ProfileError:
@@ -80,20 +84,20 @@ def generated_tokens(text: str) -> list[int | None]:
     return [count if isinstance(count, int) else None for count in counts]
 
 
-def printed(said: str) -> Metrics:
-    """Return what genie-t2t-run prints at its end, of SDKs that know no profile: times and rates.
+def printed(output: str) -> Metrics:
+    """Return the times and rates that genie-t2t-run of an SDK without profiles prints at its end.
 
-    The product of the time and the rate is the number of tokens. The prompt has no rate in 2.25.
+    The number of tokens is the product of time and rate. In 2.25 the prompt has no rate.
     """
-    found: dict[str, Measure] = {}
-    if init := _INIT.search(said):
-        found["init_ms"] = Measure(float(init[1]) / 1000, "ms")
+    numbers: dict[str, Measure] = {}
+    if init := _INIT.search(output):
+        numbers["init_ms"] = Measure(float(init[1]) / 1000, "ms")
     for phase, pattern in _PRINTED.items():
-        if match := pattern.search(said):
+        if match := pattern.search(output):
             took, rate = float(match[1]) / 1000, float(match[2]) if match[2] else None
             tokens = None if rate is None else round(rate * took / 1000)
-            found |= measured(phase, tokens, rate, took)
-    return Metrics.of(found)
+            numbers |= measured(phase, tokens, rate, took)
+    return Metrics.of(numbers)
 
 
 def is_printed(text: str) -> bool:
@@ -115,27 +119,27 @@ def read_printed(text: str) -> list[Profile]:
 
 
 def read(text: str) -> Profile:
-    """The whole profile; problems where nothing was measured. Raises ProfileError."""
+    """Return the complete profile; it has problems if nothing was measured. Raises ProfileError."""
     return read_data(loaded(text))
 
 
 def read_data(data: dict[str, Any]) -> Profile:
-    """As `read`, of the JSON object."""
+    """Return the profile of the JSON object, as `read` does."""
     families = _families(data)
-    sources, found = Sources(), dict[str, Measure]()
+    sources, numbers = Sources(), dict[str, Measure]()
     for events in families.values():
         for event in events:
             _written(event, sources)
     main = _main(families)
     for family, events in families.items():
         word = "" if family == main else slug(family.removeprefix("Genie")) + "_"
-        found |= {word + name: measure for name, measure in _numbers(family, events).items()}
-    metrics = replace(Metrics.of(found), source=sources.found)
+        numbers |= {word + name: measure for name, measure in _numbers(family, events).items()}
+    metrics = replace(Metrics.of(numbers), source=sources.numbers)
     return Profile("genie", metrics, runner="genie", problems=_problems(families))
 
 
 def loaded(text: str) -> dict[str, Any]:
-    """The JSON object of a Genie profile. Raises ProfileError with the place."""
+    """Return the JSON object of a Genie profile. Raises ProfileError with the line."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -150,12 +154,12 @@ def loaded(text: str) -> dict[str, Any]:
 
 
 def _families(data: dict[str, Any]) -> dict[str, list[Event]]:
-    found: dict[str, list[Event]] = defaultdict(list)
+    events_of: dict[str, list[Event]] = defaultdict(list)
     for component in _dicts(data, "components"):
         for event in _dicts(component, "events"):
-            found[str(event.get("type", "")).partition("_")[0]].append(event)
-    known = {family: found[family] for family in FAMILIES if family in found}
-    return known | found
+            events_of[str(event.get("type", "")).partition("_")[0]].append(event)
+    known = {family: events_of[family] for family in FAMILIES if family in events_of}
+    return known | events_of
 
 
 def _dicts(holder: object, key: str) -> Iterator[Event]:
@@ -184,7 +188,7 @@ def _problems(families: dict[str, list[Event]]) -> tuple[str, ...]:
 
 
 def _fields(event: Event) -> list[tuple[str, float | None, str]]:
-    """(name, number, unit) of what stands as {value, unit}; None for what is no number."""
+    """Return (name, number, unit) of each {value, unit}; the number is None if it is not valid."""
     return [
         (name, finite(holder["value"]), str(holder.get("unit", "?")))
         for name, holder in event.items()
@@ -203,7 +207,7 @@ def _written(event: Event, sources: Sources) -> None:
 
 
 def _numbers(family: str, events: list[Event]) -> dict[str, Measure]:
-    """Normalised numbers by name. One that cannot be read takes its whole name away."""
+    """Return the normalised numbers by name. If one value is unreadable, its name is left out."""
     values: dict[tuple[str, str], list[float]] = defaultdict(list)
     unread: set[str] = set()
     for event in events:
@@ -219,20 +223,24 @@ def _numbers(family: str, events: list[Event]) -> dict[str, Measure]:
                 values["init_ms", "ms"].append(took)
     names = [name for name, _ in values]
     return {
-        name: Measure(_together(family, name, found), unit)
-        for (name, unit), found in values.items()
+        name: Measure(_together(family, name, numbers), unit)
+        for (name, unit), numbers in values.items()
         if name not in unread and names.count(name) == 1
     }
 
 
-def _together(family: str, name: str, found: list[float]) -> float:
-    """Tokens add up, and so do the parts of a pipeline that are made one after the other."""
+def _together(family: str, name: str, values: list[float]) -> float:
+    """Return the sum or the mean of values with the same name.
+
+    Tokens are summed, and so are the times to create the parts of a pipeline, which are created one
+    after the other.
+    """
     summed = name in _COUNTS.values() or (family == "GenieNode" and name == "init_ms")
-    return sum(found) if summed else mean(found)
+    return sum(values) if summed else mean(values)
 
 
 def _normal(field: str, value: float | None, unit: str) -> tuple[str, float | None, str]:
-    """(our name, number in our unit or None, our unit)."""
+    """Return (metric name, number or None, unit of the metric)."""
     if field in _COUNTS:
         whole = value is not None and value == int(value) and unit in _TOKENS
         return _COUNTS[field], value if whole else None, ""
@@ -249,5 +257,5 @@ def _normal(field: str, value: float | None, unit: str) -> tuple[str, float | No
 
 
 def _apart(name: str) -> str:
-    """A field of another name is no metric of ours, even where it reads alike."""
+    """Return the name with a prefix if it would be the name of a metric with another meaning."""
     return f"field_{name}" if name in _OURS else name

@@ -1,13 +1,13 @@
-"""The JSON file of geniex-bench, schema versions 1 to 6, and the text of its accuracy mode.
+"""The reader of the JSON of geniex-bench, schema versions 1 to 6, and of its accuracy mode's text.
 
-qualcomm/GenieX: sdk/benchmark/benchmark.c from 4ed84f9a (version 1) to 413d78ab (version 4),
-sdk/benchmark/report.c 92c07df (version 6); notes/run.md explains the times. Each version only
+Sources in qualcomm/GenieX: sdk/benchmark/benchmark.c from 4ed84f9a (version 1) to 413d78ab (version
+4), sdk/benchmark/report.c 92c07df (version 6); notes/run.md explains the times. Each version only
 adds keys: mean and deviation (2), n_prompt and the versions of the plugins (3), the time of the
 media encoder (4), top_p, n_ubatch, power_mode and qairt_lib (5 and 6).
 
-For the plugin qairt geniex-bench counts the prompt as it is padded, to a multiple of 128 tokens
-(since 7ad20636, within version 3), so its rate of the prompt is that of the padded prompt. Such
-numbers are named `padded_prompt_tokens` and `padded_prompt_tps`: Genie counts the tokens alone.
+For the plugin qairt geniex-bench counts the padded prompt, a multiple of 128 tokens (since
+7ad20636, within version 3). The rate of the prompt is then that of the padded prompt. Such numbers
+are named `padded_prompt_tokens` and `padded_prompt_tps`, because Genie counts only real tokens.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _AGGREGATE = {
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """Return the file as data. Raises ProfileError for what is no file of geniex-bench."""
+    """Return the file as data. Raises ProfileError if it is not a file of geniex-bench."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -63,41 +63,43 @@ def parsed(text: str) -> dict[str, Any]:
 
 
 def metrics_of_run(data: Mapping[str, Any], run: Mapping[str, Any]) -> Metrics:
-    """Return the numbers of one of its `runs`; times in ms."""
-    found = {
+    """Return the numbers of one of the `runs` of the file; times in ms."""
+    numbers = {
         name: Measure(value * factor, unit)
         for key, (name, unit, factor) in _RUN.items()
         if (value := finite(run.get(key))) is not None
     }
-    return _metrics(data, found)
+    return _metrics(data, numbers)
 
 
 def metrics_of_all(data: Mapping[str, Any]) -> Metrics:
-    """Return the medians over all its runs, as geniex-bench computed them."""
-    found = {}
+    """Return the medians over all runs of the file, as geniex-bench computed them."""
+    numbers = {}
     for key, (name, unit) in _AGGREGATE.items():
         value = data["agg"].get(key)
         value = value.get("median", value.get("mean")) if isinstance(value, Mapping) else value
         if (known := finite(value)) is not None:
-            found[name] = Measure(known, unit)
-    return _metrics(data, found)
+            numbers[name] = Measure(known, unit)
+    return _metrics(data, numbers)
 
 
-def _metrics(data: Mapping[str, Any], found: dict[str, Measure]) -> Metrics:
-    source = dict(found)
-    if found.get("media_ms") == Measure(0.0, "ms"):
-        del found["media_ms"]  # a run on text alone
-    tokens = found.get(PROMPT.tokens)
+def _metrics(data: Mapping[str, Any], numbers: dict[str, Measure]) -> Metrics:
+    source = dict(numbers)
+    if numbers.get("media_ms") == Measure(0.0, "ms"):
+        del numbers["media_ms"]  # a run with text only
+    tokens = numbers.get(PROMPT.tokens)
     if _padded(data, None if tokens is None else tokens.value):
         for name in (PROMPT.tokens, PROMPT.rate):
-            if name in found:
-                found[f"padded_{name}"] = found.pop(name)
-    return replace(Metrics.of(found), source=source)
+            if name in numbers:
+                numbers[f"padded_{name}"] = numbers.pop(name)
+    return replace(Metrics.of(numbers), source=source)
 
 
 def _padded(data: Mapping[str, Any], tokens: float | None) -> bool:
-    """Return True if the tokens of the prompt are counted as padded; a version 3 that counts a
-    multiple of the chunk may be of either kind, so its number is not taken for the prompt's own.
+    """Return True if the tokens of the prompt are counted with padding.
+
+    In version 3 a multiple of the chunk may be counted either way, so the number is not used as
+    that of the prompt itself.
     """
     if data.get("plugin") != "qairt" or str(data.get("schema_version")) in {"1", "2"}:
         return False
@@ -105,26 +107,26 @@ def _padded(data: Mapping[str, Any], tokens: float | None) -> bool:
 
 
 def runs_of(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return its measured runs."""
+    """Return the measured runs of the file."""
     runs = data.get("runs")
     return [run for run in runs if isinstance(run, Mapping)] if isinstance(runs, list) else []
 
 
 def device_problem(data: Mapping[str, Any]) -> str:
-    """Return why the numbers are not known to be of the NPU; "" for a model that was pinned to it.
+    """Return why the numbers may not be of the NPU; "" for a model pinned to the NPU.
 
-    `hybrid` lets llama.cpp choose for each tensor, and falls back to the CPU without a word.
+    With `hybrid` llama.cpp chooses a device for each tensor, and falls back to the CPU silently.
     """
     device = str(data.get("device") or "").lower()
     if data.get("plugin") == "qairt" or _NPU.fullmatch(device):
-        return ""  # qairt coerces every other device to the NPU (sdk/src/device.cpp)
+        return ""  # qairt forces every other device to the NPU (sdk/src/device.cpp)
     if device in {"cpu", "gpu"}:
         return f"cpu-fallback: geniex-bench ran on {device}"
     return UNPROVEN.format(tool="geniex-bench")
 
 
 def read(data: Mapping[str, Any]) -> Profile | list[Profile]:
-    """Return a profile of each measured run, or of the medians where the runs are not there.
+    """Return a profile of each measured run, or of the medians if the file has no runs.
 
     Raises ProfileError for a file without numbers.
     """
@@ -154,13 +156,13 @@ def read(data: Mapping[str, Any]) -> Profile | list[Profile]:
 def texts(stdout: str) -> list[str]:
     """Return the generated texts of --accuracy, one for each prompt.
 
-    Each line of a text begins with `[gen ] `, and `[sep ] prompt 1/2` stands before the text of
-    each prompt if there are several.
+    Each line of a text begins with `[gen ] `. If there are several prompts, `[sep ] prompt 1/2`
+    comes before the text of each one.
     """
-    found: list[list[str]] = []
+    paragraphs: list[list[str]] = []
     for line in stdout.splitlines():
-        if line.startswith("[sep ] ") or (not found and line.startswith("[gen ] ")):
-            found.append([])
+        if line.startswith("[sep ] ") or (not paragraphs and line.startswith("[gen ] ")):
+            paragraphs.append([])
         if line.startswith("[gen ] "):
-            found[-1].append(line.removeprefix("[gen ] "))
-    return ["\n".join(lines) for lines in found]
+            paragraphs[-1].append(line.removeprefix("[gen ] "))
+    return ["\n".join(lines) for lines in paragraphs]

@@ -1,11 +1,12 @@
-"""llama.cpp: `llama-bench -o json|jsonl|csv|sql|md`, and the times that llama-completion prints.
+"""Readers for llama.cpp: `llama-bench -o json|jsonl|csv|sql|md`, and the log of llama-completion.
 
-docs/sources/deployment.md 5; fields of `test` in tools/llama-bench/llama-bench.cpp,
+Sources: docs/sources/deployment.md 5; fields of `test` in tools/llama-bench/llama-bench.cpp,
 common_perf_print in common/ and docs/backend/snapdragon/README.md of ggml-org/llama.cpp.
 
-`Hexagon Arch version` in a log says that the Hexagon backend was loaded, which it is with
-`--device none` and `--device GPUOpenCL` too. Where a run was is in the rows of llama-bench, and in
-the log of llama-completion, from level 4 on, as the buffers that hold the weights.
+The line `Hexagon Arch version` in a log only shows that the Hexagon backend was loaded. That also
+happens with `--device none` and `--device GPUOpenCL`. The rows of llama-bench name the devices of
+the run. The log of llama-completion shows them, from level 4 on, as the buffers that hold the
+weights.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from fleet.profiles.formats.base import UNPROVEN, Profile, Sources, finite, meas
 
 _WEIGHTS = " model buffer size ="
 _HTP = re.compile(r"HTP[0-9]+")
-_LIST = re.compile(r"^\[", re.MULTILINE)  # of JSON, not of `ggml-hex: FASTRPC_GET_DOMAINS[0]`
+_LIST = re.compile(
+    r"^\[", re.MULTILINE
+)  # the start of JSON, but not of `ggml-hex: FASTRPC_GET_DOMAINS[0]`
 _LAST = " total time ="
 _NUMBER = r"(\d{1,15}(?:\.\d{1,15})?)"
 _EVAL = re.compile(
@@ -43,9 +46,10 @@ _OF_MNN = {"modelSize", "precision"}
 
 
 def bench(text: str) -> dict[str, Measure]:
-    """Rows of `llama-bench -o json`: one with only a prompt, one with only generation.
+    """Return the rates of `llama-bench -o json`: a row with only a prompt, one with only
+    generation.
 
-    {} for what is no such output; a log may stand before it.
+    Returns {} for other text; a log may precede the JSON.
     """
     return _rates(_listed(text))
 
@@ -60,9 +64,9 @@ def _listed(text: str) -> list[Any]:
 
 
 def bench_elsewhere(text: str, device: str) -> str:
-    """Why rows of `llama-bench -o json` are not of the NPU; "" where all are of `device`.
+    """Return why rows of `llama-bench -o json` are not of the NPU; "" if all are of `device`.
 
-    `device` as --device of llama-completion takes it: HTP0, or HTP0,HTP1.
+    `device` has the form of --device of llama-completion: HTP0, or HTP0,HTP1.
     """
     wanted = set(_HTP.findall(device))
     for row in _listed(text):
@@ -84,31 +88,37 @@ def bench_elsewhere(text: str, device: str) -> str:
 
 
 def timings(text: str) -> dict[str, Measure]:
-    """`prompt eval time = 1.0 ms / 5 tokens (..., 9.0 tokens per second)` and its like."""
-    found: dict[str, Measure] = {}
+    """Return the times of a log of llama.cpp; {} without them.
+
+    A line is `prompt eval time = 1.0 ms / 5 tokens (..., 9.0 tokens per second)`.
+    """
+    numbers: dict[str, Measure] = {}
     load = _LOAD.search(text)
     if load:
-        found["init_ms"] = Measure(float(load[1]), "ms")
+        numbers["init_ms"] = Measure(float(load[1]), "ms")
     for kind, took, count, rate in _EVAL.findall(text):
         phase = ANSWER if kind == "eval" else PROMPT
-        found |= measured(phase, int(count), float(rate), float(took))
-    return found
+        numbers |= measured(phase, int(count), float(rate), float(took))
+    return numbers
 
 
 def whole(text: str) -> bool:
-    """The log goes to its end. llama.cpp can lose the last of what it prints, with status 0: its
-    log is written by a thread that is not waited for (ggml-org/llama.cpp#25504).
+    """Return whether the log is complete.
+
+    llama.cpp can lose the end of its output, with status 0, because it does not wait for the thread
+    that writes its log (ggml-org/llama.cpp#25504).
     """
     return any(_LAST in line and "_print:" in line for line in text.splitlines())
 
 
 def elsewhere(text: str, device: str = "") -> str:
-    """Why a run with this log was not on the NPU; "" where weights of it were on all of `device`,
-    as --device takes it (HTP0,HTP1), or on any where nobody says which was asked for.
+    """Return why the run of a log was not on the NPU; "" if its weights were on all of `device`.
+
+    `device` has the form of --device (HTP0,HTP1). If it is "", any NPU device is enough.
     """
     before = [line.partition(_WEIGHTS)[0] for line in text.splitlines() if _WEIGHTS in line]
     held = sorted({words[-1] for words in map(str.split, before) if words})
-    used = {found[0] for buffer in held if (found := _HTP.match(buffer))}
+    used = {match[0] for buffer in held if (match := _HTP.match(buffer))}
     wanted = set(_HTP.findall(device)) if device else used
     if wanted and wanted <= used:
         return ""
@@ -122,12 +132,12 @@ def elsewhere(text: str, device: str = "") -> str:
 
 
 def read_rows(rows: object) -> Profile | list[Profile]:
-    """Return the profile of the rows of JSON, or one of each row. Raises ProfileError."""
+    """Return the profile of the rows of JSON, or a profile of each row. Raises ProfileError."""
     return _records(rows if isinstance(rows, Iterable) else (), "llama-bench")
 
 
 def read_csv(text: str) -> Profile | list[Profile]:
-    """Return the profile of `-o csv`, or one of each row. Raises ProfileError."""
+    """Return the profile of `-o csv`, or a profile of each row. Raises ProfileError."""
     try:
         rows = list(csv.DictReader(text.splitlines(), strict=True))
     except csv.Error as error:
@@ -139,7 +149,7 @@ def read_csv(text: str) -> Profile | list[Profile]:
 
 
 def _counted(row: Mapping[str, str]) -> dict[str, Any]:
-    """Return a row of text with its numbers as numbers."""
+    """Return a row of texts with its counts and its rate as numbers."""
     keys = ("n_prompt", "n_gen", "n_depth", "avg_ts")
     return {**row, **{key: number(row.get(key) or "") for key in keys}}
 
@@ -168,9 +178,10 @@ def read_sql(text: str) -> Profile | list[Profile]:
 
 
 def read_table(text: str) -> Profile | list[Profile]:
-    """Return the profile of the table that llama-bench prints, or one of each row:
-    `| ... | pp512 @ d2048 | 210.50 ± 2.10 |`. MNN's llm_bench prints the same columns and more,
-    or `| pp64+tg32 | 80.1 ± 0.2<br>12.3 ± 0.1 |` of `-pg` and `-kv`.
+    """Return the profile of the table that llama-bench prints, or a profile of each row.
+
+    A row is `| ... | pp512 @ d2048 | 210.50 ± 2.10 |`. MNN's llm_bench prints the same columns and
+    more, or `| pp64+tg32 | 80.1 ± 0.2<br>12.3 ± 0.1 |` for `-pg` and `-kv`.
     """
     rows: list[dict[str, Any]] = []
     head: list[str] = []
@@ -196,29 +207,32 @@ def read_table(text: str) -> Profile | list[Profile]:
 
 
 def read_log(text: str) -> Profile:
-    """A profile of the times of llama-completion."""
+    """Return the profile of the times of llama-completion."""
     made = _profile(timings(text), "llama.cpp-log")
-    said = elsewhere(text)
-    return replace(made, problems=(*made.problems, said)) if said else made
+    problem = elsewhere(text)
+    return replace(made, problems=(*made.problems, problem)) if problem else made
 
 
-def _profile(found: Mapping[str, Measure], kind: str, runner: str = "llama.cpp") -> Profile:
-    if not found:
+def _profile(numbers: Mapping[str, Measure], kind: str, runner: str = "llama.cpp") -> Profile:
+    if not numbers:
         raise ProfileError(
             f"the file contains no rates of {runner} (tokens per second)",
             hint="write it with llama-bench -o json",
         )
     sources = Sources()
-    for name, measure in found.items():
+    for name, measure in numbers.items():
         sources.add(name, measure.value, measure.unit)
-    metrics = structs.replace(Metrics.of(found), source=sources.found)
+    metrics = structs.replace(Metrics.of(numbers), source=sources.numbers)
     return Profile(kind, metrics, runner=runner)
 
 
 def _records(
     rows: Iterable[object], kind: str, runner: str = "llama.cpp"
 ) -> Profile | list[Profile]:
-    """One record a row. A prompt test and a generation test alone are one run of one model."""
+    """Return a profile for each row.
+
+    A prompt test and a generation test alone are one run of one model.
+    """
     known = [row for row in rows if isinstance(row, dict) and _row(row)]
     tests = [(bool(finite(row["n_prompt"])), bool(finite(row["n_gen"]))) for row in known]
     plain = sorted(tests) in ([], [(True, False)], [(False, True)], [(False, True), (True, False)])
@@ -226,7 +240,7 @@ def _records(
         made = _profile(_rates(known), kind, runner)
         problem = next((text for row in known if (text := _not_npu(row, runner))), "")
         return replace(made, problems=(problem,) if problem else ())
-    found = []
+    profiles = []
     several = len({str(row.get("n_threads")) for row in known}) > 1
     for row in known:
         problem = _not_npu(row, runner)
@@ -235,8 +249,8 @@ def _records(
         threads = f"{count} thread{'s' * (str(count) != '1')}" if several else ""
         model = str(row.get("model") or row.get("model_type") or "")
         name = ", ".join(filter(None, [model, _test_name(row), threads]))
-        found.append(replace(made, problems=(problem,) if problem else (), marks=(name,)))
-    return found
+        profiles.append(replace(made, problems=(problem,) if problem else (), marks=(name,)))
+    return profiles
 
 
 def _test_name(row: Mapping[str, Any]) -> str:
@@ -248,7 +262,7 @@ def _test_name(row: Mapping[str, Any]) -> str:
 
 
 def _not_npu(row: Mapping[str, Any], runner: str) -> str:
-    """Return why a row is not of the NPU; "" for one that is, or that does not say it."""
+    """Return why a row is not of the NPU; "" if it is, or if the row does not say."""
     backends = row.get("backends")
     if backends is None:
         return UNPROVEN.format(tool="MNN's llm_bench") if runner == "mnn" else ""
@@ -259,7 +273,7 @@ def _not_npu(row: Mapping[str, Any], runner: str) -> str:
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Measure]:
-    """Return the numbers of one test; {} for what is no row of a test."""
+    """Return the numbers of one test; {} if the row is not a test."""
     prompt, generated, rate = (finite(row.get(key)) for key in ("n_prompt", "n_gen", "avg_ts"))
     if rate is None or prompt is None or generated is None or not (prompt or generated):
         return {}
@@ -267,18 +281,18 @@ def _row(row: Mapping[str, Any]) -> dict[str, Measure]:
     if decode is not None:
         return measured(PROMPT, prompt, rate) | measured(ANSWER, generated, decode)
     both = bool(prompt and generated)
-    found = measured(PROMPT, prompt, None if both else rate) if prompt else {}
-    found |= measured(ANSWER, generated, None if both else rate) if generated else {}
-    found |= {"mixed_tps": Measure(rate, "tok/s")} if both else {}
+    numbers = measured(PROMPT, prompt, None if both else rate) if prompt else {}
+    numbers |= measured(ANSWER, generated, None if both else rate) if generated else {}
+    numbers |= {"mixed_tps": Measure(rate, "tok/s")} if both else {}
     depth = finite(row.get("n_depth"))
-    return found | ({"depth_tokens": Measure(depth)} if depth else {})
+    return numbers | ({"depth_tokens": Measure(depth)} if depth else {})
 
 
 def _rates(rows: object) -> dict[str, Measure]:
     """Return the numbers of all rows that are a prompt test or a generation test."""
-    found: dict[str, Measure] = {}
+    numbers: dict[str, Measure] = {}
     for row in rows if isinstance(rows, Iterable) else ():
         made = _row(row) if isinstance(row, dict) else {}
         if "mixed_tps" not in made:
-            found |= made
-    return found
+            numbers |= made
+    return numbers

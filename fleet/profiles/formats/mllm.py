@@ -1,8 +1,8 @@
-"""What mllm's ahead-of-time runners and their forks print.
+"""The reader of the output of mllm's ahead-of-time runners and their forks.
 
 Upstream's qwen2 and llama AOT runners print a summary since 2026-01, times in µs with the rate in
-parentheses; qwen3's prints none. The programs of mllm's first version print lines that begin with
-`Prefill Tokens:` and `Prefill Speed:` (mllm issue 206).
+parentheses; the runner of qwen3 prints none. The programs of mllm's first version print lines that
+begin with `Prefill Tokens:` and `Prefill Speed:` (mllm issue 206).
 """
 
 from __future__ import annotations
@@ -27,34 +27,39 @@ _FIRST = re.compile(r"^Prefill Tokens: (\d{1,9})$", re.MULTILINE)
 
 
 def rates(text: str) -> dict[str, Measure]:
-    """`prefill ... 12.5 tok/s`, `decode ... 8 t/s`; {} where nothing is printed."""
-    found: dict[str, Measure] = {}
+    """Return the rates of lines such as `prefill ... 12.5 tok/s`, `decode ... 8 t/s`; {} without
+    them.
+    """
+    numbers: dict[str, Measure] = {}
     for phase, pattern in _RATES:
         if match := pattern.search(text):
-            found |= measured(phase, rate=float(match[1]))
-    return found
+            numbers |= measured(phase, rate=float(match[1]))
+    return numbers
 
 
 def is_output(text: str) -> bool:
-    """Whether a runner of mllm printed this; the heading of its summary alone is anybody's."""
+    """Return whether a runner of mllm printed this text.
+
+    The heading of the summary alone is not enough, because other programs print it too.
+    """
     summary = SUMMARY in text and "Prefill time" in text
     return MARKER in text or ((summary or _FIRST.search(text) is not None) and bool(rates(text)))
 
 
 def read(text: str) -> Profile:
-    """A profile of the output. Raises ProfileError where it has no rates."""
-    found = rates(text)
-    if not found:
+    """Return the profile of the output. Raises ProfileError if it has no rates."""
+    numbers = rates(text)
+    if not numbers:
         raise ProfileError(
             "the output of mllm contains no rates, because not every runner of mllm prints them",
             hint="measure with fleet run, which takes the time of the whole run",
         )
-    metrics = replace(Metrics.of(found), source=found)
+    metrics = replace(Metrics.of(numbers), source=numbers)
     tokens = _FIRST.search(text)
     if tokens:
-        found |= {"prompt_tokens": Measure(float(tokens[1]))}
-        metrics = replace(Metrics.of(found), source=found)
+        numbers |= {"prompt_tokens": Measure(float(tokens[1]))}
+        metrics = replace(Metrics.of(numbers), source=numbers)
         problem = UNPROVEN.format(tool="mllm")
         return Profile("mllm-log", metrics, runner="mllm", problems=(problem,))
-    said = text.partition(MARKER)[2].strip()
-    return Profile("mllm-log", metrics, runner="mllm", text=said)
+    answer = text.partition(MARKER)[2].strip()
+    return Profile("mllm-log", metrics, runner="mllm", text=answer)

@@ -1,10 +1,10 @@
-"""CSV of qnn-profile-viewer and of ONNX Runtime's QNN provider: the same columns.
+"""The reader of CSV of qnn-profile-viewer and of ONNX Runtime's QNN provider: the same columns.
 
-`Msg Timestamp,Message,Time,Unit of Measurement,Timing Source,Event Level,Event Identifier`
-(docs/sources/deployment.md 5; qnn_profile_serializer.cc of onnxruntime). The viewer writes some
-lines with versions above them and a blank after each comma of the names; its own rows (NETRUN)
-name graphs. ONNX Runtime calls operations NODE, the viewer calls them EXECUTE, as it does all of
-that phase. Operations repeat for each inference.
+The columns are `Msg Timestamp,Message,Time,Unit of Measurement,Timing Source,Event Level,Event
+Identifier` (docs/sources/deployment.md 5; qnn_profile_serializer.cc of onnxruntime). The viewer
+writes some lines with versions above the names of the columns, and a blank after each comma of
+these names; its own rows (NETRUN) name graphs. ONNX Runtime calls operations NODE. The viewer calls
+them EXECUTE, like everything in that phase. Operations repeat for each inference.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ COLUMNS = (
     *("Timing Source", "Event Level", "Event Identifier"),
 )
 _ROOT = "ROOT"
-_MOST_LINES_BEFORE = 20  # of the head that the viewer writes above its table: four in 2.25
+_MOST_LINES_BEFORE = 20  # lines that the viewer may write above its table; 2.25 writes four
 _GRAPH = re.compile(r"Graph \d+: (.*)")
 _BACKEND = re.compile(r"Backend version *, *v?([0-9][0-9.]*[0-9])")
 _VIEWED = "qnn-profile-viewer --input_log LOG --output NEW.csv (writes the file from the log)"
 
 
 def read(text: str) -> Profile:
-    """Means over the inferences by name (µs, cycles, bytes, counts), operations, sources.
+    """Return the means over the inferences by name (µs, cycles, bytes, counts), and the operations.
 
-    Raises ProfileError: other columns, cut off, a decimal comma.
+    Raises ProfileError for other columns, a truncated file or a decimal comma.
     """
     return _profile(text, list(_rows(text)))
 
@@ -46,13 +46,14 @@ def _profile(text: str, rows: list[ProfileEvent]) -> Profile:
 
 
 def merged(json_text: str | None, csv_text: str | None) -> Profile:
-    """One run as the JSON reader and the default reader of qnn-profile-viewer tell it.
+    """Return one run from the output of the JSON reader and of the default reader of the viewer.
 
-    Operations and the backend's numbers are those of the JSON, which names no graph: where the
-    CSV names several, they are those of the CSV. Only the CSV has what qnn-net-run timed itself
-    (`netrun_init_us`, `netrun_compose_us`, `netrun_deinit_us`, ...). Either alone is read as it
-    is: None or "" for one that is not there. Raises ProfileError for both missing, and for one
-    that cannot be read.
+    Operations and the numbers of the backend come from the JSON. The JSON names no graph, so if the
+    CSV names several graphs, they come from the CSV. Only the CSV has the times that qnn-net-run
+    took itself (`netrun_init_us`, `netrun_compose_us`, `netrun_deinit_us`, ...).
+
+    If one text is None or "", the other one is read alone. Raises ProfileError if both are missing,
+    or if a text cannot be read.
     """
     rows = list(_rows(csv_text)) if csv_text else []
     table = _profile(csv_text, rows) if csv_text else None
@@ -80,12 +81,12 @@ def merged(json_text: str | None, csv_text: str | None) -> Profile:
 
 
 def is_csv(text: str) -> bool:
-    """Whether the head of a table of QNN stands in the first lines."""
+    """Return whether the first lines contain the column names of a table of QNN."""
     return _heading(text)[0] != ""
 
 
 def _heading(text: str) -> tuple[str, int]:
-    """The line that names the columns, and where it begins; "" and 0 where there is none."""
+    """Return the line with the column names and its offset; "" and 0 if there is none."""
     place = 0
     for line in text[: 1 << 16].splitlines(keepends=True)[:_MOST_LINES_BEFORE]:
         if "Event Identifier" in line:
@@ -95,7 +96,7 @@ def _heading(text: str) -> tuple[str, int]:
 
 
 def _columns(heading: str, line: int) -> list[str]:
-    """The names of the columns; those that are read are among them."""
+    """Return the names of the columns. Raises ProfileError if a required one is missing."""
     header = [name.strip() for name in heading.split(",")]
     if all(name in header for name in COLUMNS):
         return header
@@ -138,9 +139,9 @@ def _rows(text: str) -> Iterator[ProfileEvent]:
             top = level in {"", _ROOT}
             parent = identifier if top else parent
             netrun = source == "NETRUN"
-            said = _GRAPH.fullmatch(identifier) if netrun else None
-            if said or of != (stamp, message):
-                graph, of = said[1] if said else "", (stamp, message)
+            graph_match = _GRAPH.fullmatch(identifier) if netrun else None
+            if graph_match or of != (stamp, message):
+                graph, of = graph_match[1] if graph_match else "", (stamp, message)
             yield ProfileEvent(
                 message,
                 identifier,
@@ -171,12 +172,12 @@ def _ragged(have: int, wanted: int, line: int) -> ProfileError:
 
 
 def _value(text: str, line: int) -> float | None:
-    """None for what has no digit in it (UNKNOWN, of traces), or is below 0."""
-    found = number(text)
-    if found is None and any(sign.isdigit() for sign in text):
+    """Return the number; None for text without a digit (UNKNOWN, of traces) and below 0."""
+    value = number(text)
+    if value is None and any(sign.isdigit() for sign in text):
         raise ProfileError(
             f"the time '{text[:40]}' is not a number with a decimal point",
             line=line,
             hint=f"LC_ALL=C {_VIEWED}",
         )
-    return found if found is not None and found >= 0 else None
+    return value if value is not None and value >= 0 else None

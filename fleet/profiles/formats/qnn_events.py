@@ -1,7 +1,7 @@
-"""Events of QNN profiles, from whichever file they come: what they are called, and means of them.
+"""The events of QNN profiles, from any file format: their names, and their means.
 
-`Performance Estimates` are what the compiler simulated, so their names begin with `estimated_`:
-they are no measurements. What qnn-net-run timed itself begins with `netrun_`.
+The `Performance Estimates` are simulated by the compiler and not measured, so their names begin
+with `estimated_`. The times that qnn-net-run took itself begin with `netrun_`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fleet.model.record import Measure, Metrics, Op
 from fleet.profiles.formats.base import RATE, RATE_UNIT, Profile, Sources, apart, mean, slug, spread
 
 _ESTIMATES = "Performance Estimates"
-_HEADINGS = ("Mode", "Bandwidth Stats", "HTP ID", "Missing Ops")  # of estimates, with no number
+_HEADINGS = ("Mode", "Bandwidth Stats", "HTP ID", "Missing Ops")  # of estimates, without a number
 _MICROSECONDS = {"US": 1.0, "MICROSEC": 1.0, "MS": 1000.0, "NS": 0.001, "S": 1e6, "SEC": 1e6}
 _PHASES = {"DE-INIT": "deinit", "COMPOSE GRAPHS": "compose"}
 _NAMES = {
@@ -42,11 +42,11 @@ _SIMULATED = re.compile(r"Simulated \((?P<what>.*?)(?: \((?P<side>lower|upper) e
 
 @dataclass(frozen=True)
 class ProfileEvent:
-    """One row. `value` None: the source has no number there (UNKNOWN). `parent` is the row of
-    the top level that it stands under, "" on that level.
+    """A row of a profile.
 
-    `message` is what the source calls the phase (EXECUTE, DE-INIT), `graph` the graph where it
-    names one. `netrun`: qnn-net-run's own time, not the backend's.
+    `value` is None if the source has no number (UNKNOWN). `parent` is the top-level row above the
+    row, "" for a top-level row. `message` is the phase in the source (EXECUTE, DE-INIT). `graph` is
+    the graph, if the source names it. `netrun` marks a time of qnn-net-run, not of the backend.
     """
 
     message: str
@@ -59,12 +59,15 @@ class ProfileEvent:
 
     @property
     def phase(self) -> str:
-        """`execute`, `deinit`."""
+        """The phase, such as `execute` or `deinit`."""
         return _PHASES.get(self.message.upper()) or slug(self.message)
 
     @property
     def is_op(self) -> bool:
-        """NODE is what ONNX Runtime calls operations; the viewer calls them by their phase."""
+        """True for an operation.
+
+        ONNX Runtime calls operations NODE; the viewer calls them by their phase.
+        """
         named = self.unit.upper() == "CYCLES" and "OpId_" in self.identifier
         return bool(self.parent) and (self.message == "NODE" or named)
 
@@ -78,7 +81,7 @@ class ProfileEvent:
 
 
 def profile_of(events: list[ProfileEvent], kind: str) -> Profile:
-    """The profile that rows make, from whichever file they come."""
+    """Return the profile of the rows of a file in any format."""
     sources = Sources()
     values: dict[tuple[str, str], dict[tuple[str, str], list[float]]] = {}
     for event in events:
@@ -86,9 +89,9 @@ def profile_of(events: list[ProfileEvent], kind: str) -> Profile:
             continue
         if not event.is_op:
             sources.add(event.written, event.value, event.unit)
-        found = named(event)
-        if found is not None:
-            name, unit, value = found
+        metric = named(event)
+        if metric is not None:
+            name, unit, value = metric
             places = values.setdefault((name, unit), {})
             places.setdefault((event.phase, event.graph), []).append(value)
     others: dict[str, Measure] = {}
@@ -100,14 +103,16 @@ def profile_of(events: list[ProfileEvent], kind: str) -> Profile:
                 others |= spread(shown.removesuffix("_us"), taken)
             elif name == "accelerator_execute_cycles":
                 others |= apart(shown.removesuffix("_cycles"), taken, "cycles")
-    metrics = replace(Metrics(others=others), source=sources.found)
+    metrics = replace(Metrics(others=others), source=sources.numbers)
     problems = () if others else ("cut: the profile contains no numbers",)
     return Profile(kind, metrics, operations(events), problems=problems)
 
 
 def _apart(name: str, place: tuple[str, str], places: list[tuple[str, str]]) -> str:
-    """Numbers of several phases or graphs are never one mean: each has its word before the name.
-    Those of the execution have the bare one.
+    """Return the name with its phase or graph as a prefix, if there are several.
+
+    Numbers of several phases or graphs are never averaged together. Numbers of the execution have
+    no prefix for the phase.
     """
     phase, graph = place
     if phase != "execute" and any(other != phase for other, _ in places):
@@ -118,16 +123,16 @@ def _apart(name: str, place: tuple[str, str], places: list[tuple[str, str]]) -> 
 
 
 def named(event: ProfileEvent) -> tuple[str, str, float] | None:
-    """(name, unit, value) of a number that goes into the metrics."""
+    """Return (name, unit, value) of a number that belongs in the metrics; None for another row."""
     value, text = event.value or 0.0, event.identifier
     if event.netrun:
         return unit_of(f"netrun_{event.phase}", value, event.unit)
     if event.parent == _ESTIMATES:
         if text.startswith(_HEADINGS):
             return None
-        found = _SIMULATED.fullmatch(text)
-        what = found["what"].removesuffix(" us").removesuffix(" cycles") if found else text
-        side = f"_{found['side']}" if found and found["side"] else ""
+        match = _SIMULATED.fullmatch(text)
+        what = match["what"].removesuffix(" us").removesuffix(" cycles") if match else text
+        side = f"_{match['side']}" if match and match["side"] else ""
         return unit_of(f"estimated_{slug(what)}{side}", value, event.unit)
     if event.parent or text == _ESTIMATES or not slug(text):
         return None
@@ -136,7 +141,7 @@ def named(event: ProfileEvent) -> tuple[str, str, float] | None:
 
 
 def unit_of(name: str, value: float, unit: str) -> tuple[str, str, float]:
-    """The name says the unit. One that is not known stays as it is written."""
+    """Return (name with its unit, unit, value). An unknown unit stays as it is written."""
     factor, word = _MICROSECONDS.get(unit.upper()), unit.upper()
     if factor is not None:
         return f"{name}_us", "us", value * factor
@@ -152,7 +157,10 @@ def unit_of(name: str, value: float, unit: str) -> tuple[str, str, float]:
 
 
 def operations(events: list[ProfileEvent]) -> tuple[Op, ...]:
-    """Means over the inferences; graphs are told apart by their names, or by their operations."""
+    """Return the operations with their means over the inferences.
+
+    Graphs are distinguished by their names, or by their operations.
+    """
     graphs: dict[tuple[str, tuple[tuple[str, str], ...]], list[list[float]]] = defaultdict(list)
     block: list[ProfileEvent] = []
     for event in [*events, ProfileEvent("", "", None, "")]:
@@ -164,7 +172,7 @@ def operations(events: list[ProfileEvent]) -> tuple[Op, ...]:
             graphs[block[0].graph, names].append([node.value or 0.0 for node in block])
             block = []
     known = len({graph for graph, _ in graphs}) == len(graphs)
-    found: list[Op] = []
+    ops: list[Op] = []
     for turn, ((graph, names), runs) in enumerate(graphs.items(), 1):
         shown = "" if len(graphs) == 1 else graph if known and graph else f"#{turn}"
         taken: dict[str, int] = {}
@@ -174,8 +182,8 @@ def operations(events: list[ProfileEvent]) -> tuple[Op, ...]:
             name = f"{name}#{taken[name]}" if taken[name] > 1 else name
             value = mean([run[place] for run in runs])
             normal, scale = _op_unit(unit)
-            found.append(Op(name, value * scale, normal, graph=shown))
-    return tuple(found)
+            ops.append(Op(name, value * scale, normal, graph=shown))
+    return tuple(ops)
 
 
 def _op_unit(unit: str) -> tuple[str, float]:
@@ -185,6 +193,6 @@ def _op_unit(unit: str) -> tuple[str, float]:
 
 
 def op_name(identifier: str) -> str:
-    """`Relu5` of `Relu5:OpId_26 (cycles)`: the number is another one in every build."""
-    found = _OP.fullmatch(identifier)
-    return (found["name"] or f"OpId_{found['id']}") if found else identifier
+    """Return `Relu5` for `Relu5:OpId_26 (cycles)`, because the number differs in every build."""
+    match = _OP.fullmatch(identifier)
+    return (match["name"] or f"OpId_{match['id']}") if match else identifier

@@ -1,9 +1,9 @@
-"""JSON of qnn-profile-viewer's JSON reader: the events of the CSV, as a tree.
+"""The reader of JSON of qnn-profile-viewer: the events of the CSV, as a tree.
 
-`{"metadata": {"backendVersion": "v2.51.0.260929181845"}, "messages": [{"method":
+The format is `{"metadata": {"backendVersion": "v2.51.0.260929181845"}, "messages": [{"method":
 "BACKEND_EXECUTE", "profilingEvents": [{"identifier", "unit": "MICROSEC", "type", "value",
-"sub-events": []}]}]}` (docs/sources/deployment.md 5; the viewer of 2.25). What qnn-net-run timed
-itself is not in it, but for the whole of all inferences.
+"sub-events": []}]}]}` (docs/sources/deployment.md 5; the viewer of 2.25). The times that
+qnn-net-run took itself are not in it, except the total of all inferences.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from fleet.profiles.formats.qnn_events import ProfileEvent, profile_of
 
 
 def loaded(text: str) -> Profile:
-    """As `read`, of the text of a file. Raises ProfileError with the place."""
+    """Return the profile of the text of a file, as `read` does. Raises ProfileError with the
+    line.
+    """
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -37,7 +39,7 @@ def loaded(text: str) -> Profile:
 
 
 def read(data: dict[str, Any]) -> Profile:
-    """The profile, with the version of the runtime that wrote it. Raises ProfileError."""
+    """Return the profile, with the version of the runtime that wrote it. Raises ProfileError."""
     messages = data.get("messages")
     if not isinstance(messages, list):
         raise ProfileError(
@@ -50,7 +52,7 @@ def read(data: dict[str, Any]) -> Profile:
 
 
 def _runtime(metadata: object) -> str:
-    """`2.51.0.260929181845` of the backend, else of the program."""
+    """Return the version of the backend, such as `2.51.0.260929181845`, else of the program."""
     for key in ("backendVersion", "appVersion"):
         version = metadata.get(key) if isinstance(metadata, dict) else None
         if isinstance(version, str):
@@ -59,7 +61,7 @@ def _runtime(metadata: object) -> str:
 
 
 def _with_rate(metrics: Metrics) -> Metrics:
-    """`numInferences` and `duration` of all inferences together are one number: a rate."""
+    """Return the metrics with a rate in place of `numInferences` and the total `duration`."""
     others = dict(metrics.others)
     count, took = others.pop("numinferences", None), others.pop("duration_us", None)
     if count is not None and took is not None and took.value > 0:
