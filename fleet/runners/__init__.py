@@ -1,6 +1,7 @@
-"""Runners: what to start on a device, what to collect, how to read it.
+"""Runners: what to start on a device, which files to collect, and how to read them.
 
-Their interface is here; the runners themselves are in `registry`, which a push never loads.
+The interface is in this package. The runners themselves are in `registry`, which a push never
+loads.
 """
 
 from __future__ import annotations

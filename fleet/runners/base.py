@@ -1,6 +1,6 @@
-"""The interface of a runner: what it brings, what it starts, how its outcome is read.
+"""The interface of a runner: its files, its starts, and the reading of its outcome.
 
-docs/runners.md shows a whole one in 40 lines.
+docs/runners.md shows a complete runner in 40 lines.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Layout:
-    """Folders of a release: libraries of the CPU, libraries of the DSP, programs, the bundle.
+    """The folders of a release: libraries of the CPU, libraries of the DSP, programs, the bundle.
 
-    "" is the release folder itself; `FLAT` puts everything there, for runners that look for
-    their files beside themselves.
+    An empty name is the release folder itself. `FLAT` puts everything there, for runners that look
+    for their files next to themselves.
     """
 
     lib: str = "lib"
@@ -35,7 +35,7 @@ class Layout:
     bundle: str = "bundle"
 
     def named(self, name: str) -> str:
-        """`lib/x.so` of a runtime's file list in this layout."""
+        """Return the name of a file of a runtime, such as `lib/x.so`, in this layout."""
         folder, _, rest = name.partition("/")
         known = {"lib": self.lib, "dsp": self.dsp, "bin": self.bin, "bundle": self.bundle}
         return "/".join(filter(None, [known.get(folder, folder), rest]))
@@ -46,15 +46,16 @@ FLAT = Layout("", "", "", "")
 
 @dataclass(frozen=True)
 class Kit:
-    """What a runner works with: the bundle, the `run:` of the playbook, what the device gets.
+    """The input of a runner: the bundle, `run:` of the playbook, and the properties of the device.
 
-    `has_tool`: the runtime brings the program of this runner. `dsp`: the device has a Hexagon
-    (False for an emulator), of the version `arch` (v73; "" if unknown). `windows`: the device
-    runs Windows. `machine` is what uname -m says there. `runtime_root` is the QAIRT runtime on
-    this workstation, in the layout of an SDK.
-    `build_id` is that of the QAIRT runtime; `site` gives the files of Python packages for the
-    device, as `site/...`; both are there for `files` only, `site` for runners with
-    `python = True`.
+    `has_tool` is True if the runtime contains the program of this runner. `dsp` is True if the
+    device has a Hexagon (False for an emulator), of the version `arch` (v73; "" if unknown).
+    `windows` is True if the device runs Windows. `machine` is the output of `uname -m` on the
+    device. `runtime_root` is the QAIRT runtime on this workstation, in the layout of an SDK.
+
+    `build_id` is that of the QAIRT runtime. `site` returns the files of Python packages for the
+    device, as `site/...`. Both are set for `files` only, and `site` only for runners with `python =
+    True`.
     """
 
     bundle: Bundle
@@ -70,12 +71,12 @@ class Kit:
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """`run.options` of the playbook."""
+        """The options `run.options` of the playbook."""
         return self.run.options
 
     @property
     def backends(self) -> tuple[str, str]:
-        """The library of QNN's HTP backend by its name on the device, and on the other system."""
+        """The name of QNN's HTP backend library on the device, and its name on the other system."""
         names = "libQnnHtp.so", "QnnHtp.dll"
         return (names[1], names[0]) if self.windows else names
 
@@ -87,13 +88,14 @@ class Kit:
 
 @dataclass(frozen=True)
 class Start:
-    """One start on a device. `config` is the text of a configuration for this run only.
+    """A start of a program on a device. `config` is the text of a configuration for this run only.
 
-    `cwd` is relative to the release; `argv` and values of `env` may hold `{release}` and
-    `{work}` (the work folder of this run, which has prompt.txt and config.json). `collect` are
-    files of the work folder that hold the outcome, with * for several. `feeds_prompt`: the
-    prompt goes to standard input. `timeout` in seconds. `marks` are remarks on the runs that it
-    makes, for their records: profiled.
+    `cwd` is relative to the release. `argv` and values of `env` may contain `{release}` and
+    `{work}` (the work folder of this run, which contains prompt.txt and config.json). `collect` are
+    the files of the work folder with the outcome; `*` matches several.
+
+    If `feeds_prompt`, the prompt goes to standard input. `timeout` is in seconds. `marks` are
+    remarks for the records of these runs, such as profiled.
     """
 
     argv: tuple[str, ...]
@@ -109,10 +111,10 @@ class Start:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a start ended on the device: exit status, the streams, the collected files.
+    """The end of a start on the device: exit status, output streams, collected files.
 
-    `stdout` and `stderr` hold at most their first MiB. `seconds` is the time from the start to the
-    end as this workstation saw it.
+    `stdout` and `stderr` have at most their first MiB. `seconds` is the time from the start to the
+    end, measured on this workstation.
     """
 
     status: int
@@ -124,10 +126,10 @@ class Ended:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run gave. `raw` are files to keep as they are: name → content.
+    """The outcome of a run. `raw` are files to keep unchanged: name → content.
 
-    `problems` says why it does not count; `finish` is eos, token-limit or None; `ops` are what
-    single operations of the graph took. `marks` are remarks for the record: cut,
+    `problems` are the reasons why the run does not count. `finish` is eos, token-limit or None.
+    `ops` are the times of single operations of the graph. `marks` are remarks for the record: cut,
     no-token-limit.
     """
 
@@ -143,7 +145,7 @@ class Outcome:
 def reached_limit(run: RunSpec) -> tuple[list[str], tuple[str, ...]]:
     """Return (problems, marks) of a run that generated all of `max_tokens`.
 
-    A fixed number of tokens is how a rate is measured, so the run counts and is marked `cut`; the
+    Rates are measured with a fixed number of tokens, so the run counts and is marked `cut`. The
     playbook can make it a problem.
     """
     text = f"cut: the output reached the token limit of {run.max_tokens}"
@@ -152,57 +154,65 @@ def reached_limit(run: RunSpec) -> tuple[list[str], tuple[str, ...]]:
 
 @runtime_checkable
 class Runner(Protocol):
-    """One way to run a bundle on a device. Found by name: see `fleet.runners.registry.runner`."""
+    """A way to run a bundle on a device. `fleet.runners.registry.runner` finds it by name."""
 
     @property
     def name(self) -> str:
-        """What `run: runner:` of a playbook says."""
+        """The name in `run: runner:` of a playbook."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Kinds of bundles that it can run."""
+        """The kinds of bundles that it can run."""
 
     @property
     def runtime(self) -> str | None:
-        """Row of runtime_files.yaml whose libraries it needs; None: no QAIRT."""
+        """The row of runtime_files.yaml with the libraries it needs; None if it needs no QAIRT."""
 
     @property
     def layout(self) -> Layout:
-        """Where its files are in a release."""
+        """The places of its files in a release."""
 
     @property
     def python(self) -> bool:
-        """Whether it brings packages for the Python of the device."""
+        """True if it brings packages for the Python of the device."""
 
     @property
     def windows(self) -> Layout | None:
-        """Where its files are on Windows; None: it is not done there."""
+        """The places of its files on Windows; None if Windows is not supported."""
 
     def check(self, run: RunSpec) -> None:
-        """Look at `run:` of a playbook. Raises InputError."""
+        """Check `run:` of a playbook. Raises InputError."""
         ...
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
-        """Files that go into the release beside runtime and bundle, under release names."""
+        """Return the files that the release needs besides runtime and bundle, under release
+        names.
+        """
         ...
 
     def health(self, kit: Kit, timeout: float) -> Start | None:
-        """Opens a real session and ends; status 0 means that it opened. None: it cannot."""
+        """Return a start that opens a real session and ends; None if the runner has none.
+
+        The exit status 0 means that the session opened.
+        """
         ...
 
     def start(self, kit: Kit) -> Start:
-        """One run."""
+        """Return the start of one run."""
         ...
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
-        """What the run gave. Never raises for bad output of the device: that is a problem."""
+        """Return the outcome of a run. Never raises for bad output of the device: it is a
+        problem.
+        """
         ...
 
 
 @runtime_checkable
 class AsksSuites(Protocol):
-    """A runner that asks all questions of a suite in one session. For others, fleet starts the
-    runner once for each question.
+    """A runner that asks all questions of a suite in one session.
+
+    For other runners, fleet starts the runner once for each question.
     """
 
     def ask(self, kit: Kit, suite: Suite) -> Start | None:

@@ -1,4 +1,4 @@
-"""Runner `exec`: any program of yours; you say how its output is read."""
+"""The runner `exec`: any program; the playbook describes how to read its output."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ WorkFile = Annotated[str, After(_relative)]
 
 
 class Reading(Options, frozen=True, kw_only=True):
-    """One number of the output: by `regex`, or by `json` (keys joined with dots)."""
+    """A number in the output, found by `regex` or by `json` (keys joined with dots)."""
 
     metric: Annotated[
         str, Pattern(r"[a-z][a-z0-9_]{0,40}", "metric", "write it in lower case, like wall_ms")
@@ -74,8 +74,9 @@ EnvName = Annotated[
 
 
 class ExecOptions(Options, frozen=True):
-    """`argv` and the values of `env` may hold {release}, {work} and {program}; without `argv` the
-    program alone starts.
+    """The options. `argv` and the values of `env` may contain {release}, {work} and {program}.
+
+    Without `argv` the program starts without arguments.
     """
 
     argv: list[str] | None = None
@@ -89,7 +90,7 @@ class ExecOptions(Options, frozen=True):
 
 
 class ExecRunner(OwnProgram):
-    """Starts what the playbook says."""
+    """A runner of the command in the playbook."""
 
     name = "exec"
     kinds = tuple(KINDS)
@@ -99,7 +100,7 @@ class ExecRunner(OwnProgram):
     layout = Layout()
 
     def check(self, run: RunSpec) -> None:
-        """argv or program; options."""
+        """Check the options, and that there is `argv` or a program."""
         options = parsed(ExecOptions, run.options, self.name)
         for name in sorted(_OF_FLEET & set(options.env)):
             raise InputError(
@@ -115,17 +116,17 @@ class ExecRunner(OwnProgram):
             )
 
     def without_qairt(self) -> ExecRunner:
-        """The runner for a program that needs no QAIRT: none is fetched, and none goes along."""
-        found = copy.copy(self)
-        found.runtime = None
-        return found
+        """Return the runner for a program that needs no QAIRT, so none is fetched or sent."""
+        runner = copy.copy(self)
+        runner.runtime = None
+        return runner
 
     def uses_npu(self, _bundle: Bundle, run: RunSpec) -> bool:
         """Return False for a run without QAIRT that does not mention FastRPC either."""
         return self.runtime is not None or mentions(_FASTRPC, run)
 
     def health(self, kit: Kit, timeout: float) -> Start | None:
-        """`options.health`, where the playbook has one."""
+        """Return the start of `options.health`; None if the playbook has none."""
         words = self._options(kit).health
         if words is None:
             return None
@@ -133,7 +134,7 @@ class ExecRunner(OwnProgram):
         return Start(self._argv(kit, words), options.cwd, (), timeout, env=self._env(kit))
 
     def start(self, kit: Kit) -> Start:
-        """The declared argv."""
+        """Return the start of the declared argv."""
         options = self._options(kit)
         return Start(
             self._argv(kit, options.argv or ["{program}"]),
@@ -156,14 +157,14 @@ class ExecRunner(OwnProgram):
         return tuple(word.replace("{program}", program(kit.run, self.layout)) for word in words)
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
-        """The declared numbers; one that is required and not there is a problem."""
+        """Return the declared numbers; a required number that is missing is a problem."""
         options = self._options(kit)
         problems = ending(start, ended)
-        found: dict[str, Measure] = {}
+        numbers: dict[str, Measure] = {}
         for reading in options.parse:
             value = _value(reading, ended)
             if value is not None:
-                found[reading.metric] = Measure(value, reading.unit)
+                numbers[reading.metric] = Measure(value, reading.unit)
             elif reading.required and not problems:
                 problems.append(f"unreadable: {reading.file} does not contain {reading.metric}")
         text = (
@@ -171,13 +172,14 @@ class ExecRunner(OwnProgram):
             if options.text == "stdout"
             else ""
         )
-        return Outcome(Metrics.of(found), text, None, tuple(problems), dict(ended.files))
+        return Outcome(Metrics.of(numbers), text, None, tuple(problems), dict(ended.files))
 
 
 def uses_qairt(run: RunSpec) -> bool:
     """Return False if no program, library or word of the run mentions a library of QAIRT.
 
-    A program that opens one by name has the name in it. A program of the device could be anything.
+    A program that opens a library by name contains the name. A program on the device could be
+    anything, so the result is then True.
     """
     return run.program is None or mentions(_QAIRT, run)
 
@@ -203,7 +205,7 @@ def _contains(path: Path, what: re.Pattern[bytes]) -> bool:
 
 
 class RuntimeRunner(Defaults):
-    """A runtime without a bundle, for people who log in: nothing is started but the probe."""
+    """A runtime without a bundle, for users who log in; only the probe is started."""
 
     name = "runtime"
     kinds = ("runtime",)
@@ -212,7 +214,7 @@ class RuntimeRunner(Defaults):
     layout = Layout()
 
     def check(self, run: RunSpec) -> None:
-        """Refuse every `run:`."""
+        """Raise InputError for every `run:`."""
         raise InputError(
             "a playbook without `bundle:` runs nothing",
             hint=f"write `bundle: FOLDER` in the playbook, or remove `run:` ({run.runner})",
@@ -228,12 +230,12 @@ class RuntimeRunner(Defaults):
         return Start((*program, "{release}/lib/libQnnHtp.so", f"{timeout:g}"), "", (), timeout)
 
     def start(self, kit: Kit) -> Start:
-        """Never called: `check` refuses every `run:`. Raises InputError."""
+        """Raise InputError. Never called, because `check` refuses every `run:`."""
         self.check(kit.run)
         raise AssertionError
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
-        """Return why it ended."""
+        """Return the reason of its end."""
         return Outcome(problems=tuple(ending(start, ended)))
 
 

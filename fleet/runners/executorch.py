@@ -1,4 +1,6 @@
-"""Runner `executorch`: qnn_executor_runner and qnn_llama_runner. docs/sources/deployment.md 5."""
+"""The runner `executorch`: qnn_executor_runner and qnn_llama_runner (docs/sources/deployment.md
+5).
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,17 @@ Version = Annotated[
 
 
 class ExecutorchOptions(Options, frozen=True):
-    """`input_list` and `profile_level` are for qnn_executor_runner, `tokenizer` and the rest for
+    """The options of both programs.
+
+    `input_list` and `profile_level` are for qnn_executor_runner, `tokenizer` and the rest for
     qnn_llama_runner.
 
-    `profile_level`: 0 off, 1 basic, 2 cycles of each operation (QnnExecuTorchProfileLevel); None
-    is what the .pte was compiled with. A profiled inference takes longer. `reference`: output of
-    qnn_executor_runner (`output_0_0.raw`) → file of the bundle, both of float32; `tolerance`: the
-    largest difference from it that still counts.
+    `profile_level` is 0 for off, 1 for basic, 2 for cycles of each operation
+    (QnnExecuTorchProfileLevel). None keeps the level that the .pte was compiled with. A profiled
+    inference takes longer.
+
+    `reference` maps an output of qnn_executor_runner (`output_0_0.raw`) to a file of the bundle,
+    both of float32. `tolerance` is the largest difference from it that is accepted.
     """
 
     model: str | None = None
@@ -57,7 +63,7 @@ class ExecutorchOptions(Options, frozen=True):
 
 
 class ExecutorchRunner(OwnProgram):
-    """A .pte program; everything in one folder, as ExecuTorch's own scripts push it."""
+    """A .pte program; all files in one folder, as ExecuTorch's own scripts push them."""
 
     name = "executorch"
     kinds = ("executorch",)
@@ -68,7 +74,7 @@ class ExecutorchRunner(OwnProgram):
     runtime: str | None = "executorch"
 
     def check(self, run: RunSpec) -> None:
-        """Program and options."""
+        """Check the program and the options."""
         super().check(run)
         options = parsed(ExecutorchOptions, run.options, self.name)
         llama = run.program is not None and "llama" in run.program.name
@@ -81,11 +87,11 @@ class ExecutorchRunner(OwnProgram):
             )
 
     def health(self, kit: Kit, timeout: float) -> Start | None:
-        """One run."""
+        """Return the start of one run."""
         return self._start(kit, timeout, seq_len=32, iterations=1)
 
     def start(self, kit: Kit) -> Start:
-        """As many iterations as asked, in one process."""
+        """Return the start of the requested number of iterations, in one process."""
         options = parsed(ExecutorchOptions, kit.options, self.name)
         return self._start(
             kit,
@@ -131,8 +137,10 @@ class ExecutorchRunner(OwnProgram):
         return Start((*argv, *options.extra), "", collect, timeout, prompt, marks=marks)
 
     def _inputs(self, kit: Kit, options: ExecutorchOptions) -> list[str]:
-        """Return the option for the list of inputs. Without a list, qnn_executor_runner fills the
-        inputs itself and executes once (qnn_executor_runner.cpp of pytorch/executorch).
+        """Return the option for the list of inputs.
+
+        Without a list, qnn_executor_runner fills the inputs itself and executes once
+        (qnn_executor_runner.cpp of pytorch/executorch).
         """
         there = any(fnmatchcase(item.name, INPUT_LIST) for item in kit.bundle.files)
         if not (options.input_list or options.reference or there):
@@ -141,41 +149,44 @@ class ExecutorchRunner(OwnProgram):
         return ["--input_list_path", name]
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
-        """Times of PyTorchObserver and of inferences, the etdump as it is.
+        """Return the times of PyTorchObserver and of inferences, and the unchanged etdump.
 
-        The speed file is another thing in each program. qnn_llama_runner writes tokens a second
-        over the whole inference, the prompt's pass too (runner.cpp of pytorch/executorch,
-        cff6f4d), so it is no rate of decoding. On Android the log goes to logcat, so the file is
-        what there is of qnn_executor_runner.
+        The content of the speed file depends on the program. qnn_llama_runner writes tokens per
+        second over the whole inference, including the pass of the prompt (runner.cpp of
+        pytorch/executorch, cff6f4d), so it is not a rate of decoding. On Android the log goes to
+        logcat, so the file is the only output of qnn_executor_runner.
         """
         problems = ending(start, ended)
-        said = (ended.stdout + b"\n" + ended.stderr).decode("utf-8", "replace")
-        found, written = observed(said), ended.files.get(SPEED, b"").decode("utf-8", "replace")
+        output = (ended.stdout + b"\n" + ended.stderr).decode("utf-8", "replace")
+        numbers, written = observed(output), ended.files.get(SPEED, b"").decode("utf-8", "replace")
         count, source = _iterations(start.argv), dict[str, Measure]()
         speed = number(written.strip())
         if speed is not None and _is_llama(kit):
-            found["inference_tps"] = source[SPEED] = Measure(speed, "tok/s")
+            numbers["inference_tps"] = source[SPEED] = Measure(speed, "tok/s")
         elif speed is not None:
             source[SPEED] = Measure(speed, f"ms of {count} iterations")
         if not _is_llama(kit):
-            found |= inferences(said) or speed_file(written, count)
-        if not problems and not found and "etdump.etdp" not in ended.files:
+            numbers |= inferences(output) or speed_file(written, count)
+        if not problems and not numbers and "etdump.etdp" not in ended.files:
             problems.append("cut: the program ended before it wrote times or an etdump profile")
         if not problems:
             options = parsed(ExecutorchOptions, kit.options, self.name)
             distances, wrong = _compared(kit, options, ended)
-            found |= distances
+            numbers |= distances
             problems += wrong
         text = ended.files.get("outputs.txt", b"").decode("utf-8", "replace").strip()
-        metrics = replace(Metrics.of(found), source=source)
+        metrics = replace(Metrics.of(numbers), source=source)
         return Outcome(metrics, text, None, tuple(problems), dict(ended.files))
 
 
 def _compared(
     kit: Kit, options: ExecutorchOptions, ended: Ended
 ) -> tuple[dict[str, Measure], list[str]]:
-    """How far each output is from its reference, and those that are too far or cannot be told."""
-    found, wrong = dict[str, Measure](), list[str]()
+    """Return the distance of each output from its reference, and the problems.
+
+    A problem is an output that is too far away, or that cannot be compared.
+    """
+    measured, wrong = dict[str, Measure](), list[str]()
     files = {item.name: item.source for item in kit.bundle.files}
     for output, name in options.reference.items():
         have, want = _floats(ended.files.get(f"outputs/{output}", b"")), _floats(_read(files[name]))
@@ -185,13 +196,13 @@ def _compared(
             )
             continue
         far = max(abs(given - wanted) for given, wanted in zip(have, want, strict=True))
-        found[f"{output.removesuffix('.raw')}_max_abs"] = Measure(far)
+        measured[f"{output.removesuffix('.raw')}_max_abs"] = Measure(far)
         if options.tolerance is not None and not far <= options.tolerance:
             wrong.append(
                 f"wrong: {output} differs by {far:g} from its reference {name}, but the "
                 f"tolerance is {options.tolerance:g}"
             )
-    return found, wrong
+    return measured, wrong
 
 
 def _floats(data: bytes) -> array[float]:
@@ -206,9 +217,12 @@ def _read(path: Path) -> bytes:
 
 
 def _iterations(argv: tuple[str, ...]) -> int:
-    """Of `--iteration`: the last one is in force, which `extra` of the playbook may give."""
-    found = _ITERATION.findall(" ".join(argv))
-    return max(int(found[-1]), 1) if found else 1
+    """Return the value of `--iteration`.
+
+    The last one applies; it may come from `extra` of the playbook.
+    """
+    matches = _ITERATION.findall(" ".join(argv))
+    return max(int(matches[-1]), 1) if matches else 1
 
 
 def _is_llama(kit: Kit) -> bool:

@@ -1,9 +1,9 @@
-"""Runner `genai`: a folder of onnxruntime-genai as a whole, a prompt in and text out.
+"""The runner `genai`: a complete folder of onnxruntime-genai, a prompt in and text out.
 
-Its model is loaded by onnxruntime-genai with the QNN provider that `genai_config.json` names; a
-folder that names none would run on the CPU and is a CPU fallback. Where the decoder is one model,
-the session is opened with the CPU switched off, so that it opens only if QNN took every node: what
-genai itself says of its device is CPU on QNN too.
+onnxruntime-genai loads the model with the QNN provider that `genai_config.json` names. A folder
+that names none would run on the CPU and is a CPU fallback. If the decoder is one model, the session
+is opened with the CPU switched off, so that it opens only if QNN took every node. The device that
+genai itself reports is no proof, because it is the CPU with QNN too.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from fleet.runners.options import TIMED_OUT, Options, has_program
 from fleet.runners.ort import EMULATED_SOC, PACKAGE_FOLDER, requirements
 from fleet.runners.scripted import OUTCOME, Scripted, finished, script_argv, token_times
 
-# The one whose interface is used here; it needs onnxruntime 1.31. Wheels for x86_64, aarch64 and
+# The version whose interface is used here needs onnxruntime 1.31. Wheels for x86_64, aarch64 and
 # win_arm64, CPython 3.11 and later.
 PACKAGE = "onnxruntime-genai==0.18.0"
-# From 0.17.0 on, a cache that slides by a window is only made for a device with shared memory of
-# the HTP; others get a cache of another shape (`past_key_0_in ... Got: 1`). 0.16.0 makes it for
-# each (0.14.0 to 0.18.0 tried on the HTP emulator).
+# From 0.17.0 on, a cache that slides by a window is created only for a device with shared memory of
+# the HTP; others get a cache of another shape (`past_key_0_in ... Got: 1`). 0.16.0 creates it for
+# every device (0.14.0 to 0.18.0 were tested on the HTP emulator).
 PACKAGE_WINDOWED = "onnxruntime-genai==0.16.0"
 SCRIPT = "run/fleet_genai.py"
 _ELSEWHERE = re.compile(r"(^|qnn)(gpu|dsp|saver|ir)\b", re.IGNORECASE)
@@ -45,11 +45,11 @@ _STATUS = {
 
 
 class GenaiOptions(Options, frozen=True):
-    """None: what the search needs stands in genai_config.json."""
+    """The options: none, because genai_config.json has those of the search."""
 
 
 class GenaiRunner(Scripted):
-    """Folders of onnxruntime-genai."""
+    """The runner of folders of onnxruntime-genai."""
 
     name = "genai"
     kinds = ("ort",)
@@ -61,12 +61,12 @@ class GenaiRunner(Scripted):
     windows = layout
 
     def check(self, run: RunSpec) -> None:
-        """No options; the program is ours."""
+        """Check that there are no options, and no program of the playbook."""
         super().check(run)
         has_program(run, self.name, "its own program", "`program:` and `libraries:`")
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
-        """Our script, and the packages for the Python of the device."""
+        """Return the script, and the packages for the Python of the device."""
         refuse_elsewhere(kit.bundle.config.get("genai"))
         source = path_of("fleet_genai.py")
         wanted = (*requirements(kit.build_id), package_for(kit.bundle))
@@ -74,9 +74,11 @@ class GenaiRunner(Scripted):
         return (file_ref(source, SCRIPT, executable=True), *site)
 
     def corrected(self, kit: Kit) -> tuple[FileRef, ...]:
-        """genai_config.json with options of the provider that fit the device: most public ones
-        name QnnHtp.dll, which Linux cannot open. With a windowed cache, the CPU is switched off in
-        it too: onnxruntime-genai 0.16 does not lay a configuration over the parts of another.
+        """Return genai_config.json with options of the provider that fit the device.
+
+        Most public files name QnnHtp.dll, which Linux cannot open. With a windowed cache, the CPU
+        is switched off in the file too, because onnxruntime-genai 0.16 cannot overlay parts of a
+        configuration.
         """
         data = copy.deepcopy(kit.bundle.config.get("genai"))
         alone = _is_windowed(kit.bundle) and _switch_cpu_off(data)
@@ -106,12 +108,15 @@ class GenaiRunner(Scripted):
         return Start(argv, "bundle", (OUTCOME,), timeout, kit.run.prompt.encode(), json.dumps(spec))
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
-        """Times as the loop saw them: TTFT is the prompt's pass with the first token."""
+        """Return the times that the loop measured.
+
+        TTFT is the time of the pass of the prompt, including the first token.
+        """
         try:
-            said = json.loads(ended.files.get(OUTCOME, b"{}"))
+            data = json.loads(ended.files.get(OUTCOME, b"{}"))
         except ValueError:
-            said = {}
-        said = said if isinstance(said, dict) else {}
+            data = {}
+        data = data if isinstance(data, dict) else {}
         problems: list[str] = []
         if "qnn" not in providers_of(kit.bundle):
             problems.append("cpu-fallback: genai_config.json does not select the QNN provider")
@@ -119,13 +124,13 @@ class GenaiRunner(Scripted):
             problems.append(f"cut: the program did not end within {start.timeout:g} s")
         elif ended.status:
             word = _STATUS.get(ended.status, f"failed: exit status {ended.status}")
-            problems.append(f"{word}: {str(said.get('error', 'no reason given'))[:500]}")
-        found = token_times(said)
-        if not problems and "ttft_ms" not in found:
+            problems.append(f"{word}: {str(data.get('error', 'no reason given'))[:500]}")
+        times = token_times(data)
+        if not problems and "ttft_ms" not in times:
             problems.append("unreadable: the result file of the run contains no times")
-        finish, cut, marks = finished(said, kit)
-        text = said.get("text")
-        metrics = Metrics.of(found)
+        finish, cut, marks = finished(data, kit)
+        text = data.get("text")
+        metrics = Metrics.of(times)
         return Outcome(
             metrics,
             text if isinstance(text, str) else "",
@@ -137,8 +142,9 @@ class GenaiRunner(Scripted):
 
 
 def _fit(part: object, change: Callable[[dict[str, Any]], bool]) -> bool:
-    """Apply `change` to the options of the QNN provider in each part of a configuration; return
-    True if one of them was changed.
+    """Apply `change` to the options of the QNN provider in each part of a configuration.
+
+    Returns True if any of them was changed.
     """
     changed = False
     for name, member in part.items() if isinstance(part, dict) else enumerate(_list(part)):
@@ -152,10 +158,10 @@ def _list(part: object) -> list[Any]:
 
 
 def _for_target(kit: Kit, options: dict[str, Any]) -> bool:
-    """Set the options of the provider that depend on the device; return True if one was set.
+    """Set the options of the provider that depend on the device. Return True if one was set.
 
-    The backend library has the name of its system. The HTP emulator has no shared memory of an
-    HTP, and needs a chip for what it compiles.
+    The name of the backend library depends on the system. The HTP emulator has no shared memory of
+    an HTP, and needs a chip to compile for.
     """
     before = dict(options)
     mine, other = kit.backends
@@ -170,8 +176,10 @@ def _for_target(kit: Kit, options: dict[str, Any]) -> bool:
 
 
 def refuse_elsewhere(part: object, place: str = "") -> None:
-    """Raise InputError for a part of genai_config.json that no Qualcomm board can run: a provider
-    that is neither QNN nor the CPU, or QNN with another backend than HTP.
+    """Raise InputError for a part of genai_config.json that no Qualcomm board can run.
+
+    Such a part has a provider that is neither QNN nor the CPU, or QNN with a backend other than
+    HTP.
     """
     rows = list(part.items()) if isinstance(part, dict) else []
     rows = list(enumerate(part)) if isinstance(part, list) else rows
@@ -204,12 +212,12 @@ def _refuse_provider(name: str, options: object, place: str) -> None:
 
 
 def package_for(bundle: Bundle) -> str:
-    """Return the package that runs a folder: another one for a cache that slides by a window."""
+    """Return the package that runs a folder; a cache that slides by a window needs another one."""
     return PACKAGE_WINDOWED if _is_windowed(bundle) else PACKAGE
 
 
 def window_of(bundle: Bundle) -> int:
-    """Return the number of tokens to whose multiple a prompt is filled up."""
+    """Return the number of tokens to whose multiple a prompt is padded."""
     sliding = _sliding(bundle)
     size = sliding.get("window_size") if sliding.get("slide_inputs", True) else 1
     return size if isinstance(size, int) and size > 0 else 1
@@ -220,7 +228,7 @@ def _is_windowed(bundle: Bundle) -> bool:
 
 
 def _switch_cpu_off(part: object) -> bool:
-    """Switch the CPU off in every part that names QNN; True if there is one."""
+    """Switch the CPU off in every part that names QNN. Return True if there is such a part."""
     members = list(part.values()) if isinstance(part, dict) else _list(part)
     changed = [_switch_cpu_off(member) for member in members]
     options = part.get("session_options") if isinstance(part, dict) else None
@@ -238,8 +246,9 @@ def _sliding(bundle: Bundle) -> Mapping[str, Any]:
 
 
 def _npu_alone(model: Mapping[str, Any]) -> bool | list[str]:
-    """True for a decoder of one model; of a pipeline the parts that name QNN, the others are for
-    the CPU by design.
+    """Return True for a decoder of one model, and the parts that name QNN for a pipeline.
+
+    The other parts of a pipeline are meant for the CPU.
     """
     decoder = model.get("decoder")
     pipeline = decoder.get("pipeline") if isinstance(decoder, Mapping) else None

@@ -1,4 +1,6 @@
-"""Runner `genie`: genie-t2t-run where the runtime has it, else our own over libGenie."""
+"""The runner `genie`: genie-t2t-run if the runtime has it, else fleet's own script over
+libGenie.
+"""
 
 from __future__ import annotations
 
@@ -58,10 +60,12 @@ _STATUS = {
 
 
 class GenieOptions(Options, frozen=True):
-    """`lora`: the adapter to apply, with the strength of each alpha tensor after it, as
-    genie-t2t-run takes them. `embedding_file`, `tokens_file`: the input in place of a prompt, and
-    `embedding_table` the table for the tokens that follow; files of the bundle, the embeddings
-    with `,TYPE,SCALE,OFFSET` after them where they are quantized.
+    """The options of a dialog.
+
+    `lora` is the adapter to apply, followed by the strength of each alpha tensor, in the form of
+    genie-t2t-run. `embedding_file` and `tokens_file` are the input in place of a prompt.
+    `embedding_table` is the table for the tokens that follow. All of them are files of the bundle.
+    The embeddings are followed by `,TYPE,SCALE,OFFSET` if they are quantized.
     """
 
     lora: Lora | None = None
@@ -71,20 +75,20 @@ class GenieOptions(Options, frozen=True):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Names of the files of the bundle that the options use."""
+        """The names of the files of the bundle that the options use."""
         given = (self.embedding_file, self.embedding_table, self.tokens_file)
         return tuple(text.partition(",")[0] for text in given if text)
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The options of genie-t2t-run."""
+        """The options for the command line of genie-t2t-run."""
         keys = ("lora", "embedding_file", "embedding_table", "tokens_file")
         given = {key: getattr(self, key) for key in keys}
         return tuple(word for key, text in given.items() if text for word in (f"--{key}", text))
 
 
 class GenieRunner(Defaults):
-    """Dialog bundles of Qualcomm Genie."""
+    """The runner of dialog bundles of Qualcomm Genie."""
 
     name = "genie"
     kinds = ("genie",)
@@ -95,16 +99,17 @@ class GenieRunner(Defaults):
     formats = ("genie",)
     runtime: str | None = "genie"
     layout = Layout()
-    windows = FLAT  # tools find skel and catalog in their own and the working folder
+    windows = FLAT  # tools find skel and catalog in their own folder and in the working folder
 
     def check(self, run: RunSpec) -> None:
-        """The options; the program comes with the runtime, but for what it is linked with."""
+        """Check the options, and that the playbook names no program, which the runtime has."""
         super().check(run)
         has_program(run, self.name, "the program of the runtime", "`program:`")
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
-        """What starts genie-t2t-run, or our runner where the runtime lacks it; the user's
-        libraries.
+        """Return the script that starts genie-t2t-run, or fleet's own runner, and user files.
+
+        fleet's own runner is used if the runtime does not have genie-t2t-run.
         """
         own = own_files(kit.run, self.windows if kit.windows else self.layout)
         own = (*own, *self._inputs(kit))
@@ -116,7 +121,7 @@ class GenieRunner(Defaults):
         return (file_ref(path_of(script.removeprefix("run/")), script, executable=True), *own)
 
     def features(self, bundle: Bundle, _run: RunSpec) -> tuple[str, ...]:
-        """The backends of all engines, and genie-app for a pipeline."""
+        """Return the backends of all engines, and genie-app for a pipeline."""
         backends = {engine.backend for engine in bundle.engines} - {None, "QnnHtp"}
         app = ("genie-app",) if _is_script(bundle) else ()
         return (*sorted(text for text in backends if text), *app)
@@ -127,12 +132,13 @@ class GenieRunner(Defaults):
         return _is_script(bundle) or not engines or bool(engines - OFF_NPU)
 
     def _inputs(self, kit: Kit) -> tuple[FileRef, ...]:
-        """Files of the options that no configuration names. Raises InputError for what the
-        dialog cannot take.
+        """Return the files of the options that no configuration names.
+
+        Raises InputError for input that the dialog cannot accept.
         """
         options = parsed(GenieOptions, kit.options, self.name)
         _refuse_other_input(kit, options)
-        sent, found = {file.name for file in kit.bundle.files}, []
+        sent, files = {file.name for file in kit.bundle.files}, []
         for name in options.files:
             path = inside(kit.bundle.root, clean_name(name, "`run: options:`"), "`run: options:`")
             if path is None:
@@ -142,13 +148,13 @@ class GenieRunner(Defaults):
                     hint=f"copy {name} into {kit.bundle.root}, or correct its name in the playbook",
                 )
             if name not in sent:
-                found.append(file_ref(path, f"bundle/{name}"))
-        return tuple(found)
+                files.append(file_ref(path, f"bundle/{name}"))
+        return tuple(files)
 
     def health(self, kit: Kit, timeout: float) -> Start | None:
         """Create a dialog: backend, device and context from the real context binaries."""
         if _is_script(kit.bundle):
-            return None  # a script is one run, and nothing shorter
+            return None  # a script is one complete run; there is nothing shorter
         if kit.has_tool:
             run = replace(kit.run, prompt="hi", max_tokens=1, timeout=timeout)
             return self.start(replace(kit, run=run))
@@ -156,7 +162,7 @@ class GenieRunner(Defaults):
         return Start(argv, "bundle", (OUTCOME,), timeout)
 
     def start(self, kit: Kit) -> Start:
-        """One query; the token limit is always set."""
+        """Return the start of one query; the token limit is always set."""
         run, bundle = kit.run, kit.bundle
         prompt = run.prompt.encode()
         if _is_script(bundle):
@@ -185,7 +191,10 @@ class GenieRunner(Defaults):
         return Start(argv, folder, (PROFILE,), run.timeout, prompt, json.dumps(config))
 
     def ask(self, kit: Kit, suite: Suite) -> Start | None:
-        """Ask all questions in one dialog; genie-t2t-run takes one question a start."""
+        """Return the start of all questions in one dialog.
+
+        Returns None with genie-t2t-run, which accepts one question per start, and for a pipeline.
+        """
         if kit.has_tool or _is_script(kit.bundle):
             return None
         rows = [
@@ -198,7 +207,7 @@ class GenieRunner(Defaults):
         return Start(argv, "bundle", (OUTCOME,), limit, json.dumps(rows).encode())
 
     def answers(self, start: Start, suite: Suite, ended: Ended) -> list[SuiteAnswer]:
-        """Return what the dialog answered, with the token counts of Genie's own profile."""
+        """Return the answers of the dialog, with the token counts of Genie's own profile."""
         lines = ended.files.get(start.collect[0], b"").decode("utf-8", "replace").splitlines()
         limits = {question.name: question.max_tokens for question in suite.questions}
         rows, profile = [], ""
@@ -233,7 +242,7 @@ class GenieRunner(Defaults):
         )
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
-        """Metrics, text and whether the run was whole and on the NPU."""
+        """Return metrics and text, and whether the run was complete and on the NPU."""
         run, bundle = kit.run, kit.bundle
         problems: list[str] = []
         if bundle.backend not in {None, "QnnHtp"}:
@@ -271,7 +280,7 @@ class GenieRunner(Defaults):
         return Outcome(metrics, text, finish, tuple(problems), raw, marks=marks)
 
     def _split(self, start: Start, ended: Ended) -> tuple[str, str]:
-        """(generated text, Genie's profile as text)."""
+        """Return (generated text, Genie's profile as text)."""
         collected = ended.files.get(start.collect[0], b"")
         if start.collect == (PROFILE,):
             match = _BETWEEN.search(ended.stdout)
@@ -285,28 +294,31 @@ class GenieRunner(Defaults):
 
 
 def _is_script(bundle: Bundle) -> bool:
-    """A pipeline is started by a genie-app script, not by a configuration."""
+    """Return True for a pipeline: a genie-app script starts it, not a configuration."""
     return not bundle.config_name.endswith(".json")
 
 
 def _pipeline(kit: Kit) -> Start:
-    """Start genie-app in the folder of the bundle; prompts and images stand in its script."""
+    """Return the start of genie-app in the folder of the bundle.
+
+    The script of the bundle names prompts and images.
+    """
     tool = "{release}/genie-app.exe" if kit.windows else "{release}/bin/genie-app"
     folder = "" if kit.windows else "bundle"
     return Start((tool, "-s", kit.bundle.config_name), folder, (), kit.run.timeout)
 
 
 def _pipeline_outcome(ended: Ended, problems: tuple[str, ...], marks: tuple[str, ...]) -> Outcome:
-    said = ended.stdout.decode("utf-8", "replace")
+    output = ended.stdout.decode("utf-8", "replace")
     pieces = [piece.decode("utf-8", "replace").strip() for piece in _BETWEEN.findall(ended.stdout)]
     wall = Measure(round(ended.seconds * 1000, 1), "ms, of this workstation's clock")
-    metrics = printed(said)
+    metrics = printed(output)
     metrics = structs.replace(metrics, others={**metrics.others, "wall_ms": wall})
-    return Outcome(metrics, "\n".join(pieces) or said.strip(), None, problems, marks=marks)
+    return Outcome(metrics, "\n".join(pieces) or output.strip(), None, problems, marks=marks)
 
 
 def _refuse_other_input(kit: Kit, options: GenieOptions) -> None:
-    """Raise InputError for a dialog that does not take what the run gives it."""
+    """Raise InputError for a dialog that does not accept the input of the run."""
     bundle = kit.bundle
     name, scripts = bundle.config_name, genie_scripts(bundle.root)
     pipeline = f"bundle: {{path: {bundle.root.name}, config: {(scripts or ['SCRIPT'])[0]}}}"
@@ -353,7 +365,7 @@ def _refuse_other_input(kit: Kit, options: GenieOptions) -> None:
 
 
 def _adapters(value: object) -> Iterator[str]:
-    """Return the names of the LoRA adapters and groups, whatever engine has them."""
+    """Yield the names of the LoRA adapters and groups, in any engine."""
     if isinstance(value, list):
         for item in value:
             yield from _adapters(item)

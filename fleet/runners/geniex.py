@@ -1,10 +1,12 @@
-"""Runner `geniex`: geniex-bench of Qualcomm's GenieX, with its plugins qairt and llama_cpp.
+"""The runner `geniex`: geniex-bench of Qualcomm's GenieX, with its plugins qairt and llama_cpp.
 
-qualcomm/GenieX cb60a5d (2026-08-21) and newer files of sdk/benchmark: options.c 697f6d8, run.c
-5298420, report.c 92c07df. A release has the folders bin/ and lib/ of its archive; what the archive
-has in lib/qairt/htp-files and lib/llama_cpp also stands in lib/, where GenieX's own test for
-Android puts it (sdk/benchmark/qdc/tests/utils.py): the plugin of Android looks for QNN there, and
-the loader for stubs.
+Sources: qualcomm/GenieX cb60a5d (2026-08-21) and newer files of sdk/benchmark: options.c 697f6d8,
+run.c 5298420, report.c 92c07df.
+
+A release has the folders bin/ and lib/ of the archive. The files of lib/qairt/htp-files and
+lib/llama_cpp of the archive are also in lib/, where GenieX's own test for Android puts them
+(sdk/benchmark/qdc/tests/utils.py). The plugin of Android looks for QNN there, and the loader for
+stubs.
 
 geniex-bench prints the text of an answer in its accuracy mode only, which is one run without a
 warm-up. Newer versions put the prompt of this mode into the model's chat template themselves.
@@ -46,7 +48,10 @@ QAIRT_FOLDER = "lib/qairt/htp-files"
 _PROMPT = ("--prompt-file", "{work}/prompt.txt")
 _MADE_FOR = re.compile(r"htp-?(v\d\d)", re.IGNORECASE)  # libQnnHtpV73Skel.so, libggml-htp-v73.so
 _TEMPLATED = re.compile(r"<\|[a-z_]+\|>|\[INST\]|<start_of_turn>|<\|im_start\|>")
-_BESIDE = ("embedding_weights.raw", "embed_tokens.npy")  # read by the plugin, named by no file
+_BESIDE = (
+    "embedding_weights.raw",
+    "embed_tokens.npy",
+)  # read by the plugin, but no file names them
 _NEEDS = ("genie_config.json", "tokenizer.json", "metadata.json")  # by name, in the bundle's folder
 _FINISH = {"length": "token-limit", "eos": "eos", "stop_sequence": "eos", "completed": "eos"}
 _MODES = Literal[
@@ -57,9 +62,11 @@ Positive = Annotated[int, Meta(ge=1)]
 
 
 class GeniexOptions(Options, frozen=True):
-    """`text`: accuracy mode. `prompt_tokens`: that many random tokens in place of the prompt.
-    `warmups` and `repetitions` are those within one start of the program; those of `run:` are
-    starts. `ctx_size`, `gpu_layers` and `threads` are of the plugin llama_cpp.
+    """The options. `text` selects the accuracy mode.
+
+    `prompt_tokens` is the number of random tokens in place of the prompt. `warmups` and
+    `repetitions` are those within one start of the program; those of `run:` are starts. `ctx_size`,
+    `gpu_layers` and `threads` are options of the plugin llama_cpp.
     """
 
     plugin: Literal["qairt", "llama_cpp"] | None = None
@@ -88,7 +95,7 @@ class GeniexOptions(Options, frozen=True):
 
 
 class GeniexRunner(OwnProgram):
-    """Bundles of AI Hub for Genie by the plugin qairt, GGUF models by the plugin llama_cpp."""
+    """The runner of AI Hub's Genie bundles (plugin qairt) and of GGUF models (llama_cpp)."""
 
     name = "geniex"
     kinds = ("genie", "llama.cpp")
@@ -104,7 +111,7 @@ class GeniexRunner(OwnProgram):
     layout = Layout(dsp="lib")
 
     def check(self, run: RunSpec) -> None:
-        """Options that exclude each other."""
+        """Check the options, and refuse options that exclude each other."""
         super().check(run)
         options = parsed(GeniexOptions, run.options, self.name)
         if options.text and (options.warmups or options.repetitions > 1 or options.prompt_tokens):
@@ -115,13 +122,16 @@ class GeniexRunner(OwnProgram):
             _check_qairt(options)
 
     def carried_qairt(self, run: RunSpec) -> Path | None:
-        """Return the folder of QAIRT's libraries that come with the program."""
+        """Return the folder of the QAIRT libraries that come with the program, or None."""
         options = parsed(GeniexOptions, run.options, self.name)
         folder = _root(run) / QAIRT_FOLDER
         return folder if options.plugin != "llama_cpp" and folder.is_dir() else None
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
-        """The program, its libraries and those of its plugin; files of the bundle by name."""
+        """Return the program, its libraries, those of its plugin, and unnamed bundle files.
+
+        Unnamed bundle files are those that the plugin opens by a fixed name.
+        """
         root, plugin = _root(kit.run), _plugin(kit)
         if kit.run.program is not None and not (root / "lib" / plugin).is_dir():
             raise InputError(
@@ -129,27 +139,27 @@ class GeniexRunner(OwnProgram):
                 "GenieX is missing",
                 hint="use the whole folder of a geniex-bench archive, with bin/ and lib/",
             )
-        found = {file.name: file for file in own_files(kit.run, self.layout)}
+        files = {file.name: file for file in own_files(kit.run, self.layout)}
         for path in _libraries(root, plugin, kit.arch):
             inside = path.relative_to(root).as_posix()
-            found.setdefault(inside, file_ref(path, inside))
+            files.setdefault(inside, file_ref(path, inside))
             if path.name != "libgeniex_plugin.so":
-                found.setdefault(f"lib/{path.name}", file_ref(path, f"lib/{path.name}"))
+                files.setdefault(f"lib/{path.name}", file_ref(path, f"lib/{path.name}"))
         sent = {item.name for item in kit.bundle.files}
         for name in _BESIDE if plugin == "qairt" else ():
             if name not in sent and (kit.bundle.root / name).is_file():
-                found[f"bundle/{name}"] = file_ref(kit.bundle.root / name, f"bundle/{name}")
-        return tuple(found[name] for name in sorted(found))
+                files[f"bundle/{name}"] = file_ref(kit.bundle.root / name, f"bundle/{name}")
+        return tuple(files[name] for name in sorted(files))
 
     def health(self, kit: Kit, timeout: float) -> Start | None:
-        """Load the model and generate one token."""
+        """Return the start that loads the model and generates one token."""
         options = {"warmups": 0, "repetitions": 1, "text": False, "prompt_tokens": None}
         run = replace(kit.run, prompt="hi", max_tokens=1, timeout=timeout,
                       options={**kit.options, **options})  # fmt: skip
         return self.start(replace(kit, run=run))
 
     def start(self, kit: Kit) -> Start:
-        """One start of geniex-bench on one model."""
+        """Return one start of geniex-bench on one model."""
         options = parsed(GeniexOptions, kit.options, self.name)
         plugin = _plugin(kit)
         if plugin == "qairt":
@@ -172,26 +182,30 @@ class GeniexRunner(OwnProgram):
         if options.mmproj is not None or options.images:
             argv += _media(kit, options, plugin)
         if options.device == "hybrid" and _knows(kit.run, b"--log"):
-            argv += ["--log", "debug"]  # llama.cpp's own words on where the weights are
+            argv += ["--log", "debug"]  # llama.cpp then logs where the weights are
         argv += ["--output-json", "{work}/" + RESULT, *options.extra]
         env = {"GENIEX_PLUGIN_PATH": "{release}/lib"}
         prompt = kit.run.prompt.encode()
         return Start(tuple(argv), "bundle", (RESULT,), kit.run.timeout, prompt, env=env)
 
     def _wants_text(self, kit: Kit, options: GeniexOptions) -> bool:
-        """Return whether the run is one of accuracy mode. Raises InputError if the model would get
-        its chat template twice, or the prompt would be cut into several.
+        """Return whether the run uses the accuracy mode.
+
+        Raises InputError if the model would get its chat template twice, or if the prompt would be
+        split into several prompts.
         """
-        one = options.repetitions == 1 and not options.warmups
-        wanted = options.text if options.text is not None else one
+        single = options.repetitions == 1 and not options.warmups
+        wanted = options.text if options.text is not None else single
         if not wanted:
             return False
         _check_text(kit, kit.run.prompt, "the prompt")
         return True
 
     def ask(self, kit: Kit, suite: Suite) -> Start | None:
-        """Ask all questions in one start: lines of three dashes part them, and each gets an empty
-        KV cache. None where they differ in their token limits, or are token ids.
+        """Return the start of all questions, separated by lines of three dashes.
+
+        Each question gets an empty KV cache. Returns None if the questions differ in their token
+        limits, or if they are token ids.
         """
         limits = {question.max_tokens for question in suite.questions}
         prompts = [question.prompt for question in suite.questions]
@@ -207,25 +221,25 @@ class GeniexRunner(OwnProgram):
         return replace(start, prompt=whole, timeout=kit.run.timeout * (len(prompts) + 1))
 
     def answers(self, start: Start, suite: Suite, ended: Ended) -> list[SuiteAnswer]:
-        """Return the answers in the order of the questions, with tokens by the JSON file."""
+        """Return the answers in the order of the questions, with tokens from the JSON file."""
         del start
-        said = geniex.texts(ended.stdout.decode("utf-8", "replace"))
+        texts = geniex.texts(ended.stdout.decode("utf-8", "replace"))
         try:
             runs = geniex.runs_of(_result(ended))
         except ProfileError:
             runs = []
-        if len(said) != len(suite.questions):
+        if len(texts) != len(suite.questions):
             return []
-        ends = [_ends(run) for run in runs] if len(runs) == len(said) else []
+        ends = [_ends(run) for run in runs] if len(runs) == len(texts) else []
         return [
             SuiteAnswer(question.name, text, finish=finish, generated_tokens=count)
             for question, text, (finish, count) in zip(
-                suite.questions, said, ends or [(None, None)] * len(said), strict=True
+                suite.questions, texts, ends or [(None, None)] * len(texts), strict=True
             )
         ]
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
-        """Times of the run, or medians of its repetitions; text in accuracy mode."""
+        """Return the times of the run or medians of its repetitions; text in accuracy mode."""
         options = parsed(GeniexOptions, kit.options, self.name)
         problems, raw = ending(start, ended), dict(ended.files)
         try:
@@ -259,7 +273,7 @@ def _result(ended: Ended) -> dict[str, Any]:
 
 
 def _ends(run: object) -> tuple[str | None, int | None]:
-    """Return how one run ended, and its generated tokens."""
+    """Return how one run ended, and its number of generated tokens."""
     row = run if isinstance(run, dict) else {}
     metrics = geniex.metrics_of_run({}, row)
     count = getattr(metrics, ANSWER.tokens)
@@ -267,7 +281,9 @@ def _ends(run: object) -> tuple[str | None, int | None]:
 
 
 def _where(options: GeniexOptions, data: dict[str, object], ended: Ended) -> str:
-    """Return why a run is not known to be on the NPU; `hybrid` shows it in llama.cpp's log."""
+    """Return why a run is not known to be on the NPU; for `hybrid` the log of llama.cpp shows
+    it.
+    """
     if options.device != "hybrid" or data.get("plugin") == "qairt":
         return geniex.device_problem(data)
     return llama_cpp.elsewhere(ended.stderr.decode("utf-8", "replace"))
@@ -288,8 +304,8 @@ def _plugin(kit: Kit) -> str:
 def _sampling(options: GeniexOptions, plugin: str) -> list[str]:
     """Return the words for seed and temperature; the plugin qairt leaves both to the bundle.
 
-    Both plugins take 0 for `not given` (the bundle's, or 0.8), and below 0 the likeliest token
-    (sampler_config_utils.h and params.cpp of cb60a5d).
+    For both plugins, 0 means that the value is not given (the bundle's value, or 0.8). A value
+    below 0 means the likeliest token (sampler_config_utils.h and params.cpp of cb60a5d).
     """
     of_bundle = plugin == "qairt"
     seed = options.seed if options.seed is not None else 0 if of_bundle else 42
@@ -352,8 +368,10 @@ def _root(run: RunSpec) -> Path:
 
 
 def _libraries(root: Path, plugin: str, arch: str) -> Iterator[Path]:
-    """Yield the libraries of the SDK and of one plugin, with what lies in its folders; of those
-    for one version of the Hexagon the ones for `arch`, or all if it is "".
+    """Yield the libraries of the SDK and of one plugin, with the files in its folders.
+
+    Of the libraries for one version of the Hexagon, yields those for `arch`; all of them if `arch`
+    is "".
     """
     for path in (*sorted(root.glob("lib/*")), *sorted(root.glob(f"lib/{plugin}/**/*"))):
         made_for = _MADE_FOR.search(path.name)
@@ -386,7 +404,7 @@ def _model(kit: Kit, options: GeniexOptions, plugin: str) -> str:
 
 
 def _media(kit: Kit, options: GeniexOptions, plugin: str) -> list[str]:
-    """Return the words for a model that sees: its projector and images, files of the bundle."""
+    """Return the words for a vision model: its projector and images, which are bundle files."""
     argv = ["--vlm"] if plugin == "qairt" else []
     if plugin == "llama_cpp":
         projector = named(kit.bundle, options.mmproj, ("*mmproj*.gguf",), "projector", "mmproj")

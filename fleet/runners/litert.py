@@ -1,8 +1,8 @@
-"""Runner `litert`: a .tflite in LiteRT, on the NPU or, where that is said, on the CPU.
+"""The runner `litert`: a .tflite model in LiteRT, on the NPU or, if selected, on the CPU.
 
-What runs where stands in the file: a part for the NPU was compiled before and is one operation of
-its own. So nothing falls back in silence: the operations that stay on the CPU are counted before
-anything is sent, and more than the playbook allows are refused.
+The file itself decides what runs where: a part for the NPU was compiled in advance and is one
+operation of its own. Nothing falls back silently. The operations that stay on the CPU are counted
+before anything is sent. If there are more than the playbook allows, the run is refused.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ SCRIPT, WORKER = "run/fleet_litert.py", "run/fleet/device/npu/fleet_ort.py"
 
 
 class LitertOptions(Options, frozen=True):
-    """`off_npu`: so many operations may stay on the CPU. `source`: the model before it was
-    compiled, of which they are a share. The others as of runner ort.
+    """The options. `off_npu` is the number of operations that may stay on the CPU.
+
+    `source` is the model before compilation; it is used to compute the share of those operations.
+    The other options are the same as for the runner ort.
     """
 
     model: str | None = None
@@ -58,7 +60,7 @@ def _passed_on(options: LitertOptions) -> dict[str, Any]:
 
 
 class LitertRunner(Sampled):
-    """Models of LiteRT (TensorFlow Lite)."""
+    """The runner of models of LiteRT (TensorFlow Lite)."""
 
     name = "litert"
     kinds = ("litert",)
@@ -73,14 +75,17 @@ class LitertRunner(Sampled):
         return parsed(LitertOptions, run.options, self.name).accelerator != "cpu"
 
     def fitted(self, run: RunSpec) -> LitertRunner:
-        """The CPU needs no QAIRT."""
-        found = copy.copy(self)
+        """Return the runner without QAIRT for the CPU, which does not need it."""
+        runner = copy.copy(self)
         if parsed(LitertOptions, run.options, self.name).accelerator == "cpu":
-            found.runtime = None
-        return found
+            runner.runtime = None
+        return runner
 
     def check(self, run: RunSpec) -> None:
-        """The options; the NPU needs LiteRT's dispatch library, which is built by the user."""
+        """Check the options, and that the NPU has LiteRT's dispatch library.
+
+        The user builds this library.
+        """
         options = parsed(LitertOptions, run.options, self.name)
         has_program(run, self.name, "its own program", "`program:`")
         has = any(path.name == DISPATCH for path in run.libraries)
@@ -94,7 +99,7 @@ class LitertRunner(Sampled):
             )
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
-        """Our scripts, the packages for the Python of the device, the user's libraries."""
+        """Return the scripts, the packages for the Python of the device, and user libraries."""
         site = kit.site(PACKAGES) if kit.site is not None else ()
         scripts = (("fleet_litert.py", SCRIPT), ("fleet_ort.py", WORKER))
         ours = tuple(file_ref(path_of(name), place) for name, place in scripts)
@@ -103,10 +108,10 @@ class LitertRunner(Sampled):
     def _start(self, kit: Kit, timeout: float, *more: str) -> Start:
         options = parsed(LitertOptions, kit.options, self.name)
         in_bundle(kit, options.inputs, options.reference)
-        model, found, _ = _counted(kit, options)
+        model, counts, _ = _counted(kit, options)
         spec = {
             "model": model,
-            "partly": options.accelerator == "npu" and found.others > 0,
+            "partly": options.accelerator == "npu" and counts.others > 0,
             **_passed_on(options),
         }
         argv = script_argv(SCRIPT, timeout, *more)
@@ -115,10 +120,10 @@ class LitertRunner(Sampled):
         return Start(argv, "bundle", (OUTCOME,), timeout, config=config, marks=marks)
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
-        """Times of loading and runs, distances, and the operations that stay on the CPU."""
+        """Return the times of loading and runs, distances, and operations on the CPU."""
         options = parsed(LitertOptions, kit.options, self.name)
-        _, found, whole = _counted(kit, options)
-        off = found.compiled + found.others if options.accelerator == "cpu" else found.others
+        _, counts, whole = _counted(kit, options)
+        off = counts.compiled + counts.others if options.accelerator == "cpu" else counts.others
         more = {"ops_off_npu": Measure(off), "off_npu_share": Measure(off / whole)}
         outcome = read_outcome(start, ended, options.tolerance)
         metrics = structs.replace(outcome.metrics, others={**outcome.metrics.others, **more})
@@ -126,35 +131,38 @@ class LitertRunner(Sampled):
 
 
 def _counted(kit: Kit, options: LitertOptions) -> tuple[str, Operations, int]:
-    """(model, its operations, those before it was compiled). Raises InputError."""
+    """Return (model, its operations, the number of operations before compilation).
+
+    Raises InputError if the model cannot run as the playbook requires.
+    """
     model = named(kit.bundle, options.model, ("*.tflite",), "model", "model")
-    found = operations(_path(kit, model))
+    counts = operations(_path(kit, model))
     if options.accelerator == "cpu":
-        if found.compiled:
+        if counts.compiled:
             raise InputError(
-                f"{model} contains {found.compiled} part(s) that are compiled for an NPU and "
+                f"{model} contains {counts.compiled} part(s) that are compiled for an NPU and "
                 "cannot run on a CPU",
                 hint="copy the original model (not compiled for the NPU) into the bundle, and "
                 "name it in the playbook, under `run: options:`: `model: FILE.tflite`",
             )
-        return model, found, max(found.others, 1)
-    if found.others > options.off_npu or not found.compiled:
+        return model, counts, max(counts.others, 1)
+    if counts.others > options.off_npu or not counts.compiled:
         raise InputError(
-            f"{found.others} of the {found.others + found.compiled} operations of {model} would "
+            f"{counts.others} of the {counts.others + counts.compiled} operations of {model} would "
             "run on the CPU, not on the NPU"
             + (
                 f", but the playbook allows only {options.off_npu} (off_npu)"
-                if found.compiled
+                if counts.compiled
                 else ": the model is not compiled for an NPU"
             ),
             hint="compile the whole model for the NPU, or allow these operations in the playbook, "
-            f"under `run: options:`: `off_npu: {found.others}`"
-            if found.compiled
+            f"under `run: options:`: `off_npu: {counts.others}`"
+            if counts.compiled
             else "compile it ahead of time for the chip (apply_plugin_main of ai-edge-litert); to "
             "measure the CPU, write in the playbook, under `run: options:`: `accelerator: cpu`",
         )
-    if not found.others:
-        return model, found, found.compiled
+    if not counts.others:
+        return model, counts, counts.compiled
     if options.source is None:
         raise InputError(
             f"fleet cannot tell which part of {model} runs on the CPU without the original "
@@ -163,7 +171,7 @@ def _counted(kit: Kit, options: LitertOptions) -> tuple[str, Operations, int]:
             "`run: options:`: `source: FILE.tflite`",
         )
     source = named(kit.bundle, options.source, (), "original model", "source")
-    return model, found, max(operations(_path(kit, source)).others, 1)
+    return model, counts, max(operations(_path(kit, source)).others, 1)
 
 
 def _path(kit: Kit, name: str) -> Path:

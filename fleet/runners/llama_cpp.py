@@ -1,7 +1,7 @@
-"""Runner `llama.cpp`: llama-bench and llama-completion with the Hexagon backend.
+"""The runner `llama.cpp`: llama-bench and llama-completion with the Hexagon backend.
 
-docs/sources/deployment.md 5. It brings its own DSP libraries and needs no QAIRT. It falls back to
-the CPU in silence: a run counts only where llama.cpp says itself that it was on the NPU.
+See docs/sources/deployment.md 5. It brings its own DSP libraries and needs no QAIRT. It falls back
+to the CPU silently, so a run counts only if llama.cpp itself reports that it was on the NPU.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 _HEALTH_PROMPT = "hi"
 _MOST = 5
 _AGAIN = "[fleet: llama.cpp lost the end of its output; it is run again]"
-# Its log and its text are printed by a thread that is not waited for at the end, so that both can
-# be cut with status 0 (ggml-org/llama.cpp#25504; seen in a third of the runs of Debian's 0.7.0 on
-# a busy machine). A log file is written by the same thread and is cut at the same place.
-# $1: the log, which is begun anew by each try; $2: the program; $3: how many options follow that
+# llama.cpp does not wait at its end for the thread that prints its log and its text, so both can
+# be cut with status 0 (ggml-org/llama.cpp#25504; in a third of the runs of Debian's 0.7.0 on
+# a busy machine). The same thread writes a log file, which is cut at the same place.
+# $1: the log, which each try overwrites; $2: the program; $3: the number of options that follow and
 # are passed only if its help names them; then the argv.
 _TRIES = f"""log=$1 program=$2 count=$3 tries=1 over= known=; shift 3
 help=" $("$program" --help 2>&1 | tr '\\n,' '  ') "
@@ -66,16 +66,18 @@ while :; do
 done"""
 
 
-# What scripts/snapdragon/run.py of ggml-org/llama.cpp (0c43469, read 2026-11-23) passes for HTP;
-# its `-t 6` is for phones, so the number of threads is llama.cpp's own.
+# Options that scripts/snapdragon/run.py of ggml-org/llama.cpp (0c43469, read 2026-11-23) passes
+# for HTP. Its `-t 6` is for phones, so llama.cpp chooses the number of threads here.
 _BATCH, _SCRIPT = ("--ubatch-size", "1024"), ("-fa on", "--ubatch-size 1024")
 _TEXT_ONLY = ("-no-cnv", "--no-display-prompt")
 
 
 class LlamaOptions(Options, frozen=True):
-    """`model`: of a split model, its first part. `mmproj` and `image` are for llama-mtmd-cli.
-    `device` as --device takes it (HTP0, or HTP0,HTP1 for large models). `seed` and
-    `temperature` are for llama-completion, whose own seed is another one each time.
+    """The options. `model` is the first part of a split model.
+
+    `mmproj` and `image` are for llama-mtmd-cli. `device` has the form of --device (HTP0, or
+    HTP0,HTP1 for large models). `seed` and `temperature` are for llama-completion, whose default
+    seed differs each time.
     """
 
     model: str | None = None
@@ -94,7 +96,7 @@ class LlamaOptions(Options, frozen=True):
 
 
 class LlamaCppRunner(OwnProgram):
-    """A .gguf model; libraries of CPU and DSP share one folder."""
+    """The runner of .gguf models; the libraries of CPU and DSP share one folder."""
 
     name = "llama.cpp"
     kinds = ("llama.cpp",)
@@ -106,7 +108,7 @@ class LlamaCppRunner(OwnProgram):
     layout = Layout(lib="lib", dsp="lib")
 
     def check(self, run: RunSpec) -> None:
-        """Program, options, and a prompt for the program that takes one."""
+        """Check the program, the options, and that a program that needs a prompt has one."""
         super().check(run)
         options = parsed(LlamaOptions, run.options, self.name)
         if run.program is not None and run.program.name == "llama-cli":
@@ -135,12 +137,16 @@ class LlamaCppRunner(OwnProgram):
                 )
 
     def health(self, kit: Kit, timeout: float) -> Start | None:
-        """One token."""
+        """Return the start that generates one token."""
         kit = replace(kit, run=replace(kit.run, prompt=_HEALTH_PROMPT, timeout=timeout))
         return self._start(kit, prompt_tokens=1, tokens=1, repetitions=1)
 
     def start(self, kit: Kit) -> Start:
-        """llama-bench: prompt and generation apart; llama-completion: the playbook's prompt."""
+        """Return the start of one run.
+
+        llama-bench measures prompt and generation separately; llama-completion uses the playbook's
+        prompt.
+        """
         options = parsed(LlamaOptions, kit.options, self.name)
         return self._start(
             kit,
@@ -174,7 +180,7 @@ class LlamaCppRunner(OwnProgram):
         return Start(tuple(argv), "bundle", collect, kit.run.timeout, prompt, env=env)
 
     def _vision(self, kit: Kit, options: LlamaOptions, argv: list[str]) -> Start:
-        """llama-mtmd-cli: a projector beside the model, and an image of the bundle."""
+        """Return the start of llama-mtmd-cli: model, projector, and an image of the bundle."""
         projector = named(kit.bundle, options.mmproj, ("*mmproj*.gguf",), "projector", "mmproj")
         argv += ["--mmproj", projector, "--device", options.device, "-p", kit.run.prompt]
         if options.image is not None:
@@ -186,21 +192,21 @@ class LlamaCppRunner(OwnProgram):
         return Start(tuple(argv), "bundle", (LOG,), kit.run.timeout, env=env)
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
-        """Rates, and where they are from: what is not of the NPU is a CPU fallback."""
+        """Return the rates, and where they were measured; a run off the NPU is a CPU fallback."""
         options = parsed(LlamaOptions, kit.options, self.name)
         problems = ending(start, ended)
-        said = ended.stdout.decode("utf-8", "replace")
+        output = ended.stdout.decode("utf-8", "replace")
         if _is_bench(kit.run):
-            found = llama_cpp.bench(said)
-            elsewhere = llama_cpp.bench_elsewhere(said, options.device)
+            numbers = llama_cpp.bench(output)
+            elsewhere = llama_cpp.bench_elsewhere(output, options.device)
             if not problems:
                 problems += [elsewhere] if elsewhere else []
-                problems += [] if found else ["unreadable: no times in the output"]
+                problems += [] if numbers else ["unreadable: no times in the output"]
             return Outcome(
-                Metrics.of(found), "", None, tuple(problems), {"bench.json": ended.stdout}
+                Metrics.of(numbers), "", None, tuple(problems), {"bench.json": ended.stdout}
             )
         log = ended.files.get(LOG, ended.stderr).decode("utf-8", "replace")
-        found = llama_cpp.timings(log)
+        numbers = llama_cpp.timings(log)
         if not problems and not llama_cpp.whole(log):
             name = kit.run.program.name if kit.run.program else "the program"
             known = "completion" in name and "llama_" in log
@@ -213,13 +219,16 @@ class LlamaCppRunner(OwnProgram):
         elif not problems:
             elsewhere = llama_cpp.elsewhere(log, options.device)
             problems += [elsewhere] if elsewhere else []
-            problems += [] if found else ["unreadable: no times in the output"]
-        text = said.rpartition(_AGAIN)[2].strip()
-        return Outcome(Metrics.of(found), text, None, tuple(problems), dict(ended.files))
+            problems += [] if numbers else ["unreadable: no times in the output"]
+        text = output.rpartition(_AGAIN)[2].strip()
+        return Outcome(Metrics.of(numbers), text, None, tuple(problems), dict(ended.files))
 
 
 def _environment(htp: list[str]) -> dict[str, str]:
-    """What that script sets; GGML_HEXAGON_NDEV is that of builds before GGML_HEXAGON_DEVICES."""
+    """Return the environment that run.py sets for HTP.
+
+    GGML_HEXAGON_NDEV is for builds that do not have GGML_HEXAGON_DEVICES yet.
+    """
     if not htp:
         return {}
     number = {"GGML_HEXAGON_NDEV": str(len(htp))} if len(htp) > 1 else {}
@@ -227,7 +236,7 @@ def _environment(htp: list[str]) -> dict[str, str]:
 
 
 def _model(kit: Kit, options: LlamaOptions) -> str:
-    """Return the model: no projector, and of a split model the first part. Raises InputError."""
+    """Return the model: not a projector, and the first part of a split model. Raises InputError."""
     sent = [item.name for item in kit.bundle.files]
     if options.model is not None:
         model = named(kit.bundle, options.model, (), "model", "model")

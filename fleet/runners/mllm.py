@@ -1,9 +1,9 @@
-"""Runner `mllm`: the QNN ahead-of-time runner of mllm (mllm-qwen3-aot-runner and its kin).
+"""The runner `mllm`: the QNN ahead-of-time runner of mllm (mllm-qwen3-aot-runner and similar).
 
-Never run with the real program, which the public QNN headers do not compile; its records say so.
-Facts: examples/qwen3_qnn_aot/aot_run.cpp of UbiquitousLearning/mllm (b9c3070): the prompt is one
-line of standard input (std::getline), the context is 1024 tokens whatever is asked, tokens go to
-standard output as they come, and no time is printed.
+It was never run with the real program, because the public QNN headers do not compile it; its
+records say so. Facts from examples/qwen3_qnn_aot/aot_run.cpp of UbiquitousLearning/mllm (b9c3070):
+The prompt is one line of standard input (std::getline). The context always has 1024 tokens. Tokens
+go to standard output as they come, and no time is printed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNTRIED = "untested: nobody has tested fleet with the real mllm program yet"
 
 
 class MllmOptions(Options, frozen=True):
-    """`ar_len` must be the value that the context binary was compiled with."""
+    """The options. `ar_len` must be the value that the context binary was compiled with."""
 
     ar_len: Annotated[int, Meta(ge=1, le=CONTEXT_TOKENS)] = 128
     model: str | None = None
@@ -36,7 +36,7 @@ class MllmOptions(Options, frozen=True):
 
 
 class MllmRunner(OwnProgram):
-    """One context binary, tokenizer and config; everything in one folder."""
+    """A runner of a context binary, tokenizer and config, with all files in one folder."""
 
     name = "mllm"
     kinds = ("mllm",)
@@ -48,7 +48,7 @@ class MllmRunner(OwnProgram):
     runtime: str | None = "mllm"
 
     def check(self, run: RunSpec) -> None:
-        """Program, options, and a prompt that the runner can read."""
+        """Check the program, the options, and that the runner can read the prompt."""
         super().check(run)
         if "\n" in run.prompt.strip("\n"):
             raise InputError(
@@ -57,18 +57,19 @@ class MllmRunner(OwnProgram):
             )
 
     def opens(self, kit: Kit) -> tuple[str, ...]:
-        """Return the op packages that mllm's QNN backend registers by fixed names
-        (docs/op-packages.md); without a DSP there is no second one.
+        """Return the op packages that mllm's QNN backend registers by fixed names.
+
+        See docs/op-packages.md. Without a DSP there is no second package.
         """
         roles = ("CPU", "HTP") if kit.dsp else ("CPU",)
         return tuple(f"libQnnLLaMAPackage_{role}.so" for role in roles)
 
     def health(self, kit: Kit, timeout: float) -> Start | None:
-        """A shortest prompt: backend, device, context and both op packages."""
+        """Return the start with a very short prompt: backend, device, context and op packages."""
         return self._start(kit, _HEALTH_PROMPT, timeout)
 
     def start(self, kit: Kit) -> Start:
-        """One prompt by standard input."""
+        """Return the start that passes one prompt by standard input."""
         return self._start(kit, kit.run.prompt.strip("\n").encode() + b"\n", kit.run.timeout)
 
     def _start(self, kit: Kit, prompt: bytes, timeout: float) -> Start:
@@ -83,15 +84,15 @@ class MllmRunner(OwnProgram):
         return Start(tuple(argv), "", (), timeout, prompt, feeds_prompt=True, marks=(UNTRIED,))
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
-        """Text and, where a fork prints them, rates; the time of the whole run is ours."""
+        """Return the text, the rates if a fork prints them, and the time of the whole run."""
         problems = ending(start, ended)
-        _, marker, said = ended.stdout.partition(_MARKER)
-        text = (said if marker else ended.stdout).decode("utf-8", "replace").strip()
+        _, marker, answer = ended.stdout.partition(_MARKER)
+        text = (answer if marker else ended.stdout).decode("utf-8", "replace").strip()
         if not problems and not text:
             problems.append("cut: the program printed no token")
         whole = (ended.stdout + b"\n" + ended.stderr).decode("utf-8", "replace")
-        found = mllm.rates(whole)
-        found["wall_ms"] = Measure(
+        numbers = mllm.rates(whole)
+        numbers["wall_ms"] = Measure(
             round(ended.seconds * 1000, 1), "ms, of this workstation's clock"
         )
-        return Outcome(Metrics.of(found), text, None, tuple(problems))
+        return Outcome(Metrics.of(numbers), text, None, tuple(problems))

@@ -1,4 +1,4 @@
-"""Options of runners: `run.options` of a playbook, checked by a model of the runner's own."""
+"""The options of runners: `run.options` of a playbook, checked by a model of each runner."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIMED_OUT = (124, 137)
 
 
 class _OptionsMeta(StructMeta):
-    """An option that must be given may stand behind one with a default."""
+    """A metaclass by which a required option may follow an option with a default."""
 
     def __new__(mcs, *parts: Any, **how: Any) -> Any:  # noqa: ANN401
         return super().__new__(mcs, *parts, **{"kw_only": True, **how})
@@ -50,15 +50,19 @@ def parsed(model: type[T], given: Mapping[str, Any], runner: str) -> T:
 
 
 class Defaults:
-    """What a runner says of itself, and what most runners do not have; a runner derives from it.
+    """The properties of a runner, and defaults for what most runners do not have.
 
-    `options` reads `run.options` of a playbook (a class of `fleet.runners.options.Options`).
-    `default_for`: kinds of bundles that this runner runs where a playbook names none.
-    `needs_prompt`: a playbook must have a prompt, unless one of the options `instead_of_prompt` is
-    set. `needs_program`: a playbook must name the program; the text is an example of its path.
-    `formats` are those of fleet/model/metrics.py that it reads. `python`: it brings packages for
-    the Python of the device. `windows`: where its files are on Windows; None: it is not done there.
-    `fleet/data/runners.json` is made of these members.
+    A runner derives from this class. `options` reads `run.options` of a playbook (a class of
+    `fleet.runners.options.Options`). `default_for` are the kinds of bundles for which this runner
+    is the default.
+
+    If `needs_prompt`, a playbook must have a prompt, unless one of the options `instead_of_prompt`
+    is set. `needs_program` means that a playbook must name the program; the text is an example of
+    its path. `formats` are those of fleet/model/metrics.py that it reads.
+
+    If `python`, the runner brings packages for the Python of the device. `windows` has the places
+    of its files on Windows; None means that Windows is not supported. `fleet/data/runners.json` is
+    generated from these members.
     """
 
     name = ""
@@ -84,40 +88,47 @@ class Defaults:
             )
 
     def opens(self, _kit: Kit) -> tuple[str, ...]:
-        """Return release names of files that a run opens and that neither its command line, the
-        bundle nor runtime_files.yaml names. One that is not sent refuses the plan.
+        """Return release names of files that a run opens but that are named nowhere else.
+
+        These names are not in its command line, the bundle or runtime_files.yaml. If such a file is
+        not sent, the plan is refused.
         """
         return ()
 
     def features(self, _bundle: Bundle, _run: RunSpec) -> tuple[str, ...]:
-        """Return what the run needs of the runtime beyond the row `runtime`: names of the rows
-        of `features` in runtime_files.yaml.
+        """Return the features of the runtime that the run needs beyond the row `runtime`.
+
+        They are names of the rows of `features` in runtime_files.yaml.
         """
         return ()
 
     def uses_npu(self, _bundle: Bundle, _run: RunSpec) -> bool:
-        """Return whether a run opens a session of the NPU. Without one, no library of the HTP goes
-        along, and chip and FastRPC are not checked.
+        """Return whether a run opens a session of the NPU.
+
+        If not, no library of the HTP is sent, and chip and FastRPC are not checked.
         """
         return True
 
     def carried_qairt(self, _run: RunSpec) -> Path | None:
-        """Return the folder on this workstation of the QAIRT libraries that the program brings."""
+        """Return the folder on this workstation with the QAIRT libraries of the program."""
         return None
 
     def corrected(self, _kit: Kit) -> tuple[FileRef, ...]:
-        """Return files that go along in place of those of the bundle of the same name."""
+        """Return files that are sent in place of bundle files with the same names."""
         return ()
 
     def fitted(self, _run: RunSpec) -> Self:
-        """The runner for one `run:` of a playbook; another where its options change its members."""
+        """Return the runner for one `run:` of a playbook.
+
+        It is another runner if the options change the members.
+        """
         return self
 
 
 def has_program(run: RunSpec, runner: str, whose: str, without: str) -> None:
-    """Raise InputError when the playbook names a program of a runner that has one itself.
+    """Raise InputError if the playbook names a program, but the runner has its own program.
 
-    `without` is what has no place under `run:`.
+    `without` names the keys that are not allowed under `run:`.
     """
     if run.program is not None or (run.libraries and "libraries" in without):
         raise InputError(
@@ -127,30 +138,33 @@ def has_program(run: RunSpec, runner: str, whose: str, without: str) -> None:
 
 
 class OwnProgram(Defaults):
-    """Of the runners that start a program of the playbook."""
+    """A base class of runners that start a program of the playbook."""
 
     layout = FLAT
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
-        """The program and its libraries."""
+        """Return the program and its libraries."""
         return own_files(kit.run, self.layout)
 
 
 def own_files(run: RunSpec, layout: Layout) -> tuple[FileRef, ...]:
-    """The playbook's program and libraries under release names. Raises InputError for twins."""
-    found: dict[str, FileRef] = {}
+    """Return the playbook's program and libraries under release names.
+
+    Raises InputError if two files would have the same name.
+    """
+    files: dict[str, FileRef] = {}
     if run.program is not None:
         name = layout.named(f"bin/{run.program.name}")
-        found[name] = _ref(run.program, name, executable=True)
+        files[name] = _ref(run.program, name, executable=True)
     for path in run.libraries:
         name = layout.named(f"lib/{path.name}")
-        if name in found and found[name].source != path:
+        if name in files and files[name].source != path:
             raise InputError(
-                f"{found[name].source} and {path} would both have the name {name} on the device",
+                f"{files[name].source} and {path} would both have the name {name} on the device",
                 hint="rename one of the two files",
             )
-        found.setdefault(name, _ref(path, name, executable=False))
-    return tuple(found[name] for name in sorted(found))
+        files.setdefault(name, _ref(path, name, executable=False))
+    return tuple(files[name] for name in sorted(files))
 
 
 def _ref(path: Path, name: str, *, executable: bool) -> FileRef:
@@ -164,22 +178,24 @@ def _ref(path: Path, name: str, *, executable: bool) -> FileRef:
 
 
 def program(run: RunSpec, layout: Layout) -> str:
-    """The program's place in the release, for argv."""
+    """Return the path of the program in the release, for argv."""
     name = run.program.name if run.program else ""
     return "{release}/" + layout.named(f"bin/{name}")
 
 
 def only(bundle: Bundle, patterns: tuple[str, ...], what: str, key: str) -> str:
-    """The one file of the bundle that fits; InputError that lists what is there otherwise."""
+    """Return the only file of the bundle that matches. Raises InputError that lists the files if
+    not.
+    """
     names = [item.name for item in bundle.files]
     for pattern in patterns:
-        found = [name for name in names if fnmatchcase(name.rpartition("/")[2], pattern)]
-        if len(found) == 1:
-            return found[0]
-        if found:
+        matches = [name for name in names if fnmatchcase(name.rpartition("/")[2], pattern)]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
             raise InputError(
-                f"the bundle has several files that could be the {what}: {', '.join(found)}",
-                hint=f"choose one in the playbook, under `run: options:`: `{key}: {found[0]}`",
+                f"the bundle has several files that could be the {what}: {', '.join(matches)}",
+                hint=f"choose one in the playbook, under `run: options:`: `{key}: {matches[0]}`",
             )
     have = ", ".join(names) or "nothing"
     raise InputError(
@@ -190,7 +206,7 @@ def only(bundle: Bundle, patterns: tuple[str, ...], what: str, key: str) -> str:
 
 
 def named(bundle: Bundle, name: str | None, patterns: tuple[str, ...], what: str, key: str) -> str:
-    """`name` if it is in the bundle, else the only file that fits. Raises InputError."""
+    """Return `name` if it is in the bundle, else the only file that matches. Raises InputError."""
     if name is None:
         return only(bundle, patterns, what, key)
     if name not in {item.name for item in bundle.files}:
@@ -203,7 +219,7 @@ def named(bundle: Bundle, name: str | None, patterns: tuple[str, ...], what: str
 
 
 def ending(start: Start, ended: Ended) -> list[str]:
-    """Problems that the exit status tells."""
+    """Return the problems that the exit status shows."""
     if ended.status in TIMED_OUT:
         return [f"cut: the program did not end within {start.timeout:g} s"]
     return [f"failed: exit status {ended.status}"] if ended.status else []

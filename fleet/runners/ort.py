@@ -1,8 +1,8 @@
-"""Runner `ort`: an ONNX model in ONNX Runtime's QNN provider, driven by our script in Python.
+"""The runner `ort`: an ONNX model in ONNX Runtime's QNN provider, started by a Python script.
 
-The packages are those that pair with the QAIRT of the release; nothing runs on the CPU in
-silence: the fallback is switched off, and a model that needs it fails. `accelerator: cpu` runs
-all of it on the CPU, and the records are marked `cpu`.
+The packages are those that match the QAIRT of the release. Nothing runs on the CPU silently: the
+fallback is switched off, and a model that needs it fails. `accelerator: cpu` runs the whole model
+on the CPU, and the records are marked `cpu`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from fleet.runtimes.releases import release
 SCRIPT = "run/fleet_ort.py"
 GENERATE, WORKER = "run/fleet_generate.py", "run/fleet/device/npu/fleet_ort.py"
 PROFILE, OUTPUTS = "profile.csv", "outputs.npz"
-PACKAGE_FOLDER = f"{SITE}/onnxruntime_qnn"  # the provider finds QAIRT beside itself
-# The chip that the HTP emulator compiles for: QCS9075, as lab boards are. Without one it ends with
+PACKAGE_FOLDER = f"{SITE}/onnxruntime_qnn"  # the provider finds QAIRT next to itself
+# The chip for which the HTP emulator compiles: QCS9075, as in lab boards. Without one it ends with
 # 1002, QNN_COMMON_ERROR_MEM_ALLOC (onnxruntime-qnn 2.7.0, measured).
 EMULATED_SOC = "77"
 _STATUS = {
@@ -46,7 +46,7 @@ _STATUS = {
 
 
 def _number(value: object) -> object:
-    """YAML 1.1 reads 1e-3, without a point, as text."""
+    """Return a text such as 1e-3 as a number; YAML 1.1 reads it as text, without a point."""
     try:
         return float(value) if isinstance(value, str) else value
     except ValueError:
@@ -60,15 +60,18 @@ PerfMode = Annotated[
 
 
 class OrtOptions(Options, frozen=True):
-    """`inputs`, `reference`: tensor → .npy file of the bundle; an input without one is random.
+    """The options. `inputs` and `reference` map a tensor to a .npy file of the bundle.
 
-    `tolerance`: the largest difference from a reference that still counts, in the unit of the
-    output. `dimensions`: numbers for free dimensions. `provider`, `session`: options of the
-    QNN provider and of the session, as ONNX Runtime names them. `decoder`, `decoder_with_past`:
-    `model` is the encoder before them, and a run is one greedy generation, of `run.max_tokens` at
-    most, from `start_token` to `end_token`; its output is `tokens`. `tokens`: the same
-    with a decoder alone, `model`, whose prompt these token ids are. `accelerator` cpu: all of it on
-    the CPU, to compare with; the runs are marked.
+    An input without a file is random. `tolerance` is the largest difference from a reference that
+    is accepted, in the unit of the output. `dimensions` are the values of free dimensions.
+    `provider` and `session` are options of the QNN provider and of the session, with the names of
+    ONNX Runtime.
+
+    With `decoder` and `decoder_with_past`, `model` is the encoder before them. A run is then one
+    greedy generation of at most `run.max_tokens`, from `start_token` to `end_token`; its output is
+    `tokens`. `tokens` does the same with a single decoder, `model`; its prompt are these token ids.
+
+    `accelerator` cpu runs the whole model on the CPU, for comparison; the runs are marked.
     """
 
     accelerator: Literal["npu", "cpu"] = "npu"
@@ -93,36 +96,38 @@ class OrtOptions(Options, frozen=True):
     log: Annotated[int, Meta(ge=0, le=4)] = 2
 
 
-_PASSED_ON = (  # options that the script has under the same name; the id of a release has them
+_PASSED_ON = (  # options with the same name in the script; the id of a release includes them
     *("inputs", "reference", "dimensions", "iterations", "warmups", "profiling", "session", "seed"),
     *("log", "accelerator"),
 )
 
 
 class Sampled(Scripted):
-    """A runner of fleet_ort.py or of a script that is made of it: it runs samples too."""
+    """A base class of runners of fleet_ort.py, or of a script based on it, which also run
+    samples.
+    """
 
     def ends(self, _kit: Kit) -> tuple[Ends, Ends] | None:
         """Return the inputs and outputs of the model, if they are known here."""
         return None
 
     def run_samples(self, kit: Kit, archive: bytes) -> Start:
-        """Run each sample once in one session."""
+        """Return the start that runs each sample once in one session."""
         files = ("--samples", "{work}/prompt.txt", "--outputs", "{work}/" + OUTPUTS)
         start = self._start(kit, kit.run.timeout, *files)
         return replace(start, prompt=archive, collect=(OUTCOME, OUTPUTS))
 
     def sample_outputs(self, start: Start, ended: Ended) -> tuple[bytes, str]:
         """Return the outputs, and the problem of the run."""
-        found = ended.files.get(OUTPUTS, b"")
+        archive = ended.files.get(OUTPUTS, b"")
         problem = ""
         if ended.status:
             problem = next(iter(read_outcome(start, ended, None).problems), "failed")
-        return found, problem
+        return archive, problem
 
 
 class OrtRunner(Sampled):
-    """ONNX models, with or without context binaries."""
+    """The runner of ONNX models, with or without context binaries."""
 
     name = "ort"
     kinds = ("ort",)
@@ -134,7 +139,7 @@ class OrtRunner(Sampled):
     windows = layout
 
     def check(self, run: RunSpec) -> None:
-        """The options; the fallback to the CPU stays off."""
+        """Check the options; the fallback to the CPU must stay off."""
         options = parsed(OrtOptions, run.options, self.name)
         has_program(run, self.name, "its own program", "`program:` and `libraries:`")
         if (options.decoder is None) is not (options.decoder_with_past is None):
@@ -166,7 +171,7 @@ class OrtRunner(Sampled):
                 )
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
-        """Our script, and the packages for the Python of the device."""
+        """Return the scripts, and the packages for the Python of the device."""
         scripts = {"fleet_ort.py": SCRIPT}
         if _generates(parsed(OrtOptions, kit.options, self.name)):
             scripts = {"fleet_generate.py": GENERATE, "fleet_ort.py": WORKER}
@@ -206,7 +211,7 @@ class OrtRunner(Sampled):
         return model["inputs"], model["outputs"]
 
     def run_samples(self, kit: Kit, archive: bytes) -> Start:
-        """Run each sample once in one session."""
+        """Return the start that runs each sample once in one session. Raises InputError."""
         if parsed(OrtOptions, kit.options, self.name).decoder:
             raise InputError(
                 "`verify:` does not run the samples of a model with a decoder",
@@ -215,7 +220,7 @@ class OrtRunner(Sampled):
         return super().run_samples(kit, archive)
 
     def network(self, kit: Kit) -> Path:
-        """Return the ONNX file that runs. Raises InputError for one that was compiled."""
+        """Return the ONNX file that runs. Raises InputError for a compiled model."""
         options = parsed(OrtOptions, kit.options, self.name)
         name = _model(kit, options.model, "model")
         if models_of(kit.bundle)[name].get("nodes"):
@@ -227,57 +232,60 @@ class OrtRunner(Sampled):
         return next(file.source for file in kit.bundle.files if file.name == name)
 
     def run_nodes(self, kit: Kit, archive: bytes, tensors: Sequence[Sequence[str]]) -> Start:
-        """Run the samples once for each group of tensors, which are outputs of the model then."""
+        """Return the start that runs the samples once for each group of tensors.
+
+        The tensors of the group are then outputs of the model.
+        """
         start = self.run_samples(kit, archive)
         added = {"added": [list(group) for group in tensors]}
         return replace(start, config=json.dumps(json.loads(start.config) | added))
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
-        """Times of session and runs, the provider's profile, distance from the reference."""
+        """Return the times of session and runs, the provider's profile, and the distances."""
         options = parsed(OrtOptions, kit.options, self.name)
         outcome = read_outcome(start, ended, options.tolerance)
-        finish, problems, marks = finished(_said(ended), kit)
+        finish, problems, marks = finished(_outcome_data(ended), kit)
         problems = [*outcome.problems, *problems]
         return replace(outcome, finish=finish, problems=tuple(problems), marks=marks)
 
 
-def _said(ended: Ended) -> dict[str, Any]:
+def _outcome_data(ended: Ended) -> dict[str, Any]:
     try:
-        said = json.loads(ended.files.get(OUTCOME, b"{}"))
+        data = json.loads(ended.files.get(OUTCOME, b"{}"))
     except ValueError:
-        said = {}
-    return said if isinstance(said, dict) else {}
+        data = {}
+    return data if isinstance(data, dict) else {}
 
 
 def read_outcome(start: Start, ended: Ended, tolerance: float | None) -> Outcome:
-    """What fleet_ort.py wrote, and the provider's profile where there is one."""
+    """Return the outcome that fleet_ort.py wrote, and the provider's profile if there is one."""
     raw = {name: data for name, data in ended.files.items() if name != OUTCOME}
     problems: list[str] = []
-    said = _said(ended)
+    result = _outcome_data(ended)
     if ended.status in TIMED_OUT:
         problems.append(f"cut: the program did not end within {start.timeout:g} s")
     elif ended.status:
         word = _STATUS.get(ended.status, f"failed: exit status {ended.status}")
-        problems.append(f"{word}: {str(said.get('error', 'no reason given'))[:500]}")
-    found = _times(said)
-    if not problems and "run_ms" not in found:
+        problems.append(f"{word}: {str(result.get('error', 'no reason given'))[:500]}")
+    numbers = _times(result)
+    if not problems and "run_ms" not in numbers:
         problems.append("unreadable: the result file of the run contains no times")
-    near, wrong = _distances(said, tolerance)
+    near, wrong = _distances(result, tolerance)
     problems += wrong
     ops, source = tuple[Op, ...](), dict[str, Measure]()
     if PROFILE in raw:
         try:
-            seen = qnn.read(raw[PROFILE].decode("utf-8", "replace"))
-            found |= seen.metrics.others
-            ops, source = seen.ops, dict(seen.metrics.source)
+            profile = qnn.read(raw[PROFILE].decode("utf-8", "replace"))
+            numbers |= profile.metrics.others
+            ops, source = profile.ops, dict(profile.metrics.source)
         except RunnerError as error:
             problems.append(f"unreadable: {error.message}")
-    metrics = structs.replace(Metrics.of(found | near), source=source)
+    metrics = structs.replace(Metrics.of(numbers | near), source=source)
     return Outcome(metrics, "", None, tuple(problems), raw, ops)
 
 
 def requirements(build_id: str) -> tuple[str, ...]:
-    """The packages that go with a QAIRT. Raises InputError for one that no package has."""
+    """Return the packages that match a QAIRT. Raises InputError if no package does."""
     row = release(build_id)
     if row is None:
         raise InputError(
@@ -341,12 +349,12 @@ def _generation(kit: Kit, options: OrtOptions) -> dict[str, Any]:
 
 
 def _generates(options: OrtOptions) -> bool:
-    """True if a run is a generation, which a script of its own does."""
+    """Return True if a run is a generation, which has its own script."""
     return options.decoder is not None or options.tokens is not None
 
 
 def in_bundle(kit: Kit, inputs: Mapping[str, str], reference: Mapping[str, str]) -> None:
-    """Raises InputError for a file that the bundle lacks."""
+    """Raise InputError for a file that is missing from the bundle."""
     have = {file.name for file in kit.bundle.files}
     for key, table in (("inputs", inputs), ("reference", reference)):
         for tensor, name in table.items():
@@ -359,38 +367,38 @@ def in_bundle(kit: Kit, inputs: Mapping[str, str], reference: Mapping[str, str])
                 )
 
 
-def _times(said: Mapping[str, Any]) -> dict[str, Measure]:
-    found = token_times(said)
+def _times(data: Mapping[str, Any]) -> dict[str, Measure]:
+    measured = token_times(data)
     keys = (("init_ms", "session_ms"), ("run_ms", "run_ms"), ("encoder_ms", "encoder_ms"))
     for name, key in keys:
-        if _is_number(said.get(key)):
-            found[name] = Measure(float(said[key]), "ms")
-    runs = said.get("runs_ms")
+        if _is_number(data.get(key)):
+            measured[name] = Measure(float(data[key]), "ms")
+    runs = data.get("runs_ms")
     times = [float(run) for run in runs if _is_number(run)] if isinstance(runs, list) else []
     if times:
-        found["run_min_ms"] = Measure(min(times), "ms")
-        found["run_max_ms"] = Measure(max(times), "ms")
-        found["inferences"] = Measure(len(times))
+        measured["run_min_ms"] = Measure(min(times), "ms")
+        measured["run_max_ms"] = Measure(max(times), "ms")
+        measured["inferences"] = Measure(len(times))
         if len(times) > 1:
-            found["run_p90_ms"] = Measure(percentile(times, 90), "ms")
+            measured["run_p90_ms"] = Measure(percentile(times, 90), "ms")
         if sum(times) > 0:
-            found[RATE] = Measure(1000 * len(times) / sum(times), RATE_UNIT)
-    return found
+            measured[RATE] = Measure(1000 * len(times) / sum(times), RATE_UNIT)
+    return measured
 
 
 def _distances(
-    said: Mapping[str, Any], tolerance: float | None
+    data: Mapping[str, Any], tolerance: float | None
 ) -> tuple[dict[str, Measure], list[str]]:
-    found: dict[str, Measure] = {}
+    measured: dict[str, Measure] = {}
     wrong: list[str] = []
-    outputs = said.get("outputs")
+    outputs = data.get("outputs")
     for name, distance in outputs.items() if isinstance(outputs, dict) else ():
         if not isinstance(distance, dict) or "max_abs" not in distance:
             continue
         far = distance["max_abs"]
         for key in ("max_abs", "cosine"):
             if _is_number(distance.get(key)):
-                found[f"{name}_{key}"] = Measure(float(distance[key]))
+                measured[f"{name}_{key}"] = Measure(float(distance[key]))
         if not _is_number(far):
             wrong.append(f"wrong: the output {name} contains values that are not numbers (NaN)")
         elif tolerance is not None and float(far) > tolerance:
@@ -398,7 +406,7 @@ def _distances(
                 f"wrong: the output {name} differs by {far:g} from its reference, but the "
                 f"tolerance is {tolerance:g}"
             )
-    return found, wrong
+    return measured, wrong
 
 
 def _is_number(value: object) -> bool:

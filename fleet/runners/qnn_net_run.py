@@ -1,8 +1,8 @@
-"""Runner `qnn-net-run`: a context binary, DLC or model library with inputs from files.
+"""The runner `qnn-net-run`: a context binary, DLC or model library with inputs from files.
 
-docs/sources/deployment.md 5. HTP's performance mode goes by the configuration of the backend
-extensions: the SDK calls `--perf_profile` deprecated for HTP (docs/QNN/general/htp/htp_backend.html
-of 2.25), and there it changes nothing.
+See docs/sources/deployment.md 5. HTP's performance mode is set in the configuration of the backend
+extensions. The SDK calls `--perf_profile` deprecated for HTP (docs/QNN/general/htp/htp_backend.html
+of 2.25), where it has no effect.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from fleet.profiles.formats.base import Profile
 from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import Defaults, Options, ending, has_program, named, own_files, parsed
 
-# Profile logs of qnn-net-run, as qnn-profile-viewer reads them: on the device, else here.
+# Profile logs of qnn-net-run, converted by qnn-profile-viewer on the device, else here.
 
 VIEWER = "bin/x86_64-linux-clang/qnn-profile-viewer"
 JSON_READER = "libQnnJsonProfilingReader.so"
@@ -45,11 +45,11 @@ VIEWER_SECONDS = 120.0
 
 
 def viewed(root: Path | None, files: Mapping[str, bytes]) -> tuple[dict[str, bytes], str]:
-    """What a viewer makes of the log among `files`, or why that is nothing.
+    """Return the files that a viewer makes from the log among `files`, or why there are none.
 
-    The one on the device is of the SDK that wrote the log; where it left nothing, the one of
-    `root`, the runtime on this host, reads it. Its JSON has the operations; only its table (CSV)
-    has the times of qnn-net-run itself.
+    The viewer on the device is from the SDK that wrote the log. If it wrote no file, the viewer of
+    `root`, the runtime on this host, reads the log. Its JSON has the operations; only its table
+    (CSV) has the times of qnn-net-run itself.
     """
     there = {name: files[name] for name in (JSON, CSV) if files.get(name)}
     log = next((data for name, data in files.items() if "profiling-data" in name), None)
@@ -63,15 +63,16 @@ def viewed(root: Path | None, files: Mapping[str, bytes]) -> tuple[dict[str, byt
 
 
 def merged(files: Mapping[str, bytes]) -> tuple[Profile | None, str]:
-    """The operations of the JSON, and from the table what qnn-net-run itself took. Where one
-    cannot be read, the other alone; and why.
+    """Return the operations of the JSON with the times of qnn-net-run from the table.
+
+    If a file cannot be read, the other one is used alone; the text explains why.
     """
-    said = {name: data.decode("utf-8", "replace") for name, data in files.items()}
+    texts = {name: data.decode("utf-8", "replace") for name, data in files.items()}
     try:
-        return qnn.merged(said.get(JSON), said.get(CSV)), ""
+        return qnn.merged(texts.get(JSON), texts.get(CSV)), ""
     except ProfileError:
         whole, wrong = list[Profile](), list[str]()
-    for name, text in said.items():
+    for name, text in texts.items():
         try:
             whole.append(qnn.merged(text, None) if name == JSON else qnn.merged(None, text))
         except ProfileError as error:
@@ -86,24 +87,25 @@ def _viewed_here(root: Path | None, log: bytes) -> tuple[dict[str, bytes], str]:
     library = viewer.parents[2] / "lib" / viewer.parent.name
     reader = library / JSON_READER
     wanted = {JSON: ["--reader", str(reader)]} if reader.is_file() else {}
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     why = ""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "profile.log")
         source.write_bytes(log)
         for name, more in {**wanted, CSV: []}.items():
             target = Path(folder, name)
-            said = _view([str(viewer), *more], source, target, library)
+            failure = _view([str(viewer), *more], source, target, library)
             if target.is_file() and target.stat().st_size:
-                found[name] = target.read_bytes()
+                files[name] = target.read_bytes()
             else:
-                why = said
-    return found, "" if found else why
+                why = failure
+    return files, "" if files else why
 
 
 def _view(argv: list[str], source: Path, target: Path, library: Path) -> str:
-    """Start the viewer with the user's own environment: the SDK's libraries are built on libc++,
-    which no SDK brings. Returns why `target` was not written.
+    """Run the viewer with the user's own environment. Return why `target` was not written.
+
+    The SDK's libraries are built on libc++, which no SDK includes.
     """
     paths = [str(library), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     try:
@@ -114,7 +116,7 @@ def _view(argv: list[str], source: Path, target: Path, library: Path) -> str:
             timeout=VIEWER_SECONDS,
             env={**os.environ, "LD_LIBRARY_PATH": ":".join(paths)},
         )
-    except PermissionError:  # an older fleet stored programs of a zip so
+    except PermissionError:  # an older fleet stored programs of a zip without this permission
         return f"qnn-profile-viewer cannot start; chmod +x {shlex.quote(argv[0])}"
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"qnn-profile-viewer failed: {error}"
@@ -130,7 +132,7 @@ MODELS = ("*.bin", "*.dlc", "lib*.so")
 SCRIPT = "run/net_run.sh"
 PERFORMANCE = "performance.json"
 _DONE = re.compile(rb"inferences_completed\s*:\s*([0-9]{1,9})")
-# Words of libQnnHtpNetRunExtensions 2.25; the first two at every log level, the last from `info`.
+# Messages of libQnnHtpNetRunExtensions 2.25; the first two at every log level, the last at `info`.
 _REFUSED = re.compile(r"Invalid perf_profile .*|Unknown Key: \S*perf_profile.*")
 _SET = re.compile(r"Perf Infra set power config return: \[(-?[0-9]{1,10})\]")
 
@@ -141,10 +143,11 @@ PerfMode = Annotated[
 
 
 class NetRunOptions(Options, frozen=True, kw_only=True):
-    """`inputs`: one row an inference; a row is a list of files of the bundle, each
-    `file` or `tensor:=file`. Or the name of a list file of the bundle, as the SDK's scripts have
-    it; without `inputs` the only input_list*.txt. `perf_profile` has no place beside a
-    `config_file` of one's own.
+    """The options. `inputs` has a row for each inference.
+
+    A row is a list of files of the bundle, each `file` or `tensor:=file`. `inputs` may also be the
+    name of a list file of the bundle, in the form of the SDK's scripts; the default is the only
+    input_list*.txt. `perf_profile` is not allowed together with a `config_file`.
     """
 
     model: str | None = None
@@ -160,7 +163,7 @@ class NetRunOptions(Options, frozen=True, kw_only=True):
 
     @property
     def mode(self) -> str | None:
-        """HTP's performance mode that is asked for; None: a configuration of the user's says it."""
+        """HTP's requested performance mode; None if the user's configuration sets it."""
         return None if self.config_file else self.perf_profile or "burst"
 
 
@@ -176,7 +179,7 @@ class NetRunRunner(Defaults):
     layout = Layout()
 
     def check(self, run: RunSpec) -> None:
-        """Options; no blank in a name, which would split a line of the input list."""
+        """Check the options; a blank in a name would split a line of the input list."""
         options = parsed(NetRunOptions, run.options, self.name)
         has_program(run, self.name, "the program of the runtime", "`program:`")
         rows = options.inputs if isinstance(options.inputs, list) else []
@@ -195,22 +198,22 @@ class NetRunRunner(Defaults):
             )
 
     def features(self, bundle: Bundle, run: RunSpec) -> tuple[str, ...]:
-        """What composes a graph on the device, for a model that is not compiled."""
+        """Return the features that compose a graph on the device, if it is not compiled."""
         options = parsed(NetRunOptions, run.options, self.name) if run.options else None
         model = named(bundle, options.model if options else None, MODELS, "model", "model")
         return ("dlc",) * model.endswith(".dlc") + ("model-library",) * model.endswith(".so")
 
     def files(self, kit: Kit) -> tuple[FileRef, ...]:
-        """Our script, which starts program and viewer; the user's libraries."""
+        """Return the script that starts program and viewer, and the user's libraries."""
         script = file_ref(path_of("net_run.sh"), SCRIPT, executable=True)
         return (script, *own_files(kit.run, self.layout))
 
     def health(self, kit: Kit, timeout: float) -> Start | None:
-        """The same graph with the same inputs, once, without a profile."""
+        """Return the start of the same graph with the same inputs, once, without a profile."""
         return self._start(kit, timeout, ["--num_inferences", "1"], profiled=False)
 
     def start(self, kit: Kit) -> Start:
-        """All rows of inputs."""
+        """Return the start of all rows of inputs."""
         number = parsed(NetRunOptions, kit.options, self.name).num_inferences
         return self._start(
             kit, kit.run.timeout, ["--num_inferences", str(number)] if number else [], profiled=True
@@ -241,11 +244,11 @@ class NetRunRunner(Defaults):
         return Start((*argv, *options.extra), "bundle", tuple(collect), timeout, config=listed)
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
-        """Inferences that were done, the profile, and what became of the performance mode."""
+        """Return the inferences that were done, the profile, and the performance mode's result."""
         problems = ending(start, ended)
         metadata = ended.files.get("output/execution_metadata.yaml", b"")
         match = _DONE.search(metadata)
-        found = {"inferences": Measure(float(match[1]))} if match else {}
+        numbers = {"inferences": Measure(float(match[1]))} if match else {}
         if not problems and metadata and match and int(match[1]) == 0:
             problems.append("cut: qnn-net-run ended before it finished its first inference")
         mode = parsed(NetRunOptions, kit.options, self.name).mode
@@ -253,16 +256,16 @@ class NetRunRunner(Defaults):
         raw = {**ended.files, **files, **_performance(mode, ended, problems)}
         ops, source = tuple[Op, ...](), dict[str, Measure]()
         if files:
-            seen, text = merged(files)
-            if seen is not None:
-                found |= seen.metrics.others
-                ops, source = seen.ops, dict(seen.metrics.source)
-        metrics = Metrics(others=found, source=source)
+            profile, text = merged(files)
+            if profile is not None:
+                numbers |= profile.metrics.others
+                ops, source = profile.ops, dict(profile.metrics.source)
+        metrics = Metrics(others=numbers, source=source)
         return Outcome(metrics, text, None, tuple(problems), raw, ops)
 
 
 def _input_list(kit: Kit, inputs: list[list[str]] | str | None) -> str:
-    """Return the text for --input_list. Raises InputError for a file that the bundle lacks."""
+    """Return the text for --input_list. Raises InputError for a file missing from the bundle."""
     if isinstance(inputs, list):
         for name in (name for row in inputs for name in row):
             named(kit.bundle, name.rpartition(":=")[2], (), "input", "inputs")
@@ -280,7 +283,7 @@ def _input_list(kit: Kit, inputs: list[list[str]] | str | None) -> str:
 
 
 def _is_input_list(file: FileRef) -> bool:
-    """Whether a .txt names files of samples in its first row; labels and notes do not."""
+    """Return whether a .txt names files of samples in its first row; labels and notes do not."""
     if not file.name.endswith(".txt") or file.size > _LIST_BYTES:
         return False
     rows = (line.split() for line in read_text(file.source).splitlines()
@@ -289,23 +292,26 @@ def _is_input_list(file: FileRef) -> bool:
 
 
 def _listed(kit: Kit, listed: str, word: str) -> str:
-    """A file of a line; its path may be that of another folder or system."""
+    """Return a word of a line with the name of its file in the bundle.
+
+    The path in the line may be that of another folder or system. Raises InputError.
+    """
     tensor, sign, path = word.rpartition(":=")
     sent = {item.name for item in kit.bundle.files}
     plain = path.removeprefix("./")
     near = "/".join(filter(None, [listed.rpartition("/")[0], plain]))
-    found = next((name for name in (plain, near) if name in sent), None)
-    found = found or name_in(kit.bundle.root, path)
-    if found is None or found not in sent:
+    match = next((name for name in (plain, near) if name in sent), None)
+    match = match or name_in(kit.bundle.root, path)
+    if match is None or match not in sent:
         raise InputError(
             f"{listed} names the input {path}, but the bundle does not contain this file",
             hint=f"copy {path} into {kit.bundle.root}, or correct the line in {listed}",
         )
-    return f"{tensor}{sign}{found}"
+    return f"{tensor}{sign}{match}"
 
 
 def _configuration(options: NetRunOptions) -> str:
-    """What libQnnHtpNetRunExtensions reads; "" where the user's own configuration is in force."""
+    """Return the configuration for libQnnHtpNetRunExtensions; "" if the user's applies."""
     if options.mode is None:
         return ""
     return json.dumps({"devices": [{"cores": [{"perf_profile": options.mode}]}]})
@@ -321,14 +327,16 @@ def _model(kit: Kit, options: NetRunOptions) -> list[str]:
 
 
 def _performance(mode: str | None, ended: Ended, problems: list[str]) -> dict[str, bytes]:
-    """What was asked of the HTP, and whether the backend took it: null where it did not say,
-    which it does from `--log_level info` on. One that was refused is a problem.
+    """Return the requested performance mode, and whether the backend accepted it.
+
+    The result is null if the backend did not say, which it does from `--log_level info` on. A mode
+    that was refused is a problem.
     """
     if mode is None:
         return {}
-    said = (ended.stdout + b"\n" + ended.stderr).decode("utf-8", "replace")
-    refused = [line.strip() for line in _REFUSED.findall(said)]
-    codes = [int(code) for code in _SET.findall(said)]
+    output = (ended.stdout + b"\n" + ended.stderr).decode("utf-8", "replace")
+    refused = [line.strip() for line in _REFUSED.findall(output)]
+    codes = [int(code) for code in _SET.findall(output)]
     accepted = False if refused or any(codes) else True if codes else None
     if accepted is False and not problems:
         words = refused[0] if refused else "the QNN backend could not set its power configuration"

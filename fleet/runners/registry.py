@@ -1,4 +1,4 @@
-"""The runners by name: our own, and those of other packages."""
+"""The runners by name: those of fleet, and those of other packages."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def _others() -> dict[str, EntryPoint]:
 
 
 def names() -> tuple[str, ...]:
-    """Names of all runners, those of other packages last; none of these is loaded for it."""
+    """Return the names of all runners, those of other packages last; loads none of these."""
     return (*OWN, *(name for name in sorted(_others()) if name not in OWN))
 
 
 def origin(name: str) -> str:
-    """`fleet`, or the package that brings the runner."""
+    """Return `fleet`, or the package that provides the runner."""
     if name in OWN:
         return "fleet"
     dist = _others()[name].dist
@@ -55,7 +55,7 @@ def origin(name: str) -> str:
 
 
 def runner(name: str) -> Runner:
-    """The runner of that name. Raises InputError: unknown, or it cannot be loaded."""
+    """Return the runner of that name. Raises InputError if it is unknown or cannot be loaded."""
     if name in OWN:
         return OWN[name]
     if name not in _others():
@@ -64,8 +64,8 @@ def runner(name: str) -> Runner:
             hint=f"set `runner:` in the playbook to one of: {', '.join(names())}",
         )
     try:
-        found = _others()[name].load()
-        made = found() if isinstance(found, type) else found
+        loaded = _others()[name].load()
+        made = loaded() if isinstance(loaded, type) else loaded
     except Exception as error:
         raise InputError(
             f"runner '{name}' of {origin(name)} cannot be loaded: {type(error).__name__}: {error}",
@@ -82,28 +82,28 @@ def runner(name: str) -> Runner:
 
 
 def described() -> dict[str, dict[str, Any]]:
-    """Return what playbooks must know of our runners: the content of fleet/data/runners.json."""
+    """Return the facts of fleet's runners for playbooks: the content of fleet/data/runners.json."""
     members = [field.name for field in fields(RunnerFacts)]
     return {made.name: {name: getattr(made, name) for name in members} for made in _MADE}
 
 
-def options_of(found: Runner) -> dict[str, Any]:
-    """Return the names and defaults of a runner's options; None for one that must be given.
+def options_of(instance: Runner) -> dict[str, Any]:
+    """Return the names and defaults of a runner's options; None for a required option.
 
-    A runner of another package that does not say `options` has those of the class `...Options`
-    in its module: the form before 0.3, which the next version does not look for.
+    A runner of another package without a member `options` has those of the class `...Options` in
+    its module. This is the form before 0.3, which the next version does not support.
     """
-    model = getattr(found, "options", None) or _model_beside(found)
+    model = getattr(instance, "options", None) or _model_beside(instance)
     if model is None:
         return {}
     return {name: None if key.needed else key.default for name, key in keys_of(model).items()}
 
 
-def _model_beside(found: Runner) -> type[Options] | None:
-    module = sys.modules.get(type(found).__module__)
+def _model_beside(instance: Runner) -> type[Options] | None:
+    module = sys.modules.get(type(instance).__module__)
     for value in vars(module).values() if module else ():
         if isinstance(value, type) and issubclass(value, Options) and value is not Options:
-            own = value.__module__ == type(found).__module__
+            own = value.__module__ == type(instance).__module__
             if own and value.__name__.endswith("Options"):
                 return value
     return None

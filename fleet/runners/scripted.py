@@ -1,4 +1,4 @@
-"""What the runners share whose program is a script of ours, for the Python of the device."""
+"""The base of runners whose program is a script of fleet, for the Python of the device."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ OUTCOME = "outcome.json"
 
 
 class Scripted(Defaults):
-    """The script loads the model, checks or measures it, and writes OUTCOME."""
+    """A runner whose script loads the model, checks or measures it, and writes OUTCOME."""
 
     python = True
 
     def health(self, kit: Kit, timeout: float) -> Start | None:
-        """Load the model, run it where that is more than loading it, and end."""
+        """Return the start that loads the model, runs it if loading is not enough, and ends."""
         return self._start(kit, timeout, "--check")
 
     def start(self, kit: Kit) -> Start:
-        """Warm-ups and timed runs of one loaded model."""
+        """Return the start of warm-ups and timed runs of one loaded model."""
         return self._start(kit, kit.run.timeout)
 
     def _start(self, kit: Kit, timeout: float, *more: str) -> Start:
@@ -34,7 +34,7 @@ class Scripted(Defaults):
 
 
 def script_argv(script: str, timeout: float, *more: str) -> tuple[str, ...]:
-    """The command for a script of the release; `more` are options of its own."""
+    """Return the command for a script of the release; `more` are options of the script."""
     return (
         *("python3", "-I", "{release}/" + script, "--site", "{release}/" + SITE),
         *("--spec", "{work}/config.json", "--outcome", "{work}/" + OUTCOME),
@@ -42,32 +42,35 @@ def script_argv(script: str, timeout: float, *more: str) -> tuple[str, ...]:
     )
 
 
-def finished(said: Mapping[str, Any], kit: Kit) -> tuple[str | None, list[str], tuple[str, ...]]:
+def finished(data: Mapping[str, Any], kit: Kit) -> tuple[str | None, list[str], tuple[str, ...]]:
     """Return how a generation ended, its problems and its marks."""
-    finish = next((end for end in ("eos", "token-limit") if end == said.get("finish")), None)
-    if said.get("cut_by_context") is True:
+    finish = next((end for end in ("eos", "token-limit") if end == data.get("finish")), None)
+    if data.get("cut_by_context") is True:
         return finish, ["cut: the output filled the context length of the model"], ()
     problems, marks = reached_limit(kit.run) if finish == "token-limit" else ([], ())
     return finish, problems, marks
 
 
-def token_times(said: Mapping[str, Any]) -> dict[str, Measure]:
-    """Of a generation: `token_seconds` are the times of its tokens after its beginning."""
-    found: dict[str, Measure] = {}
-    if _number(said.get("init_seconds")):
-        found["init_ms"] = Measure(1000 * said["init_seconds"], "ms")
-    times = said.get("token_seconds")
+def token_times(data: Mapping[str, Any]) -> dict[str, Measure]:
+    """Return the times of a generation.
+
+    `token_seconds` in the data are the times of its tokens after its beginning.
+    """
+    numbers: dict[str, Measure] = {}
+    if _number(data.get("init_seconds")):
+        numbers["init_ms"] = Measure(1000 * data["init_seconds"], "ms")
+    times = data.get("token_seconds")
     times = [time for time in times if _number(time)] if isinstance(times, list) else []
-    asked = said["prompt_tokens"] if _number(said.get("prompt_tokens")) else 0
+    asked = data["prompt_tokens"] if _number(data.get("prompt_tokens")) else 0
     if not times:
-        return found
-    found["ttft_ms"] = Measure(1000 * times[0], "ms")
+        return numbers
+    numbers["ttft_ms"] = Measure(1000 * times[0], "ms")
     if asked > 0:
-        found |= measured(PROMPT, asked, asked / times[0] if times[0] > 0 else None)
+        numbers |= measured(PROMPT, asked, asked / times[0] if times[0] > 0 else None)
     took = times[-1] - times[0]
     if len(times) > 1 and took > 0:
-        return found | measured(ANSWER, len(times), (len(times) - 1) / took, 1000 * took)
-    return found | measured(ANSWER, len(times))
+        return numbers | measured(ANSWER, len(times), (len(times) - 1) / took, 1000 * took)
+    return numbers | measured(ANSWER, len(times))
 
 
 def _number(value: object) -> bool:

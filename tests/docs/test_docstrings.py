@@ -34,7 +34,6 @@ OPEN = frozenset(
     fleet/engine/run
     fleet/engine/run/ab
     fleet/engine/run/measuring
-    fleet/runners
     fleet/triage
     fleet/verify
     """.split()  # noqa: SIM905
