@@ -238,7 +238,7 @@ class NetRunRunner(Defaults):
             text = net_run_option(kit.bundle.op_packages, dsp=kit.dsp, lib="{release}/lib")
             argv += ["--op_packages", text]
         collect = ["output/*.log", "output/execution_metadata.yaml", JSON, CSV, WORDS]
-        if options.keep_results:  # of a native output, the scale and offset stand beside the folder
+        if options.keep_results:  # the scale and offset of a native output are next to the folder
             collect += ["output/Result_*/*", "output/*.raw.json"]
         listed = _input_list(kit, options.inputs)
         return Start((*argv, *options.extra), "bundle", tuple(collect), timeout, config=listed)

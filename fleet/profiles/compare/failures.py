@@ -73,7 +73,7 @@ def more(only_b: Sequence[bool], boards: int) -> bool:
 
     The binomial tests are made after 5, 10, 20, ... tries in which exactly one side failed (10, 20,
     ... for 20 boards). True in `only_b` stands for a failure of B. All looks together are wrong in
-    at most CHANCE of the tables with so many boards.
+    at most CHANCE of the tables with this number of boards.
     """
     left = CHANCE / boards
     look = math.ceil(-math.log2(left * _USED))

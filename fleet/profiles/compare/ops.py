@@ -65,7 +65,7 @@ def compare_ops(a: Sequence[Record], b: Sequence[Record]) -> list[OpDiff]:
 
 
 def lonely_units(a: Sequence[Record], b: Sequence[Record]) -> tuple[set[str], set[str]]:
-    """Return the units of which only A, and only B, has operations; they cannot be compared."""
+    """Return the units that only A has, and those that only B has; they cannot be compared."""
     left, right = set(_read(a)), set(_read(b))
     return left - right, right - left
 

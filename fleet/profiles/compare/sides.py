@@ -43,7 +43,10 @@ class Side:
 
 
 def sides_of(a: Sequence[Record], b: Sequence[Record]) -> tuple[Side, Side]:
-    """Return both sides of a comparison. If no boot has runs of both sides, boots are the unit."""
+    """Return both sides of a comparison.
+
+    Boots are the unit if every boot is known and no boot has runs of both sides.
+    """
     counted = [[record for record in side if record.counts] for side in (a, b)]
     by_boot = boot_is_unit(counted[0], counted[1])
     return _side(a, by_boot=by_boot), _side(b, by_boot=by_boot)

@@ -60,7 +60,7 @@ def columns(store: ProfileStore, query: Query) -> dict[str, str]:
 
 
 def other_column(metric: str, unit: str) -> str:
-    """Return a name such as `load_us` or `peak_MB`, with the unit if the metric name lacks it."""
+    """Return a name such as `load_us` or `peak_MB`; the unit is added if the metric has none."""
     has_unit = not unit or metric.endswith(f"_{slug(unit)}")
     return f"other_{metric}" if has_unit else f"other_{metric}_{slug(unit)}"
 

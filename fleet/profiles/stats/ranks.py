@@ -16,9 +16,9 @@ import numpy as np
 from fleet.profiles.stats.special import t_quantile, t_tails
 from fleet.profiles.stats.trend import Floats
 
-EXACT = 60  # up to so many values in total the p is exact; beyond, the normal distribution is close
+EXACT = 60  # values in total up to which p is exact; beyond, the normal distribution is close
 REACH = 0.6  # share of the ranks; less finds less in calm noise, more leaves wild values undecided
-MANY = 400  # of each side; more values are replaced by so many quantiles
+MANY = 400  # values of each side; more are replaced by that number of quantiles
 
 
 def doubled_ranks(values: Floats) -> Floats:
