@@ -1,7 +1,8 @@
-"""Ansible's inventory variables, understood as far as they concern a connection.
+"""Ansible's inventory variables, as far as they concern a connection.
 
-Names and precedence: `ansible.builtin.ssh` connection and `sudo` become plugin (of several
-names for one thing the last one listed there wins, whatever group or host it stands at).
+Names and precedence are those of the `ansible.builtin.ssh` connection plugin and of the `sudo`
+become plugin. If several names set the same value, the plugin's last name wins, whatever group or
+host it belongs to.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from fleet.model.errors import InputError, InventoryError
 from fleet.model.inventory import TRANSPORTS
 from fleet.model.secret import Secret, SecretRef, refuse_unmaskable
 
-# Arguments for the `ssh` program, as Ansible inventories hold them: what fleet can use.
+# The parts of Ansible's ssh arguments that fleet can use.
 
 _WITH_VALUE = frozenset("BbcDEeFIiJLlmOopQRSWw")  # options of ssh(1) that take a value
 _NO_PROXY = "proxycommand=none"
@@ -39,9 +40,10 @@ _INSTEAD = {
 
 
 def understand(text: str) -> tuple[dict[str, str], list[str]]:
-    """Fields of the inventory (proxy_jump, ssh_config), and a remark on each part not used.
+    """Return the inventory fields in ssh arguments (proxy_jump, ssh_config) and a remark for each
+    unused part.
 
-    Of two values the first counts, as in OpenSSH. Remarks do not repeat values.
+    The first of two values counts, as in OpenSSH. Remarks do not repeat values.
     """
     try:
         words = shlex.split(text)
@@ -89,7 +91,9 @@ def _option(letter: str, value: str, known: dict[str, str], unused: list[str]) -
 
 
 def _jump_of(command: str) -> str:
-    """Return USER@HOST[:PORT] of `ssh -W %h:%p [-p PORT] USER@HOST`, which is a jump; else ""."""
+    """Return USER@HOST[:PORT] of `ssh -W %h:%p [-p PORT] USER@HOST`, which is equivalent to a jump
+    host; "" for other commands.
+    """
     try:
         program, *words = shlex.split(command) or [""]
         pairs, targets = getopt.gnu_getopt(words, "qATW:p:o:")
@@ -109,7 +113,7 @@ def _remark(what: str, key: str = "") -> str:
     return f"fleet ignores {what}" + (f"; {cure}" if cure else "")
 
 
-# Ansible's name → (our field, rank among the names of that field).
+# Ansible's name → (fleet's field, rank among the names of that field).
 NAMES: Mapping[str, tuple[str, int]] = {
     "ansible_host": ("host", 1),
     "ansible_ssh_host": ("host", 2),
@@ -127,7 +131,7 @@ NAMES: Mapping[str, tuple[str, int]] = {
     "ansible_become_pass": ("become_password", 2),
     "ansible_sudo_pass": ("become_password", 3),
 }
-# OpenSSH takes the first of two options, and Ansible puts these in this order.
+# OpenSSH uses the first of two options, and Ansible passes the variables in this order.
 ARGUMENTS: Mapping[str, int] = {
     "ansible_ssh_args": 3,
     "ansible_ssh_common_args": 2,
@@ -136,7 +140,7 @@ ARGUMENTS: Mapping[str, int] = {
 CONNECTIONS: Mapping[str, str] = {
     plugin: kind.name for kind in TRANSPORTS.values() for plugin in kind.ansible
 }
-# Known to Ansible and of no use here. A name ending in * stands for all that start so.
+# Variables that Ansible knows and fleet does not need. A trailing * matches any ending.
 UNUSED = (
     "ansible_become",
     "ansible_become_exe",
@@ -170,7 +174,7 @@ UNUSED = (
     "ansible_winrm_*",
     PRIORITY,
 )
-# Our keys that people may well use as variables of their own, with another meaning.
+# Keys of fleet that people may also use as variables of their own, with another meaning.
 _COMMON = frozenset({"host", "port", "user", "password", "become_password", "identity_file"})
 _NEAR = 0.75  # `prot` is near `port`; `domain` is near nothing
 _LOOKUP = re.compile(
@@ -180,10 +184,10 @@ _LOOKUP = re.compile(
 
 
 class VaultRef(SecretRef):
-    """A secret that ansible-vault encrypted: it loads, and its use fails with the cure."""
+    """A secret encrypted by ansible-vault: it loads, but using it raises an error with the cure."""
 
     def get(self) -> Secret:
-        """Raise InventoryError: fleet has no key of the vault."""
+        """Raise InventoryError, because fleet has no key of the vault."""
         raise InventoryError(
             f"{self.reference} is encrypted by ansible-vault, which fleet cannot decrypt",
             hint="write env:NAME instead, and export the environment variable NAME with the "
@@ -192,7 +196,9 @@ class VaultRef(SecretRef):
 
 
 class AnsibleReader:
-    """Takes what it knows, keeps the rest out, warns where a name looks mistyped."""
+    """A reader of variables that uses the known ones, ignores the others, and warns about likely
+    typos.
+    """
 
     port_key = "ansible_port"
     lone_name = True
@@ -204,7 +210,7 @@ class AnsibleReader:
         self._twins = _COMMON & {name for key, (name, _) in NAMES.items() if key in keys}
 
     def section(self, name: str, path: Keys) -> None:
-        """See VariableReader. Ansible skips such keys too."""
+        """Ignore an unknown key of a group with a warning, as Ansible does."""
         near = suggestion(name, SECTIONS)
         self._ignore(name, path)
         self._notes.warn(
@@ -214,20 +220,20 @@ class AnsibleReader:
         )
 
     def settings(self, body: dict[str, Any], path: Keys, *, of_group: bool) -> Settings:  # noqa: ARG002
-        """See VariableReader."""
-        found: Settings = {}
+        """Return the variables that fleet uses, and note the ignored ones."""
+        settings: Settings = {}
         for key, value in body.items():
             here = (*path, key)
             if key in NAMES:
                 setting = self._named(key, value, here)
-                found[key] = (setting,) if setting else ()
+                settings[key] = (setting,) if setting else ()
             elif key in ARGUMENTS:
-                found[key] = self._arguments(key, value, here)
+                settings[key] = self._arguments(key, value, here)
             elif key in HOST_KEYS:
-                found[key] = self._own(key, value, here)
+                settings[key] = self._own(key, value, here)
             else:
                 self._unknown(key, here)
-        return found
+        return settings
 
     def _ignore(self, key: str, path: Keys) -> None:
         self._notes.ignored.append(Ignored(key, self._document.key(path)))
@@ -303,14 +309,14 @@ class AnsibleReader:
             f"'{key}' is a password in clear text; write env:NAME, file:PATH or cmd:PROGRAM", at
         )
         clear = Secret(text)
-        found: SecretRef | Unusable = SecretRef(
+        reference: SecretRef | Unusable = SecretRef(
             f"clear text of '{key}' ({at})", self._folder, clear, at
         )
         try:
             refuse_unmaskable(clear, f"'{key}'")
         except InputError as error:
-            found = Unusable(f"{error.message}; {error.hint}", at)
-        return Setting(name, found, rank)
+            reference = Unusable(f"{error.message}; {error.hint}", at)
+        return Setting(name, reference, rank)
 
     def _arguments(self, key: str, value: object, path: Keys) -> tuple[Setting, ...]:
         text = self._document.text(path)
@@ -322,17 +328,20 @@ class AnsibleReader:
             self._notes.warn(f"'{key}': {each}", at)
         proxy = known.pop("proxy_command", None)
         settings = (
-            check(self._document, self._problems, name, found, path, rank=ARGUMENTS[key])
-            for name, found in known.items()
+            check(self._document, self._problems, name, part, path, rank=ARGUMENTS[key])
+            for name, part in known.items()
         )
-        found = tuple(setting for setting in settings if setting is not None)
+        usable = tuple(setting for setting in settings if setting is not None)
         if proxy is None or "proxy_jump" in known:
-            return found
+            return usable
         why = f"fleet does not run the ProxyCommand of '{key}'; use -J HOST or -o ProxyJump=HOST"
-        return (*found, Setting("proxy_jump", Unusable(why, at), ARGUMENTS[key]))
+        return (*usable, Setting("proxy_jump", Unusable(why, at), ARGUMENTS[key]))
 
     def _own(self, key: str, value: object, path: Keys) -> tuple[Setting, ...]:
-        """A key of ours in an Ansible file, which may as well be somebody's own variable."""
+        """Return the settings of one of fleet's own keys in an Ansible file.
+
+        The key may also be a variable of the user with another meaning.
+        """
         at = self._document.key(path)
         if key in self._twins:
             self._ignore(key, path)

@@ -1,9 +1,9 @@
-"""Ansible's inventories that are no single YAML file: INI, folders of variables, plugins.
+"""Ansible inventories other than a single YAML file: INI, variable folders, plugins.
 
-INI: ansible.builtin.ini of ansible-core. `group_vars` and `host_vars`: host_group_vars of
-ansible-core, beside the inventory; each file wins over the inventory's own variables of the same
+INI files follow ansible.builtin.ini of ansible-core. `group_vars` and `host_vars` next to the
+inventory follow its host_group_vars: each file overrides the inventory's own variables of the same
 group or host. A dynamic inventory (a program, or the settings of a plugin) is read by the user's
-own `ansible-inventory --list`, and only if nobody else can change the file: reading it runs it.
+own `ansible-inventory --list`. Reading it runs it, so nobody else may be able to change the file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fleet.model.errors import InputError, InventoryError, Position
 VARS_FOLDERS = ("group_vars", "host_vars")
 VAULT_MARK = "$ANSIBLE_VAULT;"
 _TOOL = "ansible-inventory"
-_SECONDS = 120.0  # plugins ask a cloud
+_SECONDS = 120.0  # plugins query cloud services
 _ENDINGS = ("", ".yml", ".yaml", ".json")
 _NO_INVENTORY = (".cfg", ".md", ".pyc", ".pyo", ".retry", ".orig", ".bak", ".txt", ".j2", ".sh")
 _SECTION = re.compile(r"\s*\[(?P<name>[^\]:\s]+)(?::(?P<part>\w+))?\]\s*(?:[#;].*)?")
@@ -38,9 +38,9 @@ _HOST_LINE = re.compile(r"\s*[\w\[][\w.:%@+\[\]-]*(?:\s+[A-Za-z_]\w*\s*=.*)?\s*(
 
 
 def inventory_file(path: Path) -> Path:
-    """Return the inventory of a folder, as Ansible takes it; a file is returned as it is.
+    """Return the inventory of a folder by Ansible's rules; return a file unchanged.
 
-    Raises InventoryError for a folder with none or with several.
+    Raises InventoryError for a folder with no inventory or with several.
     """
     if not path.is_dir():
         return path
@@ -59,7 +59,7 @@ def inventory_file(path: Path) -> Path:
 
 
 def other_form(text: str, path: Path) -> Callable[[Path, str, Problems], Document] | None:
-    """Return the reader of a text that is no YAML inventory; None for one that is."""
+    """Return the reader for the text of an inventory in INI or plugin form, None for YAML."""
     if text.startswith("#!") or _PLUGIN.search(text):
         return _from_tool
     if path.suffix in {".yml", ".yaml", ".json"}:
@@ -72,7 +72,7 @@ def other_form(text: str, path: Path) -> Callable[[Path, str, Problems], Documen
 
 
 def refuse_vault(text: str, path: Path) -> None:
-    """Raise InventoryError for a file that ansible-vault encrypted as a whole."""
+    """Raise InventoryError if ansible-vault encrypted the whole file."""
     if text.startswith(VAULT_MARK):
         raise InventoryError(
             f"{path} is encrypted by ansible-vault, which fleet cannot decrypt",
@@ -84,7 +84,7 @@ def refuse_vault(text: str, path: Path) -> None:
 
 @dataclass
 class _Ini:
-    """What an INI file gave, with the places of keys and values."""
+    """The content of an INI file, with the positions of its keys and values."""
 
     path: Path
     data: dict[str, Any] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class _Ini:
     texts: dict[Keys, str] = field(default_factory=dict)
 
     def put(self, where: Keys, line: int, value: object, text: str = "") -> None:
-        """Set a value below the group; what lies above it is made."""
+        """Set a value below a group; create the missing levels above it."""
         node = self.data
         for count, key in enumerate(where[:-1], 1):
             self.keys.setdefault(where[:count], (line, 1))
@@ -108,7 +108,7 @@ class _Ini:
 
 
 def read_ini(path: Path, text: str, problems: Problems) -> Document:
-    """Read Ansible's INI inventory as the document that its YAML form would be."""
+    """Read an Ansible INI inventory into the document of the equivalent YAML file."""
     made = _Ini(path)
     group, part = "ungrouped", "hosts"
     for number, line in enumerate(text.splitlines(), 1):
@@ -165,7 +165,7 @@ def _host_line(made: _Ini, problems: Problems, group: str, number: int, line: st
 
 
 def _literal(text: str) -> object:
-    """A value as Ansible takes it: a Python literal, else the text."""
+    """Return a value by Ansible's rule: a Python literal if the text is one, else the text."""
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -195,12 +195,16 @@ def variable_files(folder: Path, groups: list[str], hosts: list[str]) -> Iterato
 
 
 def has_variable_folders(folder: Path) -> bool:
-    """Whether Ansible would read variables beside an inventory of this folder."""
+    """Return whether the folder has `group_vars` or `host_vars`, which Ansible reads."""
     return any((folder / name).is_dir() for name in VARS_FOLDERS)
 
 
 def read_variables(path: Path, notes: Notes) -> Document | None:
-    """Read one file of variables; None, with a warning, for one that is encrypted as a whole."""
+    """Read one variable file; return None for an empty one, and None with a warning for an
+    encrypted one.
+
+    Raises InventoryError if the file cannot be read.
+    """
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -220,7 +224,9 @@ def read_variables(path: Path, notes: Notes) -> Document | None:
 
 
 def _from_tool(path: Path, text: str, problems: Problems) -> Document:
-    """Return what `ansible-inventory --list` says of a dynamic inventory. Raises InventoryError."""
+    """Return the output of `ansible-inventory --list` for a dynamic inventory. Raises
+    InventoryError.
+    """
     del text, problems
     tool = shutil.which(_TOOL)
     command = f"{_TOOL} -i {shlex.quote(str(path))} --list"
@@ -233,7 +239,7 @@ def _from_tool(path: Path, text: str, problems: Problems) -> Document:
     try:
         result = subprocess.run(
             [tool, "-i", str(path), "--list"],
-            cwd="/",  # an ansible.cfg of the working folder may be a stranger's
+            cwd="/",  # the ansible.cfg of the working folder may belong to another user
             env={**os.environ, "ANSIBLE_DEPRECATION_WARNINGS": "False"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -250,28 +256,33 @@ def _from_tool(path: Path, text: str, problems: Problems) -> Document:
 
 
 def _as_groups(data: dict[str, Any]) -> dict[str, Any]:
-    """The JSON of `--list` as groups: lists of hosts and children, variables under `_meta`."""
+    """Convert the JSON of `--list` to groups.
+
+    The JSON has lists of hosts and children, with all variables under `_meta`.
+    """
     variables = (data.get("_meta") or {}).get("hostvars") or {}
-    found: dict[str, Any] = {}
+    groups: dict[str, Any] = {}
     for name, body in data.items():
         if name != "_meta" and isinstance(body, dict):
-            found[name] = {
+            groups[name] = {
                 "hosts": {host: variables.get(host) or {} for host in body.get("hosts") or ()},
                 "children": {child: {} for child in body.get("children") or ()},
                 "vars": body.get("vars") or {},
             }
     for host, own in variables.items():
-        found.setdefault("all", {}).setdefault("hosts", {}).setdefault(host, own)
-    return found
+        groups.setdefault("all", {}).setdefault("hosts", {}).setdefault(host, own)
+    return groups
 
 
 def runs_a_program(text: str) -> bool:
-    """Whether reading the inventory would start a program of the file, or a plugin."""
+    """Return whether reading the inventory would run the file as a program, or a plugin."""
     return text.startswith("#!") or _PLUGIN.search(text) is not None
 
 
 def inventory_text(path: Path, limit: int) -> str | None:
-    """Return the text of an inventory; None for one that the reader of YAML shall judge."""
+    """Return the text of an inventory; None if it cannot be read or is too long, so that the YAML
+    reader reports the error.
+    """
     try:
         with path.open("rb") as stream:
             data = stream.read(limit + 1)
@@ -281,7 +292,9 @@ def inventory_text(path: Path, limit: int) -> str | None:
 
 
 def untrusted(path: Path, fault: object) -> InputError:
-    """The error for a dynamic inventory that other users can change: it is not run."""
+    """Return the error for a dynamic inventory that other users can change, which fleet does not
+    run.
+    """
     return InventoryError(
         f"{path} is a dynamic inventory, and reading it would run a program, but the file is not "
         f"trusted: {fault}",

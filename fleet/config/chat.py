@@ -1,8 +1,8 @@
-"""Prompts by chat template: the text that a model expects around a question.
+"""Prompts by chat template: a chat template adds the text that a model expects around a question.
 
-A typed prompt easily loses a header or an empty line, and the model then answers badly at full
-speed. Templates are Jinja, as in `tokenizer_config.json` of a model; they come from the bundle,
-from a file, or from `fleet/data/chat/`. They run in Jinja's immutable sandbox.
+A hand-written prompt easily misses a header or an empty line, and the model then answers badly at
+full speed. Templates are Jinja, as in `tokenizer_config.json` of a model. They come from the
+bundle, from a file, or from `fleet/data/chat/`, and run in Jinja's immutable sandbox.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from fleet.config.problems import suggest_or_list
 from fleet.device.server.chat import SWITCHES, Template, TemplateError
 from fleet.model.errors import InputError, reason
 
-_MAX_TOKENIZER_BYTES = 32 << 20  # tokenizer_config.json of Llama 3 has 50 kB, of others some MB
+_MAX_TOKENIZER_BYTES = 32 << 20  # tokenizer_config.json: 50 kB for Llama 3, some MB for others
 _MAX_TEMPLATE_BYTES = 1 << 20
-# (bos_token, eos_token) of the models that the shipped templates are for.
+# (bos_token, eos_token) of the models of the shipped templates.
 _TOKENS = {
     "chatml": ("", ""),
     "llama3": ("<|begin_of_text|>", "<|eot_id|>"),
@@ -36,7 +36,7 @@ Message = Mapping[str, Any]  # role (system, user, assistant, tool), content, to
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """A chat template with the special tokens that it inserts. `origin` is for messages."""
+    """A chat template with the special tokens that it inserts. `origin` is its name in messages."""
 
     source: str
     origin: str
@@ -44,7 +44,9 @@ class ChatTemplate:
     eos_token: str = ""
 
     def for_service(self) -> dict[str, str]:
-        """Return the template as the server on a device reads it. Raises InputError."""
+        """Return the template in the form that the server on a device reads. Raises InputError if
+        it is not valid.
+        """
         self._compiled()
         return {"source": self.source, "bos": self.bos_token, "eos": self.eos_token}
 
@@ -57,8 +59,8 @@ class ChatTemplate:
         """Return the prompt for `messages`, ready for the model's answer.
 
         `think` switches the thinking of a model that has both modes; None leaves the model's
-        default. Raises InputError for a template that is wrong or refuses these messages, and
-        for `think` with a template that has no such switch.
+        default. Raises InputError if the template is not valid or refuses these messages, and for
+        `think` if the template has no such switch.
         """
         if think is not None and not self.can_think:
             raise InputError(
@@ -86,13 +88,13 @@ class ChatTemplate:
 
 
 def shipped_names() -> list[str]:
-    """Return the names of the templates that come with fleet."""
+    """Return the names of the templates that are part of fleet."""
     return sorted(_TOKENS)
 
 
 @cache
 def shipped(name: str) -> ChatTemplate:
-    """Return a template that comes with fleet. Raises InputError for another name."""
+    """Return a template that is part of fleet. Raises InputError for another name."""
     if name not in _TOKENS:
         raise InputError(
             f"fleet has no chat template '{name}'",
@@ -103,9 +105,10 @@ def shipped(name: str) -> ChatTemplate:
 
 
 def template_for(name: str | None, folder: Path, bundle: Path) -> ChatTemplate:
-    """Return a template by name or .jinja file, relative to `folder`; without one, the bundle's.
+    """Return the template with this name or .jinja path, relative to `folder`; for None, the
+    bundle's.
 
-    Raises InputError, also for a bundle that has none.
+    Raises InputError if there is no such template, or if the bundle has none.
     """
     if name is None:
         template = template_of_bundle(bundle)
@@ -120,7 +123,11 @@ def template_for(name: str | None, folder: Path, bundle: Path) -> ChatTemplate:
 
 
 def template_of_parts(parts: Mapping[str, str]) -> ChatTemplate:
-    """Return the template of texts around a turn: role → text with `{content}`, `begin`, `end`."""
+    """Return the template made of the texts around each message.
+
+    `parts` maps a role to text with `{content}`; `begin` and `end` are the texts around all
+    messages.
+    """
     quoted = {
         key: " ~ m.content ~ ".join(json.dumps(text) for text in value.split("{content}"))
         for key, value in {"begin": "", "end": "", **parts}.items()
@@ -146,8 +153,9 @@ def template_of_file(path: Path) -> ChatTemplate:
 def template_of_bundle(bundle: Path) -> ChatTemplate | None:
     """Return the chat template of the model in a bundle folder, or None if there is none.
 
-    It is `chat_template.jinja`, else `chat_template` in `tokenizer_config.json`, where the
-    special tokens stand. Raises InputError for files that cannot be read.
+    The template is in `chat_template.jinja`, else in `chat_template` of `tokenizer_config.json`.
+    The special tokens are always in `tokenizer_config.json`. Raises InputError for files that
+    cannot be read.
     """
     own, config = bundle / "chat_template.jinja", bundle / "tokenizer_config.json"
     body: dict[str, Any] = {}
@@ -168,7 +176,7 @@ def template_of_bundle(bundle: Path) -> ChatTemplate | None:
 
 
 def _source_in(body: Mapping[str, Any]) -> str:
-    """Return `chat_template` of a tokenizer: text, or the one called default of a list."""
+    """Return `chat_template` of a tokenizer configuration, or the default one if it is a list."""
     value = body.get("chat_template")
     if isinstance(value, list):
         named = {row.get("name"): row.get("template") for row in value if isinstance(row, dict)}

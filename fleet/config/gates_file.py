@@ -1,4 +1,4 @@
-"""The shape of `cool`, `until`, `sustained` and `sample` under `run:` of a playbook."""
+"""The shape of `cool`, `until`, `sustained` and `sample` under `run:` in a playbook."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fleet.model.gates import (
 )
 from fleet.model.metrics import PRIMARY
 
-# A `sleep` of the device outlives its run by one of these at most.
+# The device's `sleep` can outlive its run by one sampling interval at most.
 SHORTEST_SAMPLE, LONGEST_SAMPLE = 0.1, 60.0
 _PERCENT: dict[str, Any] = {
     "type": "string",
@@ -94,7 +94,7 @@ MetricName = Annotated[
 
 
 class CoolBody(Body, frozen=True, kw_only=True):
-    """When the device is cool enough for a run."""
+    """The condition for a device to be cool enough for a run."""
 
     below: Annotated[Celsius, Doc("Wait until the zone is below this temperature: 45C.")]
     zone: Annotated[
@@ -116,12 +116,12 @@ class CoolBody(Body, frozen=True, kw_only=True):
     ] = "fail"
 
     def spec(self) -> CoolSpec:
-        """What the engine works with."""
+        """Return the specification for the engine."""
         return CoolSpec(self.below, self.zone, self.timeout, self.otherwise)
 
 
 class UntilBody(Body, frozen=True, kw_only=True):
-    """How narrow the interval of a metric has to be."""
+    """The width of a metric's confidence interval at which the repetitions stop."""
 
     narrower: Annotated[
         Percent,
@@ -140,7 +140,7 @@ class UntilBody(Body, frozen=True, kw_only=True):
     level: Annotated[Level, Doc("Confidence level of the interval: 95%.")] = 0.95
 
     def spec(self) -> UntilSpec:
-        """What the engine works with."""
+        """Return the specification for the engine."""
         return UntilSpec(self.narrower, self.metric, self.at_most, self.level)
 
 
@@ -180,14 +180,14 @@ Sampling = Annotated[
 
 
 def cool_spec(body: CoolBody | float | None) -> CoolSpec | None:
-    """`cool:` in either form."""
+    """Return the specification of `cool:` in either form, a temperature or a mapping."""
     if body is None:
         return None
     return body.spec() if isinstance(body, CoolBody) else CoolSpec(body)
 
 
 def until_spec(body: UntilBody | float | None) -> UntilSpec | None:
-    """`until:` in either form."""
+    """Return the specification of `until:` in either form, a percentage or a mapping."""
     if body is None:
         return None
     return body.spec() if isinstance(body, UntilBody) else UntilSpec(body)

@@ -1,4 +1,4 @@
-"""Groups, children and hosts of an inventory file, and which variables win."""
+"""Groups, children and hosts of an inventory file, and the precedence of variables."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from fleet.model.errors import InventoryError, Position
 
 ALL = "all"
 UNGROUPED = "ungrouped"
-NAMED = ("hosts", "children")  # sections of a group whose keys are names
+NAMED = ("hosts", "children")  # the sections of a group in which keys are names
 
-# A host's name becomes a name of folders on this machine, and a word in --limit.
+# A host's name becomes the name of folders on this workstation, and a word in --limit.
 _HOST_NAME = re.compile(r"[\w\[:][\w.:%@+\[\]-]*")
 _GROUP_NAME = re.compile(r"[^\s,:!&~@\[\]*?/\x00-\x1f][^,:\[\]*?/\x00-\x1f]*")
 
 
 @dataclass
 class HostGroup:
-    """A group, gathered from all places where it stands in the file."""
+    """A group, merged from all places in the file that mention it."""
 
     name: str
     position: Position
@@ -38,7 +38,7 @@ class HostGroup:
 
 
 class GroupTree:
-    """All groups and hosts of a file; `hosts` keeps the order of the file."""
+    """The groups and hosts of a file; `hosts` keeps the order of the file."""
 
     def __init__(self, document: Document, problems: Problems, reader: VariableReader) -> None:
         self.groups: dict[str, HostGroup] = {}
@@ -95,7 +95,7 @@ class GroupTree:
                 self._host(group, name, body, (*path, name))
 
     def _mapping(self, value: Any, path: Keys, hint: str) -> bool:  # noqa: ANN401
-        """True for a mapping; None is an empty one, anything else an error."""
+        """Return True for a mapping. None counts as an empty mapping; report anything else."""
         if value is not None and not isinstance(value, dict):
             name = path[-1]
             self._bad(
@@ -136,7 +136,7 @@ class GroupTree:
             self.hosts.setdefault(each, {}).update(settings)
 
     def _acyclic(self) -> bool:
-        """Report a group that contains itself, with the way round."""
+        """Return False, after reporting the cycle, if a group contains itself."""
         done: set[str] = set()
         for start in self.groups:
             way: list[str] = []
@@ -170,7 +170,7 @@ class GroupTree:
         return True
 
     def _descend(self, name: str, depth: int, above: frozenset[str]) -> None:
-        """Depth is the longest way from `all`, as in Ansible."""
+        """Set the depth of each group: its longest path from `all`, as in Ansible."""
         group = self.groups.get(name)
         if group is None:
             return
@@ -182,7 +182,7 @@ class GroupTree:
             self._descend(child, group.depth + 1, known)
 
     def groups_of(self) -> dict[str, tuple[HostGroup, ...]]:
-        """Host → all groups that it is in, the weakest first."""
+        """Return all groups of each host, the weakest first."""
         direct: dict[str, set[str]] = {name: {ALL} for name in self.hosts}
         for group in self.groups.values():
             for host in group.hosts:
@@ -203,9 +203,10 @@ class GroupTree:
 
 
 def merged(layers: Iterable[Settings]) -> dict[str, object]:
-    """Field → value: later layers win by key, then the higher rank by field.
+    """Return the value of each field after merging the layers.
 
-    `labels` of all layers are joined, label by label.
+    A later layer overrides an earlier one key by key. Then the key with the higher rank wins for
+    each field. The `labels` of all layers are joined, label by label.
     """
     by_key: Settings = {}
     labels: dict[str, str] = {}

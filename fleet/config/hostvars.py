@@ -1,7 +1,7 @@
 """The keys of a host in an inventory, each with its description and its type.
 
-`HOST_KEYS` is the one place for both: the walker of `shape` reads by it, and the JSON Schema
-comes from it.
+`HOST_KEYS` is the single source of both: the walker of `shape` reads values by it, and the JSON
+Schema is generated from it.
 """
 
 from __future__ import annotations
@@ -43,64 +43,64 @@ WHOLE_NUMBER = "a whole number"
 _MAX_PORT = 65535
 _INSTANT = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")  # of Windows
-REFERENCE = "reference"  # a mark: the text becomes a SecretRef
+REFERENCE = "reference"  # a mark: the reader converts the text to a SecretRef
 
 
 @dataclass(frozen=True)
 class ValuePlace:
-    """Where a value stands, and who is told what is wrong with it."""
+    """The position of a value, and the collector of its errors."""
 
     document: Document
     problems: Problems
     path: Keys
 
     def below(self, part: str | int) -> ValuePlace:
-        """Of an item of this mapping or list."""
+        """Return the place of an item of this mapping or list."""
         return ValuePlace(self.document, self.problems, (*self.path, part))
 
     def wrong(self, message: str, hint: str = "") -> object:
-        """Report it; what is returned is None."""
+        """Report an error of the value, and return None."""
         self.problems.add(message, self.document.value(self.path), hint)
         return None
 
     def unlike(self, value: object, wanted: str) -> object:
-        """Report a value of another kind than `wanted` (`text`, `a list`, ...)."""
+        """Report a value of another kind than `wanted` (`text`, `a list`, ...), and return None."""
         text = self.document.text(self.path)
         return self.wrong(*unlike(str(self.path[-1]), value, wanted, text))
 
 
 @dataclass(frozen=True)
 class HostKey:
-    """One key: its description and its type, as `shape` reads it."""
+    """A key of a host: its description, and its type as `shape` reads it."""
 
     description: str
     type: Any
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Its JSON Schema without null, which unsets any key."""
+        """The JSON Schema of the key, without null, which unsets any key."""
         return value_schema(self.type, {})
 
     def take(self, place: ValuePlace, value: object) -> object:
-        """Return the value as a host has it; None if it is reported."""
-        found = Walker(place.document, place.problems).value(self.type, value, place.path)
-        if found is BAD:
+        """Return the converted value, or None after reporting an error."""
+        converted = Walker(place.document, place.problems).value(self.type, value, place.path)
+        if converted is BAD:
             return None
         return (
             SecretRef(
-                str(found),
+                str(converted),
                 place.document.file.absolute().parent,
                 position=place.document.value(place.path),
             )
             if REFERENCE in unwrapped(self.type)[1]
-            else found
+            else converted
         )
 
 
 def key_of(
     description: str, pattern: str | Pattern, what: str = "", hint: str = "", *, shown: bool = True
 ) -> HostKey:
-    """A key that holds text of this pattern."""
+    """Return a key for text that matches a pattern."""
     rule = Pattern(pattern, what, hint, shown) if isinstance(pattern, str) else pattern
     return HostKey(description, Annotated[str, rule])
 
@@ -112,8 +112,8 @@ def _secret(description: str) -> HostKey:
         "write env:NAME, file:PATH or cmd:PROGRAM ARGS",
         shown=False,
     )
-    said = f"{description} by reference: env:NAME, file:PATH or cmd:PROGRAM."
-    return HostKey(said, Annotated[str, rule, REFERENCE])
+    text = f"{description} by reference: env:NAME, file:PATH or cmd:PROGRAM."
+    return HostKey(text, Annotated[str, rule, REFERENCE])
 
 
 def whole_number(most: int, hint: str = "") -> object:
@@ -158,8 +158,8 @@ _BASE_DIR_SCHEMA = {
 }
 _IDENTIFIER = Pattern(r"[^\s\x00-\x1f]+", "identifier", "write the value without spaces")
 
-# An address, a user and a jump host have no space and no leading dash: OpenSSH would take it
-# for an option.
+# An address, a user and a jump host have no space and no leading dash: OpenSSH would read
+# a dash as an option.
 _WAYS = " or ".join(", ".join(k.about for k in TRANSPORTS.values()).rsplit(", ", 1))
 HOST_KEYS: Mapping[str, HostKey] = {
     "transport": HostKey(
@@ -253,7 +253,7 @@ HOST_KEYS: Mapping[str, HostKey] = {
 
 
 def inventory_schema() -> dict[str, Any]:
-    """The JSON Schema of an inventory of fleet's own, without dialect and title."""
+    """Return the JSON Schema of an inventory in fleet's own format, without dialect and title."""
     host = {name: _nullable(key.description, key.schema) for name, key in HOST_KEYS.items()}
     group_vars = host | {
         PRIORITY: _nullable(

@@ -1,4 +1,4 @@
-"""Inventory files: fleet's own, strict; Ansible's YAML inventories, as they are."""
+"""Inventory files: fleet's own format, read strictly, and Ansible inventories, read unchanged."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ __all__ = ["InventoryReading", "load_inventory", "read_inventory", "select", "ss
 
 @dataclass(frozen=True)
 class InventoryReading:
-    """All that a file gave. `inventory` is None when there are errors."""
+    """The result of reading an inventory file. `inventory` is None if there are errors."""
 
     inventory: Inventory | None
     errors: tuple[InputError, ...]
     warnings: tuple[str, ...]
     ignored: tuple[Ignored, ...]
     ansible: bool
-    files: tuple[Path, ...] = ()  # of variables beside the inventory
+    files: tuple[Path, ...] = ()  # the variable files next to the inventory
 
 
 def load_inventory(path: Path) -> Inventory:
     """Return the hosts of a file, with groups, children and vars merged.
 
-    Raises InventoryError for a file, or an ssh config that it names, that other users can change,
-    and for the first thing that is wrong, with file, line and column.
+    Raises InventoryError if other users can change the file or an ssh config that it names. Also
+    raises it for the first error in the file, with file, line and column.
     """
     path = _file(path)
     unsure = require(path, InventoryError)
@@ -61,15 +61,15 @@ def load_inventory(path: Path) -> Inventory:
 
 
 def read_inventory(path: Path) -> InventoryReading:
-    """Read a file to judge it, trusted or not: all errors instead of the first.
+    """Read a file in order to check it, trusted or not. Collect all errors instead of the first.
 
-    Syntax errors raise.
+    Syntax errors raise InventoryError.
     """
     return _read(_file(path))[0]
 
 
 def ssh_configs(hosts: Iterable[Host]) -> list[Path]:
-    """Return each ssh config that hosts name, once."""
+    """Return the ssh configs that hosts name, without duplicates."""
     return list(dict.fromkeys(host.ssh_config for host in hosts if host.ssh_config))
 
 
@@ -121,7 +121,9 @@ def _document(path: Path, folder: Path, problems: Problems) -> tuple[Document, b
 
 
 def _variables(tree: GroupTree, folder: Path, problems: Problems, notes: Notes) -> tuple[Path, ...]:
-    """Lay the variables of group_vars and host_vars over those of the inventory."""
+    """Add the variables of group_vars and host_vars, which override those of the inventory, and
+    return their files.
+    """
     from fleet.config.ansible import AnsibleReader  # noqa: PLC0415 - most are fleet's own
     from fleet.config.ansible_files import read_variables, variable_files  # noqa: PLC0415
 
@@ -186,7 +188,7 @@ def _layers(tree: GroupTree, name: str, groups: tuple[HostGroup, ...]) -> list[A
 def _host(
     name: str, values: Mapping[str, Any], groups: tuple[HostGroup, ...], path: Path, folder: Path
 ) -> Host:
-    """The host of merged settings. Paths start from the inventory's folder."""
+    """Return the host of merged settings. Relative paths start from the inventory's folder."""
     fields: dict[str, Any] = {
         key: value
         for key, value in values.items()

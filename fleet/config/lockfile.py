@@ -1,4 +1,4 @@
-"""Reading and writing fleet.lock."""
+"""Reading and writing of fleet.lock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fleet.model.errors import LockFileError, Position
 from fleet.model.files import file_errors, sha256_file
 from fleet.model.lockfile import CURE, NAME, Lock, LockedFile, LockedRelease
 
-MAX_BYTES = 1 << 44  # 16 TiB: more is no file of a release
+MAX_BYTES = 1 << 44  # 16 TiB: no file of a release is larger
 
 _Sha = Annotated[str, Pattern(r"[0-9a-f]{64}", "sha256", "write 64 hex digits, in lower case")]
 _Id = Annotated[str, Pattern(r"[0-9a-f]{16}", "release id", "write 16 hex digits, in lower case")]
@@ -54,18 +54,18 @@ class _Lock(Lock, frozen=True, kw_only=True):
 
 
 def lock_path(playbook: Path, given: Path | None) -> Path:
-    """Where the lock is: what was given, else `fleet.lock` beside the playbook."""
+    """Return the path of the lock file: the given path, else `fleet.lock` next to the playbook."""
     return given or playbook.absolute().parent / NAME
 
 
 def playbook_hash(playbook: Path) -> str:
-    """sha256 of the playbook file. Raises InputError when it cannot be read."""
+    """Return the SHA-256 of the playbook file. Raises InputError if the file cannot be read."""
     with file_errors(playbook):
         return sha256_file(playbook)
 
 
 def load_lock(path: Path) -> Lock:
-    """The lock in a file. Raises LockFileError with file, line, cause and cure."""
+    """Return the lock in a file. Raises LockFileError with file, line, cause and cure."""
     if not path.is_file():
         raise LockFileError(f"there is no lock file {path}", hint="fleet config lock (writes it)")
     for number, line in enumerate(_text(path).splitlines(), 1):
@@ -85,7 +85,7 @@ def _text(path: Path) -> str:
 
 
 def save_lock(path: Path, lock: Lock) -> bool:
-    """Write it, whole or not at all; False when the same text stands there already."""
+    """Write the lock file atomically. Return False if the file already has this content."""
     text = lock.text()
     if path.is_file() and _text(path) == text:
         return False

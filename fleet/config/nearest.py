@@ -10,10 +10,10 @@ FILE = "fleet.yaml"
 
 
 def find(folder: Path) -> Path | None:
-    """Return the nearest fleet.yaml, upwards to the root of the file system, or None.
+    """Return the nearest fleet.yaml in the folder or a parent, or None.
 
-    One of another user in a folder that everybody may write to (/tmp) is passed over: it could
-    stop the work of everybody below. Whether the one that is found is trusted: `trusted.require`.
+    In a folder that everybody may write to (/tmp), a file of another user is skipped: it could
+    block the work of everybody below. `trusted.require` decides if the file is trusted.
     """
     for above in (folder, *folder.parents):
         path = above / FILE
@@ -23,7 +23,9 @@ def find(folder: Path) -> Path | None:
 
 
 def _planted(path: Path) -> bool:
-    """Return whether it stands in a folder for everybody and is not of this user or root."""
+    """Return True if the file is in a world-writable folder and belongs neither to this user nor to
+    root.
+    """
     shared = path.parent.stat().st_mode & stat.S_IWOTH
     return bool(shared) and _owner(path) not in {os.geteuid(), 0}
 

@@ -1,4 +1,4 @@
-"""`op_packages:` of a playbook: its shape, and from there to OpPackageSpec."""
+"""`op_packages:` of a playbook: its shape, and the conversion to OpPackageSpec."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Qairt = Annotated[
 
 
 class OpPackageBody(Body, frozen=True, kw_only=True):
-    """One op package: the same source built for the CPU and for the DSP."""
+    """An op package: the same source built for the CPU and for the DSP."""
 
     name: Annotated[
         PackageName,
@@ -74,18 +74,18 @@ def op_package_specs(
     problems: Problems,
     path: Callable[[str, Keys], Path],
 ) -> tuple[OpPackageSpec, ...]:
-    """The section as values; what is wrong goes to `problems` with its place."""
+    """Return the specifications of the section; errors go to `problems` with their positions."""
 
     def library(text: str, keys: Keys) -> Path:
-        found = path(text, keys)
-        if not found.is_file():
-            folder = found.is_dir()
+        file = path(text, keys)
+        if not file.is_file():
+            folder = file.is_dir()
             message = (
-                f"the op package library {found} {'is a folder' if folder else 'does not exist'}"
+                f"the op package library {file} {'is a folder' if folder else 'does not exist'}"
             )
-            hint = f"name a .so file: ls {found}" if folder else near_hint(found)
+            hint = f"name a .so file: ls {file}" if folder else near_hint(file)
             problems.add(message, document.value(keys), hint)
-        return found
+        return file
 
     specs: list[OpPackageSpec] = []
     for index, body in enumerate(bodies):

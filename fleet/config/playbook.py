@@ -48,7 +48,7 @@ from fleet.model.system import (
     WantedUnit,
 )
 
-# `system:` of a playbook → SystemSpec: files are read, keys compared with fingerprints.
+# `system:` of a playbook → SystemSpec: reads the files, and compares keys with fingerprints.
 
 MAX_FILE_BYTES = 1 << 20
 
@@ -58,7 +58,9 @@ Resolve = Callable[[str, Keys], Path]
 def system_spec(
     body: SystemBody | None, fastrpc: str, document: Document, problems: Problems, path: Resolve
 ) -> SystemSpec:
-    """The spec of a playbook; what is wrong goes to `problems` with its place."""
+    """Return the `system:` specification of a playbook; errors go to `problems` with their
+    positions.
+    """
     loader = _SystemLoadLoader(document, problems, path)
     if body is None:
         return SystemSpec(fastrpc=fastrpc)
@@ -96,15 +98,17 @@ class _SystemLoadLoader:
         )
 
     def _twice(self, body: SystemBody) -> None:
-        """Two wishes for one path would undo each other on every deploy."""
-        seen = {UDEV_RULES + name for name in body.udev} | {
+        """Report a path that is listed twice: each deploy would overwrite one content with the
+        other.
+        """
+        paths = {UDEV_RULES + name for name in body.udev} | {
             LOADER_CONF + name for name in body.library_paths
         }
         for index, file in enumerate(body.files):
-            if file.path in seen:
+            if file.path in paths:
                 at = self._document.value(("system", "files", index, "path"))
                 self._problems.add(f"{file.path} is listed twice", at, "remove one of the two")
-            seen.add(file.path)
+            paths.add(file.path)
 
     def _read(self, text: str, keys: Keys, what: str) -> bytes:
         path, at = self._path(text, keys), self._document.value(keys)
@@ -138,7 +142,9 @@ class _SystemLoadLoader:
         )
 
     def _key(self, data: bytes, wanted: str, at: Position) -> bytes:
-        """The one certificate with that fingerprint, in ASCII armour."""
+        """Return the certificate with the wanted fingerprint in ASCII armour, or b"" after
+        reporting an error.
+        """
         pysequoia = loaded("pysequoia", "openpgp", "the key of a package repository")
         try:
             certs = pysequoia.Cert.split_bytes(data)
@@ -146,9 +152,9 @@ class _SystemLoadLoader:
             why = str(error).splitlines()[0]
             self._problems.add(f"the file is not an OpenPGP key: {why}", at, "gpg --show-keys FILE")
             return b""
-        found = {cert.fingerprint.upper(): cert for cert in certs}
-        if wanted not in found:
-            there = ", ".join(found) or "no key"
+        keys = {cert.fingerprint.upper(): cert for cert in certs}
+        if wanted not in keys:
+            there = ", ".join(keys) or "no key"
             self._problems.add(
                 f"the key file of the package repository contains the key {there}, but "
                 f"`fingerprint:` is {wanted}",
@@ -157,7 +163,7 @@ class _SystemLoadLoader:
                 "correct `fingerprint:`, or get the right key file",
             )
             return b""
-        return str(found[wanted]).encode()
+        return str(keys[wanted]).encode()
 
     def _debs(self, text: str | None) -> tuple[FileRef, ...]:
         if text is None:
@@ -193,20 +199,22 @@ class _SystemLoadLoader:
 
 
 def _text(text: str) -> str:
-    """With a line end: udev and ld.so.conf do not read a last line without one everywhere."""
+    """Return the text with a final line end, because udev and ld.so.conf may ignore a last line
+    without it.
+    """
     return text if text.endswith("\n") else text + "\n"
 
 
 _BUNDLE_MARK = "genie_config.json"
-_MARK = "fleet-question"  # stands for the question where a template is only looked at
+_MARK = "fleet-question"  # stands for the question when a template is only inspected
 _LLAMA3_HEADER = "<|end_header_id|>"
 
 
 def load_playbook(path: Path) -> Playbook:
-    """Return the playbook in a file; paths in it start from the file's folder.
+    """Return the playbook in a file. Relative paths in it start from the file's folder.
 
-    Raises PlaybookError for a file that other users can change, and for the first thing that is
-    wrong, with file, line and column.
+    Raises PlaybookError if other users can change the file. Also raises it for the first error in
+    the file, with file, line and column.
     """
     require(path, PlaybookError)
     problems = Problems(PlaybookError)
@@ -216,9 +224,9 @@ def load_playbook(path: Path) -> Playbook:
 
 
 def playbook_errors(path: Path) -> tuple[InputError, ...]:
-    """Return all that is wrong with a playbook.
+    """Return all errors of a playbook.
 
-    Files that it names are looked for once its keys are right.
+    The files that a playbook names are checked only if its keys are right.
     """
     problems = Problems(PlaybookError)
     try:
@@ -234,7 +242,7 @@ def _read(document: Document, problems: Problems) -> Playbook:
 
 
 class _Loader:
-    """What the shape alone cannot say: files, folders and texts."""
+    """The checks of a playbook beyond its shape: files, folders and texts."""
 
     def __init__(self, document: Document, problems: Problems) -> None:
         self._document, self._problems = document, problems
@@ -285,7 +293,9 @@ class _Loader:
         )
 
     def _suite(self, body: PlaybookFile, bundle: Path) -> SuiteUse | None:
-        """Return the suite; its own errors stand in its own file."""
+        """Return the suite, or None. An error inside the suite is reported at its position in the
+        suite file.
+        """
         if body.suite is None or not bundle.is_dir():
             return None
         chat = body.run.chat if body.run else None
@@ -310,7 +320,7 @@ class _Loader:
             return self._folder / text
 
     def _without_bundle(self, body: PlaybookFile, runtime: RuntimeBody) -> None:
-        """Check a playbook that deploys the runtime alone: nothing in it may need a model."""
+        """Check a playbook that deploys the runtime alone: no key in it may need a model."""
         if runtime.version == "bundle":
             self._problems.add(
                 "the key 'bundle' is missing",
@@ -402,7 +412,9 @@ class _Loader:
         return prompt
 
     def _chat(self, chat: ChatBody, bundle: Path) -> str | None:
-        """Return the prompt of `chat:`; an error of the template becomes one of the file."""
+        """Return the prompt of `chat:`. An error of the template is reported as an error of the
+        playbook.
+        """
         messages = [{"role": "system", "content": chat.system}] if chat.system is not None else []
         messages.append({"role": "user", "content": chat.user})
         keys: Keys = ("run", "chat", "template") if chat.template else ("run", "chat")
@@ -414,7 +426,7 @@ class _Loader:
             return None
 
     def _served(self, serve: ServeBody, bundle: Path) -> dict[str, str] | None:
-        """Return the chat template of the service; by default that of the bundle."""
+        """Return the chat template of the service, by default the bundle's template."""
         given, keys = serve.template, ("serve", "template")
         try:
             if isinstance(given, dict):
@@ -429,12 +441,12 @@ class _Loader:
             return None
 
     def _compare_with_template(self, prompt: str, bundle: Path, keys: Keys) -> None:
-        """Warn of a typed prompt without the words that the model's template ends with."""
+        """Warn if a hand-written prompt does not contain the end of the model's chat template."""
         try:
             template = template_of_bundle(bundle)
             rendered = template.render([{"role": "user", "content": _MARK}]) if template else ""
         except InputError:
-            return  # a template that nobody asked for
+            return  # the user did not ask for this template
         end = rendered.rpartition(_MARK)[2].strip()
         if end and end not in prompt:
             self._warnings.append(
@@ -443,26 +455,26 @@ class _Loader:
             )
 
     def _until(self, body: RunBody) -> UntilSpec | None:
-        found = until_spec(body.until)
-        if found is not None and body.sustained is not None:
+        spec = until_spec(body.until)
+        if spec is not None and body.sustained is not None:
             self._problems.add(
                 "`run` has both until and sustained",
                 self._document.key(("run", "sustained")),
                 "remove one of the two keys",
             )
-        elif found is not None and found.at_most < (body.repeats or 1):
+        elif spec is not None and spec.at_most < (body.repeats or 1):
             self._problems.add(
-                f"`until` allows {found.at_most} runs, but `repeats` asks for {body.repeats}",
+                f"`until` allows {spec.at_most} runs, but `repeats` asks for {body.repeats}",
                 self._document.key(("run", "until")),
                 f"write `until: {{at_most: {body.repeats}}}`, or fewer repeats",
             )
-        elif found is not None and found.at_most < fewest(found.level):
+        elif spec is not None and spec.at_most < fewest(spec.level):
             self._problems.add(
-                f"{found.at_most} runs are too few for the confidence level {found.level * 100:g}%",
+                f"{spec.at_most} runs are too few for the confidence level {spec.level * 100:g}%",
                 self._document.key(("run", "until")),
-                f"write `until: {{at_most: {fewest(found.level)}}}`, or a lower level",
+                f"write `until: {{at_most: {fewest(spec.level)}}}`, or a lower level",
             )
-        return found
+        return spec
 
     def _runner(self, body: RunBody, kind: str, bundle: Path) -> str:
         name = body.runner or default_runner(kind, bundle, body.options)
@@ -473,7 +485,7 @@ class _Loader:
         return name
 
     def _program(self, body: RunBody) -> tuple[Path | None, ProgramArchive | None]:
-        """Return the program, and the archive that it is unpacked from when it is needed."""
+        """Return the path of the program, and the archive from which it is unpacked on demand."""
         if body.program is None:
             return None, None
         keys: Keys = ("run", "program")
@@ -496,12 +508,12 @@ class _Loader:
         for index, text in enumerate(body.libraries):
             keys: Keys = ("run", "libraries", index)
             path = self._path(text, keys)
-            found = sorted(path.parent.glob(path.name)) if set(path.name) & set("*?[") else [path]
-            if not found or not all(path.is_file() for path in found):
+            matches = sorted(path.parent.glob(path.name)) if set(path.name) & set("*?[") else [path]
+            if not matches or not all(path.is_file() for path in matches):
                 self._problems.add(
                     f"no library matches {path}", self._document.value(keys), f"ls {path.parent}"
                 )
-            yield from found
+            yield from matches
 
     def _read_prompt(self, path: Path, keys: Keys) -> str | None:
         at = self._document.value(keys)
@@ -555,7 +567,7 @@ class _Loader:
 
 
 def _near_bundle(path: Path) -> str:
-    """What could have been meant: a similar name, else the bundles that are there."""
+    """Return a hint for a missing bundle: a similar name, else the bundles in the folder."""
     parent = path.parent
     if not parent.is_dir():
         existing = next(each for each in path.parents if each.is_dir())

@@ -96,7 +96,7 @@ def _template(value: object) -> dict[str, str] | str:
 
 
 class ServeBody(Body, frozen=True, kw_only=True):
-    """The model as a service on the device: `fleet serve start`."""
+    """The service that runs the model on the device: `fleet serve start`."""
 
     backend: Annotated[
         Literal["genie", "genai", "ort"] | None,
@@ -147,7 +147,7 @@ class ServeBody(Body, frozen=True, kw_only=True):
     ] = None
 
     def spec(self, template: Mapping[str, str] | None) -> ServeSpec:
-        """As the engine has it, with the text of the chat template."""
+        """Return the specification for the engine, with the text of the chat template."""
         return ServeSpec(**{**msgspec.structs.asdict(self), "template": template})
 
 
@@ -176,9 +176,9 @@ def _waves(value: object) -> tuple[Amount, ...]:
         raise InputError(
             f"'waves' must be a list, not {describe(value)}", hint="write it like [5%, 50%]"
         )
-    found = tuple(_amount(amount) for amount in value)
-    check_rising(found)
-    return found
+    amounts = tuple(_amount(amount) for amount in value)
+    check_rising(amounts)
+    return amounts
 
 
 def _canary(value: object) -> Amount | tuple[str, ...]:
@@ -199,7 +199,7 @@ AmountField = Annotated[Amount, Before(_amount, final=True), Schema(_AMOUNT)]
 
 
 class RolloutBody(Body, frozen=True, kw_only=True):
-    """How a deploy goes over many devices."""
+    """The order in which a deploy updates many devices."""
 
     canary: Annotated[
         Annotated[
@@ -255,7 +255,7 @@ class RolloutBody(Body, frozen=True, kw_only=True):
     ] = "stop"
 
     def spec(self) -> RolloutSpec:
-        """What the engine works with."""
+        """Return the specification for the engine."""
         named = self.canary if isinstance(self.canary, tuple) else ()
         return RolloutSpec(
             canary=NONE if isinstance(self.canary, tuple) else self.canary,
@@ -316,7 +316,7 @@ Version = Annotated[str, Before(_version), Schema({"type": "string", "pattern": 
 
 
 class RuntimeBody(Body, frozen=True, kw_only=True):
-    """Which QAIRT runtime goes to the devices."""
+    """The QAIRT runtime for the devices."""
 
     version: Annotated[
         Version,
@@ -350,7 +350,7 @@ _ABOUT_KINDS = ", ".join(
 
 
 class BundleBody(Body, frozen=True, kw_only=True):
-    """What is deployed."""
+    """The bundle to deploy."""
 
     path: Annotated[FilePath, Doc("Folder of the bundle, relative to the playbook.")]
     kind: Annotated[
@@ -412,7 +412,7 @@ class ProgramBody(Body, frozen=True, kw_only=True):
 
 
 class RunBody(Body, frozen=True, kw_only=True):
-    """What to run, and how often."""
+    """The program to run, its input, and the number of runs."""
 
     runner: Annotated[
         RunnerName | None,
@@ -489,7 +489,7 @@ class RunBody(Body, frozen=True, kw_only=True):
 
 
 class HealthBody(Body, frozen=True, kw_only=True):
-    """The probe that opens an NPU session before the release is switched."""
+    """The probe that opens an NPU session before fleet switches to a new release."""
 
     timeout: Annotated[
         Duration,
@@ -507,7 +507,7 @@ TUNE_WORD = Pattern(
 
 
 class StrategyBody(Body, frozen=True, kw_only=True):
-    """How devices are worked on."""
+    """The parallelism of a deploy, the releases to keep, and the data transfer."""
 
     parallel: Annotated[PositiveInt, Doc("Number of devices to work on in parallel.")] = (
         DEFAULT_PARALLEL
@@ -522,7 +522,7 @@ class StrategyBody(Body, frozen=True, kw_only=True):
 
 
 class PlaybookFile(Body, frozen=True, kw_only=True):
-    """A fleet playbook: what shall be true on the devices, and what to run there."""
+    """A fleet playbook: the desired state of the devices, and what to run there."""
 
     name: Annotated[Name, Doc("Name of the release on the devices.")]
     bundle: Annotated[

@@ -1,4 +1,6 @@
-"""What an inventory can run or read on this workstation, and where the result is sent."""
+"""The programs that an inventory can run on this workstation, the secrets it reads, and their
+targets.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,16 @@ _SECRETS = {
 }
 _READS = {"env": "read variable", "file": "read file", "cmd": "run"}
 _STAYS = {"key_passphrase"}  # opens a key on this workstation
-# Of an ssh config, what starts a program in fleet: others are not looked at (transport.connection).
+# The lines of an ssh config that start a program; fleet ignores others (transport.connection).
 _STARTS = re.compile(r"(?i)^\s*(match\b.*?\bexec\b|proxycommand\b)[\s=]*(.*?)\s*$")
 
 
 @dataclass(frozen=True)
 class Power:
-    """One thing that fleet does on this workstation because an inventory says so.
+    """An action that fleet takes on this workstation because an inventory requests it.
 
-    `sent_to`: addresses that get the first line of what was read; none if it stays here.
+    `sent_to` has the addresses that receive the first line of the result; it is empty if the result
+    stays here.
     """
 
     does: str
@@ -37,9 +40,9 @@ class Power:
 
 
 def powers(hosts: Iterable[Host]) -> list[Power]:
-    """Return what the hosts of an inventory can run, read and send; nothing of it is done."""
+    """Return the programs and files that the hosts of an inventory can use, without using them."""
     hosts = list(hosts)
-    found: dict[tuple[str, str, str], list[Host]] = {}
+    users: dict[tuple[str, str, str], list[Host]] = {}
     for host in hosts:
         for key in _SECRETS:
             secret: SecretRef | None = getattr(host, key)
@@ -47,7 +50,7 @@ def powers(hosts: Iterable[Host]) -> list[Power]:
                 kind, _, rest = secret.reference.partition(":")
                 if kind in _READS:
                     what = str(secret.base / Path(rest).expanduser()) if kind == "file" else rest
-                    found.setdefault((kind, what, key), []).append(host)
+                    users.setdefault((kind, what, key), []).append(host)
     secrets = [
         Power(
             _READS[kind],
@@ -56,7 +59,7 @@ def powers(hosts: Iterable[Host]) -> list[Power]:
             tuple(host.name for host in of),
             () if key in _STAYS else tuple(dict.fromkeys(map(_address, of))),
         )
-        for (kind, what, key), of in found.items()
+        for (kind, what, key), of in users.items()
     ]
     return [*secrets, *(power for path in ssh_configs(hosts) for power in _of_config(path, hosts))]
 
@@ -70,7 +73,7 @@ def _of_config(path: Path, hosts: list[Host]) -> Iterator[Power]:
     try:
         lines = path.read_text("utf-8", "replace").splitlines()
     except OSError:
-        return  # the connection says so
+        return  # the connection reports this error
     names = tuple(host.name for host in hosts if host.ssh_config == path)
     for number, line in enumerate(lines, 1):
         starts = _STARTS.match(line)

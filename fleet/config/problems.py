@@ -1,4 +1,4 @@
-"""All that is wrong with a file, each with its place and cure."""
+"""Errors of one file, each with its position and cure."""
 
 from __future__ import annotations
 
@@ -10,38 +10,40 @@ from fleet.config.yaml_words import printable
 from fleet.model.errors import InputError, Position
 
 SECRET_KEYS = frozenset({"password", "become_password", "key_passphrase"})
-_LISTED = 40  # more known names than this only confuse
+_LISTED = 40  # a longer list of names would only confuse
 
 
 class Problems:
-    """Errors of one file, collected. `kind` is the class that they are raised as."""
+    """A collection of the errors of one file. `kind` is the exception class for raising them."""
 
     def __init__(self, kind: type[InputError]) -> None:
         self._kind = kind
         self._found: list[InputError] = []
 
     def add(self, message: str, position: Position, hint: str = "") -> None:
-        """Remember an error; the same one at the same place counts once."""
+        """Add an error. The same message at the same position is added once."""
         message, hint = printable(message), printable(hint)
         if not any(e.message == message and e.position == position for e in self._found):
             self._found.append(self._kind(message, position=position, hint=hint))
 
     def take(self, error: InputError, position: Position) -> None:
-        """Remember an error of another file; `position` is for one that has no place."""
+        """Add an error of another file; use `position` if the error has no position of its own."""
         error.position = error.position or position
         self._found.append(error)
 
     @property
     def errors(self) -> tuple[InputError, ...]:
-        """All errors, in the order of their places in the file."""
+        """The errors, sorted by their position in the file."""
         return tuple(sorted(self._found, key=_place))
 
     def raise_first(self, all_by: str = "") -> None:
-        """Raise the first error, with the number of the others; `all_by` lists them all."""
-        found = self.errors
-        if not found:
+        """Raise the first error, if any, with the number of the others. `all_by` is a command that
+        lists all.
+        """
+        errors = self.errors
+        if not errors:
             return
-        first, others = found[0], found[1:]
+        first, others = errors[0], errors[1:]
         if not others:
             raise first
         if all_by:
@@ -61,12 +63,12 @@ def _place(error: InputError) -> tuple[int, int]:
 
 
 def suggestion(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """`did you mean 'port'?`, or "" when nothing is near."""
+    """Return `did you mean 'port'?`, or "" if no name is similar."""
     names = {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=cutoff)
     return f"did you mean '{names[near[0]]}'?" if near else ""
 
 
 def suggest_or_list(name: str, known: Sequence[str]) -> str:
-    """The near name, or the list of known ones."""
+    """Return a hint with the similar name, or with the list of known names."""
     return suggestion(name, known) or f"use one of: {', '.join(list(known)[:_LISTED])}"

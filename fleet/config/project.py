@@ -1,4 +1,4 @@
-"""`fleet.yaml`: what a folder of inventories and playbooks means when nothing else is said."""
+"""`fleet.yaml`: the defaults for a folder of inventories and playbooks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ KEYS: Mapping[str, HostKey] = {
 
 @dataclass(frozen=True)
 class Project:
-    """Values of a fleet.yaml; paths are absolute. None for what it does not say."""
+    """The values of a fleet.yaml; paths are absolute. A missing key is None."""
 
     file: Path
     runs: Path
@@ -55,23 +55,24 @@ class Project:
 
 
 def load(path: Path) -> Project:
-    """Read a fleet.yaml. Raises InputError for one that is not trusted, and for the first thing
-    that is wrong, with line and column.
+    """Read a fleet.yaml.
+
+    Raises InputError if the file is not trusted, and for the first error, with line and column.
     """
     require(path)
     document, problems = read(path, InputError), Problems(InputError)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in document.data.items():
         known, place = KEYS.get(name), ValuePlace(document, problems, (name,))
         if known is None:
             hint = suggest_or_list(name, tuple(KEYS))
             problems.add(f"unknown key '{name}'", document.key((name,)), hint)
         else:
-            found[name] = known.take(place, value)
+            values[name] = known.take(place, value)
     problems.raise_first()
-    for name in PATHS.keys() & found.keys():
-        found[name] = path.parent / Path(found[name]).expanduser()
-    return Project(path, **{"runs": _runs(path.parent), **found})
+    for name in PATHS.keys() & values.keys():
+        values[name] = path.parent / Path(values[name]).expanduser()
+    return Project(path, **{"runs": _runs(path.parent), **values})
 
 
 def _runs(folder: Path) -> Path:
@@ -80,6 +81,6 @@ def _runs(folder: Path) -> Path:
 
 
 def project_schema() -> dict[str, Any]:
-    """The JSON Schema of a fleet.yaml, without dialect and title."""
+    """Return the JSON Schema of a fleet.yaml, without dialect and title."""
     keys = {name: {"description": key.description, **key.schema} for name, key in KEYS.items()}
     return {"type": "object", "additionalProperties": False, "properties": keys}

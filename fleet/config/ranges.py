@@ -8,7 +8,7 @@ from itertools import product
 
 from fleet.model.errors import InventoryError
 
-MAX_HOSTS = 10_000  # of one name; the design's largest lab has 200 boards
+MAX_HOSTS = 10_000  # hosts of one pattern; the design's largest lab has 200 boards
 
 _RANGE = re.compile(
     r"\[(?P<first>[0-9]*|[A-Za-z]):(?P<last>[0-9]+|[A-Za-z])(?::(?P<step>[0-9]+))?\]"
@@ -16,10 +16,11 @@ _RANGE = re.compile(
 
 
 def expand(pattern: str) -> tuple[str, ...]:
-    """All names of a pattern, the last range running fastest; the name itself without ranges.
+    """Return all names of a pattern, the last range varying fastest. Without ranges, return the
+    name.
 
-    A first number with leading zeros fixes the width. Raises InventoryError for a range
-    that runs backwards, mixes letters and digits or names more than MAX_HOSTS hosts.
+    A first number with leading zeros fixes the width. Raises InventoryError for a range that runs
+    backwards, mixes letters and digits or names more than MAX_HOSTS hosts.
     """
     parts: list[range | list[str]] = []
     fixed: list[str] = []
@@ -77,9 +78,10 @@ def _backwards(text: str) -> InventoryError:
 
 
 def split_port(name: str) -> tuple[str, int | None]:
-    """`evk1:2222` → ("evk1", 2222), `[2001:db8::1]:22` → ("2001:db8::1", 22).
+    """Split a port off a name: `evk1:2222` → ("evk1", 2222), `[2001:db8::1]:22` → ("2001:db8::1",
+    22).
 
-    Names without a port, and bare IPv6 addresses, stay as they are.
+    Names without a port and bare IPv6 addresses are returned unchanged, with None.
     """
     bracketed = re.fullmatch(
         r"\[([0-9A-Fa-f.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\](?::(\d{1,5}))?", name

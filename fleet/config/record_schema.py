@@ -1,6 +1,6 @@
-"""The JSON Schema of a record, made from its Structs.
+"""The JSON Schema of a record, generated from its Structs.
 
-`python -m fleet.config.record_schema > fleet/data/schemas/record.json` makes the file anew.
+`python -m fleet.config.record_schema > fleet/data/schemas/record.json` regenerates the file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fleet.model.record import Record
 
 
 def made() -> dict[str, Any]:
-    """The schema. Keys that it does not know are allowed: a reader passes over them."""
+    """Return the schema. It allows unknown keys, because readers ignore them."""
     parts = msgspec.json.schema(Record)["$defs"]
     body = parts.pop("Record")
     for metric in METRICS:
@@ -33,7 +33,7 @@ def made() -> dict[str, Any]:
 
 
 def _tidy(node: Any) -> Any:  # noqa: ANN401 - any part of a schema
-    """Return a part with docstrings as they read, and one `number` for whole and other ones."""
+    """Return a part with cleaned docstrings, and with one `number` for integers and floats."""
     if isinstance(node, list):
         return [_tidy(item) for item in node]
     if not isinstance(node, dict):

@@ -1,6 +1,6 @@
-"""What runners say of themselves, for playbooks: this room may not import the runners.
+"""Properties of the runners that playbooks need. This package may not import the runners.
 
-`fleet/data/runners.json` is made of their classes by `python -m fleet.runners.registry`.
+`python -m fleet.runners.registry` generates `fleet/data/runners.json` from their classes.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any
 
 from fleet.data import shipped_text
 
-GROUP = "fleet.runners"  # entry points by which other packages bring runners
+GROUP = "fleet.runners"  # the entry points with which other packages add runners
 TABLE = "runners.json"
 
 
 @dataclass(frozen=True)
 class RunnerFacts:
-    """Members of a runner's class, as `fleet.runners.Defaults` describes them."""
+    """Members of a runner's class, described in `fleet.runners.Defaults`."""
 
     default_for: tuple[str, ...] = ()
     needs_prompt: bool = False
@@ -40,7 +40,7 @@ def _facts(row: Mapping[str, Any]) -> RunnerFacts:
 
 
 OWN_RUNNERS = {name: _facts(row) for name, row in json.loads(shipped_text(TABLE)).items()}
-# What a playbook without `runner:` means, by kind of bundle; `runtime` is one without a bundle.
+# The default runner by kind of bundle; `runtime` is a playbook without a bundle.
 DEFAULT_RUNNERS: dict[str, str] = {
     kind: name for name, facts in OWN_RUNNERS.items() for kind in facts.default_for
 } | {"runtime": "runtime"}
@@ -54,7 +54,7 @@ def known_runners() -> list[str]:
 def default_runner(
     kind: str, bundle: Path, options: Mapping[str, Any] = MappingProxyType({})
 ) -> str:
-    """Return the runner of a playbook without `runner:`.
+    """Return the runner for a playbook without `runner:`.
 
     A folder with genai_config.json generates text as a whole, unless `options` name its models.
     """
@@ -64,14 +64,14 @@ def default_runner(
 
 
 def facts_of_runner(name: str) -> RunnerFacts:
-    """Return what a runner says of itself; nothing if its package cannot be loaded."""
+    """Return the properties of a runner; the defaults if its package cannot be loaded."""
     if name in OWN_RUNNERS:
         return OWN_RUNNERS[name]
     for entry in entry_points(group=GROUP, name=name):
-        with suppress(Exception):  # the plan names the package and the reason
-            found = entry.load()
+        with suppress(Exception):  # the plan reports the package and the reason
+            runner = entry.load()
             return RunnerFacts(
-                needs_prompt=bool(getattr(found, "needs_prompt", False)),
-                instead_of_prompt=tuple(getattr(found, "instead_of_prompt", ())),
+                needs_prompt=bool(getattr(runner, "needs_prompt", False)),
+                instead_of_prompt=tuple(getattr(runner, "instead_of_prompt", ())),
             )
     return RunnerFacts()

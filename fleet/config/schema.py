@@ -1,4 +1,6 @@
-"""JSON Schemas: of the files that people write, from the models that check them, and of reports."""
+"""JSON Schemas of the files that people write, made from the models that check them, and of
+reports.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ _WITHOUT_BUNDLE: dict[str, Any] = {
 
 
 def _needs_prompt(runner: str) -> dict[str, Any]:
-    """Return the rule that a run with this runner has a prompt, or an option in place of one."""
+    """Return the rule that a run with this runner has a prompt or an option that replaces it."""
     given: list[dict[str, Any]] = [{"required": [key]} for key in ("prompt", "prompt_file", "chat")]
     for option in OWN_RUNNERS[runner].instead_of_prompt:
         options = {"required": [option], "description": f"{option} stands in for a prompt."}
@@ -42,10 +44,10 @@ def _needs_prompt(runner: str) -> dict[str, Any]:
 
 
 def schema(kind: Kind) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12). That of the inventory is for fleet's own keys only.
+    """Return a JSON Schema (draft 2020-12). The inventory's schema covers only fleet's own keys.
 
-    `project` is a fleet.yaml, `cause` a cause file of the doctor, `doctor` what `fleet doctor
-    --json` prints, `record` a record of a run (record.json, and each line of an export).
+    `project` is a fleet.yaml, and `cause` a cause file of the doctor. `doctor` is the output of
+    `fleet doctor --json`. `record` is a record of a run (record.json, and each line of an export).
     """
     if kind in {"doctor", "record"}:
         text = (files("fleet.data") / "schemas" / f"{kind}.json").read_text("utf-8")

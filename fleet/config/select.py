@@ -1,4 +1,4 @@
-"""Which hosts a pattern means: Ansible's --limit."""
+"""The selection of hosts by patterns: Ansible's --limit."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _COLON = re.compile(r":(?![^\[]*\])")  # not inside [0:2]
 
 
 def select(inventory: Inventory, patterns: Sequence[str] = ()) -> tuple[Host, ...]:
-    """The hosts that `patterns` mean, in the order of the inventory; all without patterns.
+    """Return the hosts that match `patterns`, in the order of the inventory; all without patterns.
 
-    Names, groups, globs, `~regex`, `group[0]`, `group[0:2]` (both ends count, as in
-    Ansible), `!exclude`, `&intersect`; several in one text with commas. Raises
-    InventoryError for a pattern that matches nothing, and when nothing is left.
+    Patterns are names, groups, globs, `~regex`, `group[0]`, `group[0:2]` (both ends count, as in
+    Ansible), `!exclude` and `&intersect`. One text may hold several with commas. Raises
+    InventoryError for a pattern that matches nothing, and if no host remains.
     """
     words = [word for pattern in patterns for word in _split(inventory, pattern)]
     if not words:
@@ -48,7 +48,9 @@ def select(inventory: Inventory, patterns: Sequence[str] = ()) -> tuple[Host, ..
 
 
 def _split(inventory: Inventory, pattern: str) -> list[str]:
-    """Words of a pattern; Ansible's older `a:b:!c` is split too, names with a colon are not."""
+    """Return the words of a pattern. Also split Ansible's older `a:b:!c`, but not names with a
+    colon.
+    """
     words: list[str] = []
     names = {host.name for host in inventory.hosts}
     for part in re.split(r",(?![^\[]*\])", pattern):
@@ -75,13 +77,13 @@ def _is_ipv6(text: str) -> bool:
 
 
 def _match(inventory: Inventory, word: str) -> set[str]:
-    found = set(_slice(inventory, word)) or _named(inventory, word)
-    if not found and "[" in word:
+    names = set(_slice(inventory, word)) or _named(inventory, word)
+    if not names and "[" in word:
         known = {host.name for host in inventory.hosts}
-        found = known.intersection(expand(word)) or _globbed(inventory, word)
-    if not found:
+        names = known.intersection(expand(word)) or _globbed(inventory, word)
+    if not names:
         raise _nothing(inventory, word)
-    return found
+    return names
 
 
 def _named(inventory: Inventory, word: str) -> set[str]:
@@ -97,11 +99,11 @@ def _named(inventory: Inventory, word: str) -> set[str]:
 
 
 def _globbed(inventory: Inventory, word: str) -> set[str]:
-    found = {host.name for host in inventory.hosts if fnmatchcase(host.name, word)}
+    names = {host.name for host in inventory.hosts if fnmatchcase(host.name, word)}
     for name, members in inventory.groups.items():
         if fnmatchcase(name, word):
-            found.update(members)
-    return found
+            names.update(members)
+    return names
 
 
 def _regex(inventory: Inventory, text: str) -> set[str]:
@@ -112,11 +114,11 @@ def _regex(inventory: Inventory, text: str) -> set[str]:
             f"'~{text}' is not a valid regular expression: {error}",
             hint="use a glob instead: 'evk*'",
         ) from error
-    found = {host.name for host in inventory.hosts if pattern.match(host.name)}
+    names = {host.name for host in inventory.hosts if pattern.match(host.name)}
     for name, members in inventory.groups.items():
         if pattern.match(name):
-            found.update(members)
-    return found
+            names.update(members)
+    return names
 
 
 def _slice(inventory: Inventory, word: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Variables of one host or group, key by key: checked values that can be merged."""
+"""The variables of one host or group: checked values that can be merged key by key."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from fleet.model.errors import Position
 
 @dataclass(frozen=True)
 class Unusable:
-    """A value with which fleet cannot connect (winrm, network_cli, a proxy command, a password that
-    cannot be hidden): its hosts drop out. `why` is a clause.
+    """A value with which fleet cannot connect; its hosts are left out.
+
+    Examples are winrm, network_cli, a proxy command, and a password that cannot be hidden. `why` is
+    a clause.
     """
 
     why: str
@@ -28,10 +30,10 @@ class Unusable:
 
 @dataclass(frozen=True)
 class Setting:
-    """A checked value for a field of HostVars. None unsets what was inherited.
+    """A checked value for a field of HostVars. None unsets an inherited value.
 
-    Of two settings for one field the higher `rank` wins (Ansible has several names for one
-    thing). Secrets are SecretRef already.
+    The setting with the higher `rank` wins if two set one field, because Ansible has several names
+    for one thing. Secrets are already SecretRef.
     """
 
     field: str
@@ -39,7 +41,7 @@ class Setting:
     rank: int = 0
 
 
-Settings = dict[str, tuple[Setting, ...]]  # by the key in the file: that is what merges
+Settings = dict[str, tuple[Setting, ...]]  # by the key in the file, because layers merge by key
 
 
 @dataclass(frozen=True)
@@ -52,39 +54,41 @@ class Ignored:
 
 @dataclass
 class Notes:
-    """What a reader found beside errors."""
+    """The warnings of a reader, and the variables that it ignored."""
 
     warnings: list[str] = field(default_factory=list)
     ignored: list[Ignored] = field(default_factory=list)
 
     def warn(self, text: str, position: Position) -> None:
-        """Remember a warning once."""
+        """Add a warning, unless it is already there."""
         line = f"{position}: {printable(text)}"
         if line not in self.warnings:
             self.warnings.append(line)
 
 
 class VariableReader(Protocol):
-    """How variables are understood: strictly, or as Ansible writes them.
+    """A reader of variables: strict for fleet's files, tolerant for Ansible's.
 
-    `port_key` is the key that the port in `name:2222` stands for; with `lone_name` the one
-    host or group below `hosts` or `children` may stand there without a colon.
+    `port_key` is the key that the port in `name:2222` sets. With `lone_name`, a single host or
+    group below `hosts` or `children` needs no colon.
     """
 
     port_key: str
     lone_name: bool
 
     def settings(self, body: dict[str, Any], path: Keys, *, of_group: bool) -> Settings:
-        """The checked variables of the mapping at `path`, which is that of a group or a host."""
+        """Return the checked variables of the mapping at `path`, which belongs to a group or a
+        host.
+        """
         ...
 
     def section(self, name: str, path: Keys) -> None:
-        """A key of a group that is not hosts, children or vars."""
+        """Handle a key of a group that is not hosts, children or vars."""
         ...
 
 
 class NativeReader:
-    """Every key must be known."""
+    """A reader of variables in fleet's own format, where each key must be known."""
 
     port_key = "port"
     lone_name = False
@@ -93,8 +97,8 @@ class NativeReader:
         self._document, self._problems = document, problems
 
     def settings(self, body: dict[str, Any], path: Keys, *, of_group: bool) -> Settings:
-        """See VariableReader."""
-        found: Settings = {}
+        """Return the checked variables of a mapping, and report unknown keys and missing values."""
+        settings: Settings = {}
         for key, value in body.items():
             here = (*path, key)
             if key == PRIORITY and of_group:
@@ -108,11 +112,11 @@ class NativeReader:
                 continue
             checked = check(self._document, self._problems, key, value, here)
             if checked is not None:
-                found[key] = (checked,)
-        return found
+                settings[key] = (checked,)
+        return settings
 
     def section(self, name: str, path: Keys) -> None:
-        """See VariableReader."""
+        """Report an unknown key of a group."""
         hint = suggest_or_list(name, tuple(SECTIONS))
         if name in HOST_KEYS:
             hint = f"move it to `vars:` of the group (vars: {{{name}: ...}})"
@@ -122,7 +126,7 @@ class NativeReader:
 def check(
     document: Document, problems: Problems, name: str, value: object, path: Keys, *, rank: int = 0
 ) -> Setting | None:
-    """The setting for field `name`; errors are reported at `path` and give None."""
+    """Return the setting for field `name`, or None after reporting an error at `path`."""
     known = HOST_KEYS.get(name)
     if known is None:
         hint = suggest_or_list(name, tuple(HOST_KEYS))
@@ -133,7 +137,7 @@ def check(
 
 
 def priority(document: Document, problems: Problems, body: dict[str, Any], path: Keys) -> int:
-    """`ansible_group_priority` of the vars at `path`; Ansible's default is 1."""
+    """Return `ansible_group_priority` of the vars at `path`; Ansible's default is 1."""
     value = body.get(PRIORITY)
     if value is None:
         return 1
@@ -146,6 +150,8 @@ def priority(document: Document, problems: Problems, body: dict[str, Any], path:
 
 
 def is_ansible(document: Document) -> bool:
-    """True when a key of the file starts with `ansible_` (the group priority is ours too)."""
+    """Return True if a key of the file starts with `ansible_`, except the group priority, which
+    fleet's format has too.
+    """
     names = (str(path[-1]) for path in document.keys)
     return any(name.startswith("ansible_") and name != PRIORITY for name in names)

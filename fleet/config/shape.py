@@ -1,8 +1,8 @@
-"""The one reader of files that people write: a msgspec Struct, walked leaf by leaf.
+"""The only reader of files that people write. It walks a msgspec Struct, value by value.
 
-A Struct declares keys, types, defaults and, in `Annotated`, what else a value obeys: `Doc`,
+A Struct declares keys, types and defaults, and in `Annotated` the further rules of a value: `Doc`,
 `Before`, `After`, `Pattern`, `Range`, `msgspec.Meta`. The walker reports all errors of a document
-at once, each at its line and column. `T | SomeStruct` is a short form or a mapping.
+at once, each with its line and column. `T | SomeStruct` is a short form or a mapping.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from fleet.model.errors import InputError
 
 WANTED = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 LIMITS = (msgspec.Meta, Range)
-BAD: Any = object()  # a value whose error is reported
+BAD: Any = object()  # the result for a value whose error has been reported
 _B = TypeVar("_B", bound=msgspec.Struct)
 
 
 class Body(msgspec.Struct, frozen=True):
     """A mapping that knows all its keys.
 
-    With `OTHERS` every other key is a value of that type: it is checked, and not kept. Values that
-    do not fit each other: `__post_init__` raises InputError.
+    With `OTHERS` every other key is a value of that type, which is checked and discarded. If values
+    contradict each other, `__post_init__` raises InputError.
     """
 
     OTHERS: ClassVar[Any] = None
@@ -48,7 +48,7 @@ class Body(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Key:
-    """One key of a Struct, resolved once."""
+    """A key of a Struct, with its type hint resolved."""
 
     name: str
     type: Any
@@ -58,7 +58,7 @@ class Key:
 
 
 def unwrapped(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return the type inside `Annotated`, and the marks on it."""
+    """Return the type inside `Annotated`, and its marks."""
     if get_origin(annotation) is Annotated:
         inner, *marks = get_args(annotation)
         return inner, tuple(marks)
@@ -79,7 +79,7 @@ def is_body(annotation: Any) -> bool:
 
 @cache
 def keys_of(kind: type[msgspec.Struct]) -> dict[str, Key]:
-    """Return the keys of a Struct by the name that stands in the file."""
+    """Return the keys of a Struct by their names in the file."""
     hints = get_type_hints(kind, include_extras=True)
     keys = {}
     for field in msgspec.structs.fields(kind):
@@ -92,21 +92,21 @@ def keys_of(kind: type[msgspec.Struct]) -> dict[str, Key]:
 
 
 def read_body(kind: type[_B], document: Document, problems: Problems) -> _B:
-    """Return the content of a document. Raises the first error, in its place."""
-    found: _B = Walker(document, problems).value(kind, document.data, ())
-    if found is BAD:
+    """Return the content of a document. Raises the first error, with its position."""
+    body: _B = Walker(document, problems).value(kind, document.data, ())
+    if body is BAD:
         problems.raise_first()
-    return found
+    return body
 
 
 class Walker:
-    """Converts the values of one document; errors go to `problems`."""
+    """A converter for the values of one document; errors go to `problems`."""
 
     def __init__(self, document: Document, problems: Problems) -> None:
         self._document, self._problems = document, problems
 
     def value(self, annotation: Any, value: Any, path: Keys) -> Any:
-        """Return the converted value, or BAD after reporting what is wrong with it."""
+        """Return the converted value, or BAD after reporting its error."""
         plain, marks = unwrapped(annotation)
         try:
             for mark in marks:
@@ -114,15 +114,15 @@ class Walker:
                     value = mark.read(value)
                     if mark.final:
                         return value
-            found = self._inner(plain, value, path)
-            for mark in marks if found is not BAD and found is not None else ():
+            converted = self._inner(plain, value, path)
+            for mark in marks if converted is not BAD and converted is not None else ():
                 if isinstance(mark, Pattern | After):
-                    found = mark.check(found)
-                elif isinstance(mark, LIMITS) and (wrong := beyond(str(path[-1]), found, mark)):
+                    converted = mark.check(converted)
+                elif isinstance(mark, LIMITS) and (wrong := beyond(str(path[-1]), converted, mark)):
                     return self._wrong(path, *wrong)
         except InputError as error:
             return self._wrong(path, error.message, error.hint)
-        return found
+        return converted
 
     def _inner(self, plain: Any, value: Any, path: Keys) -> Any:
         members = branches(plain)
@@ -137,7 +137,7 @@ class Walker:
         return read(get_args(plain), value, path) if read else self._leaf(plain, value, path)
 
     def _member(self, members: tuple[Any, ...], value: Any, path: Keys) -> Any:
-        """Choose of `None | short form | mapping`."""
+        """Convert a value of `None | short form | mapping` to the member that fits."""
         if value is None and type(None) in members:
             return None
         real = [member for member in members if member is not type(None)]
@@ -178,7 +178,7 @@ class Walker:
         for name, key in keys.items():
             if key.needed and name not in value and f"did you mean '{name}'?" not in meant:
                 self._wrong(path, f"key '{name}' is missing", f"add `{name}:`")
-        bad = unknown or any(found is BAD for found in made.values())
+        bad = unknown or any(item is BAD for item in made.values())
         needed = all(name in value for name, key in keys.items() if key.needed)
         return kind(**made) if needed and not bad else BAD
 

@@ -1,4 +1,4 @@
-"""The JSON Schema of a Struct that people write, from the same declaration that reads it."""
+"""The JSON Schema of a Struct that people write, made from the declaration that `shape` reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LENGTHS = {str: "minLength", list: "minItems", tuple: "minItems"}
 
 
 def struct_schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the schema of a Struct, with those of its parts below `$defs`."""
+    """Return the schema of a Struct, with the schemas of its parts below `$defs`."""
     parts: dict[str, Any] = {}
     return {**_body(kind, parts), "$defs": parts}
 
@@ -46,7 +46,7 @@ def _body(kind: type[msgspec.Struct], parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def value_schema(annotation: Any, parts: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of one value; Structs in it go to `parts`."""
+    """Return the schema of a value; the schemas of its Structs go to `parts`."""
     plain, marks = unwrapped(annotation)
     for mark in reversed(marks):
         if isinstance(mark, Schema):

@@ -1,7 +1,8 @@
 """Suites of prompts: YAML, JSON lines or `suite:` of a playbook → `Suite`, with positions.
 
-docs/verify.md describes the format. Prompts are rendered here, so that a template that refuses a
-conversation and a check that can never hold are errors of the file, before anything is sent.
+docs/verify.md describes the format. Prompts are rendered here, before fleet sends anything. A
+template that refuses a conversation and a check that can never pass are therefore errors of the
+file.
 """
 
 from __future__ import annotations
@@ -51,12 +52,14 @@ def _at_least(value: object) -> Amount:
 
 
 def _on_off(value: object) -> object:
-    """Accept `on` and `off` as words too; YAML 1.1 reads them as true and false."""
+    """Return the truth value of the words `on` and `off`. YAML 1.1 reads them as true and false,
+    and other readers as text.
+    """
     return {"on": True, "off": False}.get(value, value) if isinstance(value, str) else value
 
 
 def _gate(value: object) -> object:
-    """YAML 1.1 reads a bare `off` as false."""
+    """Return `off` for false, because YAML 1.1 reads a bare `off` as false."""
     return "off" if value is False else value
 
 
@@ -110,14 +113,14 @@ class NumberBody(Body, frozen=True, kw_only=True):
 
 
 class ChoiceBody(Body, frozen=True, kw_only=True):
-    """One of several options."""
+    """An answer that is one of several options."""
 
     right: Annotated[str, Doc("The option that is right.")]
     of: Annotated[list[str], Doc("All options, such as [A, B, C, D].")]
 
 
 class JsonBody(Body, frozen=True, kw_only=True):
-    """What a JSON answer contains."""
+    """The content of a JSON answer."""
 
     fields: Annotated[
         dict[str, Any] | None, Doc("Fields with their values; a path like `user.name` is allowed.")
@@ -126,7 +129,7 @@ class JsonBody(Body, frozen=True, kw_only=True):
 
 
 class ToolCallBody(Body, frozen=True, kw_only=True):
-    """The one tool call of an answer."""
+    """The only tool call of an answer."""
 
     name: Annotated[str, Doc("Name of the tool.")]
     arguments: Annotated[
@@ -146,7 +149,7 @@ class LengthBody(Body, frozen=True, kw_only=True):
 
 
 class ExpectBody(Body, frozen=True, kw_only=True):
-    """Checks of one answer; all of them have to hold."""
+    """Checks of one answer, which all have to pass."""
 
     exact: Annotated[Texts | None, Doc("The whole answer, or a list of allowed answers.")] = None
     contains: Annotated[Texts | None, Doc("Text that the answer contains; of a list all.")] = None
@@ -166,14 +169,14 @@ class ExpectBody(Body, frozen=True, kw_only=True):
 
 
 class MessageBody(Body, frozen=True, kw_only=True):
-    """One message of a conversation."""
+    """A message of a conversation."""
 
     role: Annotated[Literal["system", "user", "assistant", "tool"], Doc("Who speaks.")]
     content: Annotated[str, Doc("Text of the message.")]
 
 
 class QuestionBody(Body, frozen=True, kw_only=True):
-    """One prompt: `user` or `messages` for the chat template, `prompt` as it is, or `tokens`."""
+    """A prompt: `user` or `messages` for the chat template, a verbatim `prompt`, or `tokens`."""
 
     name: Annotated[str | None, Doc("Name in results. Default: the number of the prompt.")] = None
     prompt: Annotated[str | None, Doc("The whole prompt, with the words of the template.")] = None
@@ -235,7 +238,7 @@ class SuiteUseBody(SuiteBody, frozen=True, kw_only=True):
 def load_suite(name: str, folder: Path, bundle: Path, template: str | None = None) -> Suite:
     """Return a shipped suite by its name, or the suite in a file.
 
-    `template` is used where the suite names none. Raises SuiteError with position and cure.
+    `template` is used if the suite names none. Raises SuiteError with position and cure.
     """
     document, body = _file(name, folder)
     return _made(body, _Origin(document, (), bundle, template), Path(name).stem)
@@ -244,7 +247,7 @@ def load_suite(name: str, folder: Path, bundle: Path, template: str | None = Non
 def suite_use(
     body: str | SuiteUseBody, document: Document, bundle: Path, template: str | None = None
 ) -> SuiteUse:
-    """Return `suite:` of a playbook. Raises InputError at its place."""
+    """Return `suite:` of a playbook. Raises InputError with its position."""
     folder, at = document.file.absolute().parent, document.value(("suite",))
     if isinstance(body, str):
         body = SuiteUseBody(file=body)
@@ -300,7 +303,7 @@ def _read(document: Document) -> SuiteBody:
 
 
 def _lines(path: Path) -> tuple[Document, SuiteBody]:
-    """Read one JSON object a line, each a prompt; its errors are those of its line."""
+    """Read JSON lines with one prompt each; an error has the position of its line."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -334,8 +337,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Origin:
-    """Where a suite comes from: its keys in a document, the bundle, and a template to use if the
-    suite names none.
+    """The origin of a suite: its keys in a document, the bundle, and the template for a suite that
+    names none.
     """
 
     document: Document
@@ -370,7 +373,7 @@ def _made(body: SuiteBody, origin: _Origin, name: str) -> Suite:
 
 
 class _Maker:
-    """Questions of a suite: prompts rendered, checks looked at."""
+    """The questions of a suite, with rendered prompts and validated checks."""
 
     def __init__(self, body: SuiteBody, origin: _Origin, problems: Problems) -> None:
         self._body, self._origin, self._problems = body, origin, problems
@@ -436,18 +439,18 @@ class _Maker:
     def _rendered(self, row: QuestionBody, place: Keys) -> str:
         body = self._body
         if row.messages is not None:
-            said: list[Message] = [{"role": m.role, "content": m.content} for m in row.messages]
+            messages: list[Message] = [{"role": m.role, "content": m.content} for m in row.messages]
         else:
             system = row.system if row.system is not None else body.system
-            said = [{"role": "system", "content": system}] if system is not None else []
-            said.append({"role": "user", "content": row.user or ""})
+            messages = [{"role": "system", "content": system}] if system is not None else []
+            messages.append({"role": "user", "content": row.user or ""})
         think = row.think if row.think is not None else body.think
         try:
             folder = self._document.file.absolute().parent
             template = template_for(
                 body.template or self._origin.template, folder, self._origin.bundle
             )
-            return template.render(said, think=think)
+            return template.render(messages, think=think)
         except InputError as error:
             if body.template:
                 place = (*self._keys, "template")
@@ -472,10 +475,10 @@ def _as_it_is(value: object) -> object:
 
 
 def _texts(value: Texts) -> tuple[str, ...]:
-    found = (value,) if isinstance(value, str) else tuple(value)
-    if not found or not all(found):
+    texts = (value,) if isinstance(value, str) else tuple(value)
+    if not texts or not all(texts):
         raise InputError("the expected text is empty", hint="write the text, or remove the key")
-    return found
+    return texts
 
 
 def _pattern(value: str) -> str:
@@ -527,7 +530,7 @@ def _json(value: bool | JsonBody) -> dict[str, Any]:
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
-    """Look at a JSON Schema. Raises InputError for words that the check does not know."""
+    """Check a JSON Schema. Raises InputError for keywords that fleet does not support."""
     for word, value in schema.items():
         kind = SCHEMA_WORDS.get(word)
         if kind is None:
@@ -563,8 +566,8 @@ def _tool_call(value: str | ToolCallBody) -> tuple[str, dict[str, Any] | None]:
 
 
 def _length(value: LengthBody) -> dict[str, int]:
-    found = {key: getattr(value, key) for key in value.__struct_fields__}
-    return {key: bound for key, bound in found.items() if bound is not None}
+    bounds = {key: getattr(value, key) for key in value.__struct_fields__}
+    return {key: bound for key, bound in bounds.items() if bound is not None}
 
 
 _CHECKS: dict[str, Any] = {

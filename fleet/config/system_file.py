@@ -122,7 +122,7 @@ class RepositoryBody(Body, frozen=True, kw_only=True):
 
 
 class FileBody(Body, frozen=True, kw_only=True):
-    """A file on the device: its content here, or a file beside the playbook."""
+    """A file on the device, with its content here or in a file next to the playbook."""
 
     path: Annotated[DevicePath, Doc("Path on the device.")]
     content: Annotated[str | None, Doc("Text of the file. Use either content or source.")] = None
@@ -133,7 +133,7 @@ class FileBody(Body, frozen=True, kw_only=True):
 
 
 class UnitBody(Body, frozen=True, kw_only=True):
-    """A systemd unit. What is not written stays as it is."""
+    """A systemd unit. Properties without a value stay unchanged."""
 
     name: Annotated[UnitName, Doc("Name of the unit with its suffix, like cdsprpcd.service.")]
     enabled: Annotated[bool | None, Doc("Start the unit at boot.")] = None
@@ -141,7 +141,7 @@ class UnitBody(Body, frozen=True, kw_only=True):
 
 
 class SystemBody(Body, frozen=True, kw_only=True):
-    """What shall be true on the system below the releases."""
+    """The desired state of the system below the releases."""
 
     repositories: Annotated[
         list[RepositoryBody], Doc("apt repositories, each with key and fingerprint.")

@@ -1,8 +1,8 @@
-"""The data tables of fleet/data, checked strictly: every mistake with its file, line and cure.
+"""The data tables of fleet/data, checked strictly; each error has its file, line and cure.
 
-At run time `fleet.data.load` reads them unchecked, for they are ours and every start would pay
-for it; `tests/config/test_tables.py` checks what ships, and `python -m fleet.config.tables`
-checks what somebody is writing.
+At run time `fleet.data.load` reads the tables unchecked: they are part of fleet, and a check would
+slow down every start. `tests/config/test_tables.py` checks the shipped tables, and `python -m
+fleet.config.tables` checks a table that is being edited.
 """
 
 from __future__ import annotations
@@ -24,7 +24,11 @@ from fleet.model.errors import InputError
 
 
 def _pattern(text: str) -> str:
-    """RE2 belongs to the doctor; what Python's `re` knows too, without look-around, RE2 knows."""
+    """Check that a pattern is valid in RE2, the syntax of the doctor.
+
+    RE2 supports the syntax of Python's `re` without look-around and back references. Raises
+    InputError.
+    """
     try:
         everywhere = re.compile(text).search("") is not None
     except re.error as error:
@@ -49,18 +53,18 @@ class _Benign(Body, frozen=True, kw_only=True):
 
 
 class BenignLines(Body, frozen=True, kw_only=True):
-    """benign.yaml: lines that look like a failure and are none."""
+    """benign.yaml: lines that look like a failure but are harmless."""
 
     patterns: list[_Benign]
 
 
 class _Succeeded(_Benign, frozen=True, kw_only=True):
     needs: WordPattern = ""
-    weak: bool = False  # it ends no error before it
+    weak: bool = False  # the line does not cancel an earlier error
 
 
 class Success(Body, frozen=True, kw_only=True):
-    """success.yaml: lines by which a program says that its work was done, and doubts of it."""
+    """success.yaml: lines with which a program reports success, and lines that cast doubt on it."""
 
     patterns: list[_Succeeded]
     lasting: list[str]
@@ -69,7 +73,7 @@ class Success(Body, frozen=True, kw_only=True):
 
 
 class ContextWords(Body, frozen=True, kw_only=True):
-    """context_words.yaml: what a log is about."""
+    """context_words.yaml: words that show the topic of a log."""
 
     npu: list[WordPattern]
     chip: list[WordPattern]
@@ -95,7 +99,7 @@ class _Step(Body, frozen=True, kw_only=True):
 
 
 class NextSteps(Body, frozen=True, kw_only=True):
-    """next_steps.yaml: what to do where nothing is recognised."""
+    """next_steps.yaml: the next steps if the doctor recognises nothing."""
 
     steps: list[_Step]
 
@@ -116,7 +120,7 @@ class _Unsure(Body, frozen=True, kw_only=True):
 
 
 class Families(Body, frozen=True, kw_only=True):
-    """families.yaml: what a line is about, and what is wrong with it."""
+    """families.yaml: the subject of a line, and its symptom."""
 
     unsure: _Unsure
     subjects: list[_Kind]
@@ -125,13 +129,13 @@ class Families(Body, frozen=True, kw_only=True):
 
 
 class Sentences(Body, frozen=True, kw_only=True):
-    """sentences.yaml: what common lines say that are no cause of their own."""
+    """sentences.yaml: the meaning of common lines that are not a cause on their own."""
 
     sentences: list[_Sentence]
 
 
 class PlatformWords(Body, frozen=True, kw_only=True):
-    """platform_words.yaml: by which words a log is of a platform."""
+    """platform_words.yaml: words that show the platform of a log."""
 
     android: list[WordPattern]
     windows: list[WordPattern]
@@ -150,7 +154,9 @@ class _Actor(Body, frozen=True, kw_only=True):
 
 
 class ActorWords(Body, frozen=True, kw_only=True):
-    """actor_words.yaml: who ran the program, and which cures are none for them."""
+    """actor_words.yaml: words that show who ran the program, and the cures that this actor cannot
+    apply.
+    """
 
     aihub: _Actor
     winml: _Actor
@@ -159,7 +165,7 @@ class ActorWords(Body, frozen=True, kw_only=True):
     pc: _Actor
 
 
-# The model of data/assumptions.yaml: what fleet takes for true, and the ladder that decides it.
+# The model of data/assumptions.yaml: fleet's assumptions, and the self-test that decides them.
 
 KINDS = ("board", "phone", "lab", "lab-phone")
 Name = Annotated[str, Pattern(r"[a-z][a-z0-9-]*", "name", "write it like token-limit")]
@@ -186,7 +192,7 @@ class _Assumption(Body, frozen=True, kw_only=True):
 
 
 class AssumptionTable(Body, frozen=True, kw_only=True):
-    """The whole file."""
+    """assumptions.yaml: rungs, assumptions, and the reasons for undecided ones."""
 
     reasons: dict[Name, str]
     rungs: list[_Rung]
@@ -195,7 +201,9 @@ class AssumptionTable(Body, frozen=True, kw_only=True):
 
 
 def unknown_names(table: AssumptionTable) -> Iterator[tuple[Keys, str, Collection[str], str]]:
-    """Each name that refers to another row: its place, itself, what is known, what it should be."""
+    """Yield each reference to another row: its place, the name, the known names, and the expected
+    kind.
+    """
     rungs = [rung.id for rung in table.rungs]
     for at, rung in enumerate(table.rungs):
         for name in rung.needs:
@@ -275,7 +283,7 @@ class _Packaging(Body, frozen=True, kw_only=True):
 
 
 class _Fastrpc(Body, frozen=True, kw_only=True):
-    """Every other key is a packaging too; code names these two."""
+    """fastrpc.yaml: every other key is a packaging too; the code uses these two by name."""
 
     OTHERS = _Packaging
     upstream: _Packaging
@@ -434,7 +442,7 @@ TABLES: dict[str, type[Body]] = {
     "assumptions": AssumptionTable,
 }
 
-Fault = tuple[Keys, str, str]  # where, what is wrong, the cure
+Fault = tuple[Keys, str, str]  # place, message, cure
 
 
 def _named(path: Keys, name: str, known: Collection[str], what: str) -> Iterator[Fault]:
@@ -472,8 +480,8 @@ def _runtime_files(table: _RuntimeFiles) -> Iterator[Fault]:
 
 
 def _targets() -> list[str]:
-    found = read(_shipped("runtime_files"), InputError).data.get("targets")
-    return list(found) if isinstance(found, dict) else []
+    targets = read(_shipped("runtime_files"), InputError).data.get("targets")
+    return list(targets) if isinstance(targets, dict) else []
 
 
 def _shipped(name: str) -> Path:
@@ -493,7 +501,7 @@ _CROSS: dict[str, Callable[..., Iterator[Fault]]] = {
 
 
 def check(path: Path) -> None:
-    """Read a table by its file name. InputError with place, cause and cure of what is wrong."""
+    """Check a table; its file name selects the model. Raises InputError with place and cure."""
     model = TABLES.get(path.stem)
     if model is None:
         raise InputError(f"{path} is not a table", hint="use one of: " + ", ".join(TABLES))
@@ -506,7 +514,7 @@ def check(path: Path) -> None:
 
 
 def main(paths: list[str]) -> int:
-    """Check the tables named, or all that ship; the exit status of a program."""
+    """Check the given tables, or all shipped ones, and return the exit status."""
     for path in [Path(text) for text in paths] or [_shipped(name) for name in TABLES]:
         try:
             check(path)

@@ -1,9 +1,9 @@
-"""Files that decide what runs on this workstation: trusted if no other user can change them.
+"""Files that decide what runs on this workstation, trusted if no other user can change them.
 
-An inventory can start programs, read files and send secrets to a server. `require` accepts a
-file if everything on its path belongs to this user or root, links included, and nobody else may
-write to it. `fleet config trust DIR` and FLEET_TRUST accept a folder of somebody else. git asks
-the same question for a repository (safe.directory), by owner alone.
+An inventory can start programs, read files and send secrets to a server. `require` accepts a file
+if everything on its path, links included, belongs to this user or root, and no one else may write
+to it. `fleet config trust DIR` and FLEET_TRUST accept a folder of another user. git checks a
+repository in a similar way (safe.directory), by owner alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fleet.model.errors import InputError, reason
 from fleet.model.home import fleet_home, kept, open_private, private_folder
 
 VARIABLE = "FLEET_TRUST"
-LIST = "trusted"  # in the home of fleet; one absolute path a line
+LIST = "trusted"  # a file in FLEET_HOME with one absolute path a line
 _ROOT = Path("/")
 _MOST_LINKS = 40  # as in the kernel (path_resolution(7))
 _MOUNTS = Path("/proc/self/mountinfo")
@@ -29,14 +29,14 @@ _GROUPS = Path("/etc/group")
 _OVERFLOW = Path("/proc/sys/kernel/overflowuid")
 _ACL = "system.posix_acl_access"
 _ACL_USER, _ACL_GROUP_OBJ, _ACL_GROUP, _ACL_WRITE = 0x02, 0x04, 0x08, 2  # linux/posix_acl.h
-_WINDOWS = ("drvfs", "9p", "virtiofs")  # by which WSL mounts a Windows drive
+_WINDOWS = ("drvfs", "9p", "virtiofs")  # the file systems with which WSL mounts a Windows drive
 
 
 @dataclass(frozen=True)
 class Distrust:
     """A part of a path that another user can change, and the folder that would have to be trusted.
 
-    `unknown`: the part is on a drive that keeps no owners.
+    `unknown`: the part is on a drive that stores no owners.
     """
 
     place: Path
@@ -49,9 +49,9 @@ class Distrust:
 
 
 def require(path: Path, error: type[InputError] = InputError) -> str:
-    """Raise `error` if another user can change the file, or which file the path means.
+    """Raise `error` if another user can change the file, or redirect the path to another file.
 
-    Return a sentence for a file of which that cannot be known, else "".
+    Return a warning if fleet cannot check this, else "".
     """
     fault = fault_of(path)
     if fault is None:
@@ -70,7 +70,7 @@ def require(path: Path, error: type[InputError] = InputError) -> str:
 
 
 def fault_of(path: Path) -> Distrust | None:
-    """Return the first part of the path that others can change and that is not trusted."""
+    """Return the first part of the path that others can change and that is not trusted, or None."""
     walk = _Walk(path)
     faults = list(_faults(walk))
     if not faults:
@@ -89,7 +89,7 @@ def fault_of(path: Path) -> Distrust | None:
 
 
 def folders() -> list[Path]:
-    """Return the folders of `fleet config trust`; none if others can change the list of them."""
+    """Return the folders of `fleet config trust`; none if others can change the list."""
     path = fleet_home() / LIST
     try:
         if next(_faults(_Walk(path)), None):
@@ -100,7 +100,9 @@ def folders() -> list[Path]:
 
 
 def trust(folder: Path) -> Path:
-    """Remember a folder by its real path, and return that. Raises InputError, WorkstationError."""
+    """Add the real path of a folder to the list, and return it. Raises InputError,
+    WorkstationError.
+    """
     real, path = _real(folder), fleet_home() / LIST
     with kept(path):
         private_folder(path.parent)
@@ -117,7 +119,9 @@ def trust(folder: Path) -> Path:
 
 
 def distrust(folder: Path) -> Path:
-    """Forget a folder, and return its real path. Raises InputError for one that is not listed."""
+    """Remove a folder from the list, and return its real path. Raises InputError if it is not
+    listed.
+    """
     real, path, known = folder.resolve(), fleet_home() / LIST, folders()
     if real not in known:
         raise InputError(
@@ -159,10 +163,11 @@ def _of_environment() -> Iterator[Path]:
 
 
 class _Walk:
-    """The way of the kernel to a file: each folder and link that it goes through, by lstat.
+    """The steps of the kernel to a file: each folder and link on the way, by lstat.
 
-    `own` are the folders of the file, and of the link if it is one: there names can be made.
-    A file that does not exist has the way to the place where it would be.
+    `own` has the folder of the file, and the folder of the link if the path is a link: whoever can
+    write there can replace the file. For a missing file, the steps lead to the place where it would
+    be.
     """
 
     def __init__(self, path: Path) -> None:
@@ -205,7 +210,7 @@ def _faults(walk: _Walk) -> Iterator[Distrust]:
     for place, about in walk.seen.items():
         folder = place if stat.S_ISDIR(about.st_mode) else place.parent
         if place not in walk.own and stat.S_ISDIR(about.st_mode):
-            # A folder above: what is to be trusted is the one that the file is in.
+            # A parent folder cannot be trusted as a whole, so name the folder of the file.
             below = [own for own in walk.own if own.is_relative_to(place)]
             folder = min(below, key=lambda own: len(own.parts), default=place)
             folder = _project(folder, place)
@@ -215,7 +220,7 @@ def _faults(walk: _Walk) -> Iterator[Distrust]:
 
 
 def _project(folder: Path, top: Path) -> Path:
-    """Return the root of the project or checkout that the folder is in, at most `top`."""
+    """Return the root of the project or checkout that contains the folder, `top` at most."""
     for above in (folder, *folder.parents):
         if any((above / mark).exists() for mark in (".git", "fleet.yaml")):
             return above
@@ -225,14 +230,14 @@ def _project(folder: Path, top: Path) -> Path:
 
 
 def _why(place: Path, about: os.stat_result, owners: set[int], *, above: bool) -> str:
-    """Return how another user can change the thing, or ""."""
+    """Return how another user can change the file or folder, or ""."""
     mode = about.st_mode
     if about.st_uid not in owners and not (above and _unmapped(about)):
         return f"belongs to {_user(about.st_uid)}"
     if stat.S_ISLNK(mode):
         return ""
     if above and stat.S_ISDIR(mode) and mode & stat.S_ISVTX:
-        return ""  # others may add names to /tmp, and cannot take away those of this user
+        return ""  # others may add names to /tmp, but cannot remove the names of this user
     if mode & stat.S_IWOTH:
         return "can be written by every user"
     if mode & stat.S_IWGRP:
@@ -241,17 +246,17 @@ def _why(place: Path, about: os.stat_result, owners: set[int], *, above: bool) -
 
 
 def _owners() -> set[int]:
-    """Return the users that may own a file: this one, root, and behind sudo who called it."""
+    """Return the users that may own a file: this user, root, and under sudo the calling user."""
     me = os.geteuid()
     caller = os.environ.get("SUDO_UID", "")
     return {me, 0} | ({int(caller)} if me == 0 and caller.isdecimal() else set())
 
 
 def _unmapped(about: os.stat_result) -> bool:
-    """Return whether this is a folder of a user that has no number in this user namespace.
+    """Return whether this is a folder of a user without a number in this user namespace.
 
-    The owner of `/` has none there either, so that nobody could work in such a namespace. Only
-    folders above that of the file are excused.
+    The owner of `/` has no number there either; without this exception nobody could work in such a
+    namespace. It applies only to folders above the folder of the file.
     """
     if about.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not about.st_mode & stat.S_ISVTX:
         return False
@@ -263,9 +268,9 @@ def _unmapped(about: os.stat_result) -> bool:
 
 
 def _writers(place: Path, about: os.stat_result, owners: set[int]) -> str:
-    """Return who else may write to a thing that its group may write to, or "".
+    """Return who else may write to a group-writable file or folder, or "".
 
-    With an access list the group bits are the most that anybody of the list has.
+    With an access list, the group bits are the upper limit of all its rights.
     """
     rules = _acl(place)
     for tag, number in rules:
@@ -288,12 +293,12 @@ def _acl(place: Path) -> Sequence[tuple[int, int]]:
 
 
 def _members(gid: int, about: os.stat_result, owners: set[int]) -> str:
-    """Return a member of the group that is not an owner, in words; "" if there is none.
+    """Return words about a member of the group that is not an owner, or "" if there is none.
 
-    A private group of the owner (umask 002) has no other member. Of a group that is not of
-    /etc/group the members cannot be listed.
+    A private group of the owner (umask 002) has no other member. The members of a group that is
+    missing in /etc/group cannot be listed.
     """
-    import grp  # noqa: PLC0415 - for few files
+    import grp  # noqa: PLC0415 - needed for few files
     import pwd  # noqa: PLC0415
 
     try:
@@ -323,7 +328,7 @@ def _local_groups() -> set[str]:
 
 
 def _user(uid: int) -> str:
-    import pwd  # noqa: PLC0415 - for a refusal
+    import pwd  # noqa: PLC0415 - needed only for a refusal
 
     try:
         return f"user {pwd.getpwuid(uid).pw_name} (uid {uid})"
@@ -332,7 +337,9 @@ def _user(uid: int) -> str:
 
 
 def _without_owners(about: os.stat_result) -> bool:
-    """Return whether a thing is on a Windows drive of WSL: its owner and mode mean nothing."""
+    """Return whether a file or folder is on a Windows drive of WSL, where owner and mode mean
+    nothing.
+    """
     device = f"{os.major(about.st_dev)}:{os.minor(about.st_dev)}"
     try:
         lines = _MOUNTS.read_text("utf-8", "replace").splitlines()

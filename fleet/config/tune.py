@@ -1,4 +1,4 @@
-"""The words that say how data is sent: `--tune` and `strategy: {tune: [...]}` share them."""
+"""Settings for the transfer of data, shared by `--tune` and `strategy: {tune: [...]}`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ RATE = r"(?=[0-9.]*[1-9])([0-9]+(?:\.[0-9]+)?) ?([kMG]?)(B|bit)(?:/s|ps)?"
 
 @dataclass(frozen=True)
 class TuneSetting:
-    """The values of one name, as a pattern, and how to write one. `bare`: the name alone is yes."""
+    """The values of a setting as a pattern, and how to write one.
+
+    `bare`: the name alone means yes.
+    """
 
     pattern: str
     hint: str
@@ -43,7 +46,7 @@ PATTERN = "|".join(
 
 
 def split(word: str) -> tuple[str, str]:
-    """Return the name and the value of a word, `yes` for a switch alone. Raises InputError."""
+    """Return the name and the value of a word, `yes` for a bare switch. Raises InputError."""
     name, equals, value = word.partition("=")
     known = SETTINGS.get(name)
     if known is None:

@@ -1,5 +1,5 @@
 """Single values of files that people write: marks and types for the Structs that `shape` reads, and
-cause and cure of a value that is wrong.
+messages and cures for wrong values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from fleet.config.yamlpos import Vault, describe
 from fleet.model.deadline import parse_duration
 from fleet.model.errors import InputError
 
-LONGEST_SECONDS = 7 * 24 * 3600.0  # a longer duration is a missing unit, or infinite
+LONGEST_SECONDS = 7 * 24 * 3600.0  # a longer duration misses its unit or is infinite
 _LIKE = "write it like 90s, 5m or 1h"
 
 DURATION_SCHEMA = {
@@ -34,9 +34,8 @@ class Doc(str):
 
 @dataclass(frozen=True)
 class Before:
-    """A function that reads the raw value; `final`: its result is taken as it is.
-
-    Raises InputError.
+    """A function that converts the raw value and raises InputError. If `final`, no further check
+    follows.
     """
 
     read: Callable[[Any], Any]
@@ -45,20 +44,20 @@ class Before:
 
 @dataclass(frozen=True)
 class After:
-    """A function that checks the converted value. Raises InputError."""
+    """A function that checks the converted value. It raises InputError."""
 
     check: Callable[[Any], Any]
 
 
-@dataclass(frozen=True, eq=False)  # a type holds it, so it needs a hash
+@dataclass(frozen=True, eq=False)  # part of a type, so it needs a hash
 class Schema:
-    """The JSON Schema of a value, instead of that of its type."""
+    """The JSON Schema of a value, which replaces the schema of its type."""
 
     body: Mapping[str, Any]
 
 
 def no_template(value: str) -> str:
-    """The value. Raises InputError for a Jinja template."""
+    """Return the value. Raises InputError for a Jinja template."""
     if "{{" in value or "{%" in value:
         raise InputError(
             "the value contains a template ({{ ... }}), which fleet does not evaluate",
@@ -69,7 +68,7 @@ def no_template(value: str) -> str:
 
 @dataclass(frozen=True)
 class Pattern:
-    """A text that matches as a whole, and is no template; `shown` is False for secrets."""
+    """A regular expression for a whole text that is no template; `shown` is False for secrets."""
 
     pattern: str
     what: str
@@ -78,11 +77,11 @@ class Pattern:
 
     @property
     def schema(self) -> dict[str, str]:
-        """Its JSON Schema."""
+        """The JSON Schema of the pattern."""
         return {"type": "string", "pattern": f"^(?:{self.pattern})$"}
 
     def check(self, value: str) -> str:
-        """The value, or the InputError that says what it is not."""
+        """Return the value. Raises InputError if it does not match."""
         no_template(value)
         if not re.fullmatch(self.pattern, value):
             shown = f"'{value}'" if self.shown else "the value"
@@ -92,7 +91,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Range:
-    """The least and the most of a number, with the cure of a number beyond them."""
+    """The minimum and maximum of a number, and the cure for a number outside them."""
 
     ge: int | float | None
     le: int | float | None
@@ -108,7 +107,7 @@ TARGET = Pattern(
 
 
 def seconds_of(value: object) -> float:
-    """Seconds of a duration as people write it. Raises InputError."""
+    """Return the seconds of a duration that a person wrote. Raises InputError."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InputError(f"the value must be a duration, not {describe(value)}", hint=_LIKE)
     try:
@@ -129,7 +128,9 @@ _BOUNDS: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {
 
 
 def beyond(key: str, value: Any, limits: object) -> tuple[str, str] | None:  # noqa: ANN401
-    """Return message and cure for a value beyond the limits of `Range` or `msgspec.Meta`."""
+    """Return message and cure for a value outside the limits of `Range` or `msgspec.Meta`, else
+    None.
+    """
     least = getattr(limits, "min_length", None)
     if least is not None and len(value) < least:
         return f"'{key}' is empty", f"write at least {least} of them"
@@ -142,9 +143,9 @@ def beyond(key: str, value: Any, limits: object) -> tuple[str, str] | None:  # n
 
 
 def unlike(key: str, value: object, wanted: str, text: str) -> tuple[str, str]:
-    """Message and cure for a value of another kind than `wanted` (`text`, `a list`, ...).
+    """Return message and cure for a value of another kind than `wanted` (`text`, `a list`, ...).
 
-    `text` is what stands in the file. The value of a secret is never in them.
+    `text` is the value in the file. Message and cure never contain the value of a secret.
     """
     if isinstance(value, Vault):
         return (
@@ -166,8 +167,8 @@ def _write(key: str, value: object, wanted: str) -> str:
     if wanted == "a mapping":
         return f"write lines with a colon below `{key}:`"
     if wanted.startswith("a list"):
-        one = isinstance(value, str | int | float) and not isinstance(value, bool)
-        return f"write [{value}]" if one else "write one line with `- ` for each entry"
+        single = isinstance(value, str | int | float) and not isinstance(value, bool)
+        return f"write [{value}]" if single else "write one line with `- ` for each entry"
     if wanted == "text":
         return f"write a text after `{key}:`"
     if isinstance(value, str) and re.fullmatch(r"\s*([-+\d.]+|true|false)\s*", value):
@@ -179,7 +180,7 @@ _EXAMPLES = {"a whole number": ", like 3", "a number": ", like 0.5"}
 
 
 def no_word(key: str, value: str, words: Sequence[str]) -> tuple[str, str]:
-    """Message and cure for a word that is none of `words`."""
+    """Return message and cure for a word that is not in `words`."""
     hint = suggestion(value, words) or f"use one of: {', '.join(words)}"
     return f"'{value}' is not a value of '{key}'", hint
 

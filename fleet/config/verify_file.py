@@ -1,4 +1,4 @@
-"""The shape of `verify:` of a playbook: samples for a network, and limits for its outputs."""
+"""The shape of `verify:` in a playbook: samples for a network, and limits for its outputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DTYPES = (
 
 
 def _decibel(value: object) -> object:
-    """Accept `30dB` and 30."""
+    """Return the number of decibels in `30dB` or 30. Raises InputError."""
     text = value.lower().removesuffix("db").strip() if isinstance(value, str) else value
     try:
         number = float(text) if isinstance(text, str | int | float) else math.nan
@@ -50,7 +50,7 @@ Decibel = Annotated[
 
 
 class RawBody(Body, frozen=True, kw_only=True):
-    """A raw file, as qnn-net-run reads it."""
+    """A raw file in the format that qnn-net-run reads."""
 
     file: Annotated[FilePath, Doc("The file, relative to the playbook.")]
     dtype: Annotated[Literal[DTYPES], Doc("Type of a value, such as float32.")]  # type: ignore[valid-type]
@@ -61,7 +61,7 @@ Tensor = FilePath | RawBody
 
 
 class SampleBody(Body, frozen=True, kw_only=True):
-    """One sample."""
+    """A sample: input files, and the expected outputs."""
 
     name: Annotated[str | None, Doc("Name in results. Default: its number.")] = None
     inputs: Annotated[dict[str, Tensor] | None, Doc(
@@ -73,7 +73,7 @@ class SampleBody(Body, frozen=True, kw_only=True):
 
 
 class LimitsBody(Body, frozen=True, kw_only=True):
-    """What an output may differ by."""
+    """The largest allowed differences of an output."""
 
     max_abs: Annotated[Limit | None, Doc("Largest difference, in the unit of the output.")] = None
     mean_abs: Annotated[Limit | None, Doc("Mean difference, in the unit of the output.")] = None
@@ -91,7 +91,7 @@ class LimitsBody(Body, frozen=True, kw_only=True):
 
 
 class VerifyBody(Body, frozen=True, kw_only=True):
-    """Samples for a network."""
+    """Samples for a network, and limits for its outputs."""
 
     samples: Annotated[list[SampleBody], Doc("Inputs with the outputs that they should give.")]
     reference: Annotated[
@@ -107,7 +107,7 @@ class VerifyBody(Body, frozen=True, kw_only=True):
 
 
 def tensor_use(body: VerifyBody, document: Document, problems: Problems) -> TensorUse:
-    """Return `verify:` of a playbook; what is wrong with it goes to `problems`."""
+    """Return `verify:` of a playbook; its errors go to `problems`."""
     reader = _Reader(document, problems)
     if not body.samples:
         hint = "write `- inputs: {x: x.npy}`"
@@ -141,10 +141,10 @@ class _Reader:
         self._problems.take(error, self._document.value(keys))
 
     def path(self, text: str, keys: Keys) -> Path:
-        found = self._folder / Path(text).expanduser()
-        if not found.is_file():
-            self.add(keys, f"the file {found} does not exist", near_hint(found))
-        return found
+        file = self._folder / Path(text).expanduser()
+        if not file.is_file():
+            self.add(keys, f"the file {file} does not exist", near_hint(file))
+        return file
 
     def sample(self, row: SampleBody, number: int) -> TensorSample:
         keys: Keys = ("verify", "samples", number)
@@ -156,12 +156,12 @@ class _Reader:
         return TensorSample(name, inputs, expected, self._document.value(keys))
 
     def _files(self, rows: Mapping[str, str | RawBody], keys: Keys) -> dict[str, TensorFile]:
-        found = {}
+        files = {}
         for name, row in rows.items():
             if isinstance(row, str):
                 file, colon, member = row.rpartition(":") if ".npz:" in row else (row, "", "")
-                found[name] = TensorFile(self.path(file if colon else row, (*keys, name)), member)
+                files[name] = TensorFile(self.path(file if colon else row, (*keys, name)), member)
             else:
                 path = self.path(row.file, (*keys, name, "file"))
-                found[name] = TensorFile(path, "", row.dtype, tuple(row.shape))
-        return found
+                files[name] = TensorFile(path, "", row.dtype, tuple(row.shape))
+        return files

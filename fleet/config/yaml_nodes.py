@@ -1,4 +1,4 @@
-"""YAML events → nodes, with nesting and aliases under control (PyYAML's own has no limit)."""
+"""YAML events → nodes, with limits for nesting and aliases (PyYAML's composer has no limit)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Spot = tuple[int, int]  # line and column
 
 
 def spot(node: yaml.Node) -> Spot:
-    """Line and column of a node, from 1."""
+    """Return line and column of a node, from 1."""
     return node.start_mark.line + 1, node.start_mark.column + 1
 
 
@@ -26,7 +26,7 @@ def _mark(event: yaml.Event) -> yaml.Mark:
 
 
 class Composer:
-    """Makes the node graph of a text; `path` and `error` are for messages."""
+    """A composer of the node graph of a text; `path` and `error` are for messages."""
 
     def __init__(self, text: str, path: Path, error: type[InputError]) -> None:
         self._text, self._path, self._error = text, path, error
@@ -35,12 +35,14 @@ class Composer:
         self._anchors: dict[str, yaml.Node | None] = {}
 
     def document(self) -> yaml.Node:
-        """The one document; null when the file is empty. Raises the error it was made with."""
+        """Return the only document, or null for an empty file. Raises `error` for an error in the
+        YAML.
+        """
         try:
             self._loader = self._loader(self._text)
             return self._document()
         except yaml.YAMLError as cause:
-            raise self._syntax(cause) from None  # PyYAML quotes lines, and they may hold secrets
+            raise self._syntax(cause) from None  # PyYAML quotes lines, which may contain secrets
 
     def _document(self) -> yaml.Node:
         self._next()
@@ -69,7 +71,7 @@ class Composer:
         )
 
     def _syntax(self, cause: yaml.YAMLError) -> InputError:
-        try:  # the slow parser says more, and the same on every machine
+        try:  # the slow parser gives more details, the same on every machine
             for _ in yaml.parse(self._text, Loader=yaml.SafeLoader):
                 pass
         except yaml.YAMLError as better:

@@ -1,4 +1,4 @@
-"""What is wrong with a YAML file, in plain words instead of a parser's."""
+"""Errors of a YAML file in plain words instead of the parser's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fleet.model.errors import InputError, Position, reason
 
 _INI_SECTION = re.compile(r"^\s*\[[^\]\s]+\]\s*$", re.MULTILINE)
 
-# A piece of PyYAML's problem or context → (what it means, the cure).
+# A part of PyYAML's problem or context, its meaning, and the cure.
 _WORDS: tuple[tuple[str, str, str], ...] = (
     (
         "mapping values are not allowed",
@@ -54,11 +54,11 @@ _WORDS: tuple[tuple[str, str, str], ...] = (
 )
 
 
-_LONGEST = 400  # a message longer than this shows a value, not a problem
+_LONGEST = 400  # a longer message would show a value, not a problem
 
 
 def printable(text: str) -> str:
-    """Text for a terminal: control characters are escaped, and a very long one is cut."""
+    """Return text for a terminal: escape control characters, and cut a very long text."""
     shown = "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )
@@ -68,7 +68,9 @@ def printable(text: str) -> str:
 def plain_words(
     cause: yaml.YAMLError, text: str, path: Path, error: type[InputError]
 ) -> InputError:
-    """The error for a syntax problem. Lines of the file are not quoted: they may hold secrets."""
+    """Return the error for a syntax problem. It does not quote lines, because they may contain
+    secrets.
+    """
     if isinstance(cause, yaml.reader.ReaderError):
         line, column = _place(text, int(cause.position))
         problem = str(cause.reason)
@@ -109,7 +111,9 @@ def _place(text: str, offset: int) -> tuple[int, int]:
 
 
 def _tab(text: str, line: int) -> tuple[int, int] | None:
-    """Line and column of a tab in the indentation of `line` or of the two around it."""
+    """Return line and column of a tab in the indentation of `line` or of a line next to it, or
+    None.
+    """
     lines = text.split("\n")
     for number in (line, line - 1, line + 1):
         if 1 <= number <= len(lines):
@@ -121,7 +125,7 @@ def _tab(text: str, line: int) -> tuple[int, int] | None:
 
 
 def missing_file(path: Path, cause: OSError, error: type[InputError]) -> InputError:
-    """The error for a file that cannot be read, with names that are near."""
+    """Return the error for a file that cannot be read, with a similar name if there is one."""
     if isinstance(cause, FileNotFoundError):
         near = near_names(path)
         hint = f"did you mean {near[0]}?" if near else f"correct the path; ls {path.parent}"
@@ -135,7 +139,7 @@ def missing_file(path: Path, cause: OSError, error: type[InputError]) -> InputEr
 
 
 def near_hint(path: Path) -> str:
-    """The cure for a file that is not there: a name that is near, else a look at its folder."""
+    """Return the cure for a missing file: a similar name, else the command to list its folder."""
     if path.is_dir():
         return f"name a file of this folder: ls {path}"
     near = near_names(path)
@@ -143,7 +147,7 @@ def near_hint(path: Path) -> str:
 
 
 def near_names(path: Path) -> list[Path]:
-    """What is in the same folder under a similar name, the most similar first."""
+    """Return the paths in the same folder with similar names, the most similar first."""
     try:
         names = [item.name for item in path.parent.iterdir()]
     except OSError:

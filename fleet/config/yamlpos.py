@@ -1,6 +1,6 @@
 """YAML as plain data in which every key and value knows its line and column.
 
-Only what a configuration file needs is let in: no Python objects, no second document, no
+The reader accepts only what a configuration file needs: no Python objects, no second document, no
 aliases that grow without limit.
 """
 
@@ -20,18 +20,18 @@ from fleet.config.yaml_words import missing_file, printable
 from fleet.model.errors import InputError, Position
 
 MAX_BYTES = 4 << 20  # ten thousand hosts with ten keys each are 2 MB
-MAX_NODES = 100_000  # after aliases are followed; a bomb of nine levels has 10^9
+MAX_NODES = 100_000  # after expanding aliases; a bomb of nine levels has 10^9
 
 Keys = tuple[str | int, ...]
 
 _SCALARS = ("null", "bool", "int", "float", "str", "timestamp", "merge", "value")
 _TEXT_TAGS = ("!unsafe", "!")
 _VAULT_TAGS = ("!vault", "!vault-encrypted")
-_AMBIGUOUS_INT = re.compile(r"[-+]?0[0-9_]+$")  # octal in YAML 1.1, decimal to everybody
+_AMBIGUOUS_INT = re.compile(r"[-+]?0[0-9_]+$")  # octal in YAML 1.1, decimal for people
 
 
 class Vault:
-    """A value that ansible-vault encrypted. It is kept so that its use can be refused."""
+    """A value encrypted by ansible-vault. It is kept so that its use can be refused."""
 
     __slots__ = ()
 
@@ -43,8 +43,8 @@ class Vault:
 class Document:
     """A YAML file. `data` is plain: dict with str keys, list, str, int, float, bool, None, Vault.
 
-    Keys are the text that stands in the file (`yes:` is "yes"), and so are numbers with a
-    colon or a leading zero (`12:30`, `007`) and dates: YAML 1.1 would change them unseen.
+    Keys have the text of the file (`yes:` is "yes"). So have dates, and numbers with a colon or a
+    leading zero (`12:30`, `007`), because YAML 1.1 would change them silently.
     """
 
     file: Path
@@ -54,15 +54,17 @@ class Document:
     texts: Mapping[Keys, str]
 
     def key(self, path: Keys) -> Position:
-        """Where the key of `path` stands; the value's place for items of a list."""
+        """Return the position of the key of `path`; for an item of a list, the position of its
+        value.
+        """
         return Position(self.file, *self.keys.get(path, self._value(path)))
 
     def value(self, path: Keys) -> Position:
-        """Where the value of `path` stands; the nearest parent's place when it has none."""
+        """Return the position of the value of `path`, or of its nearest parent that has one."""
         return Position(self.file, *self._value(path))
 
     def text(self, path: Keys) -> str:
-        """A scalar as it was written, without quotes; "" for a mapping or list."""
+        """Return a scalar as written in the file, without quotes; "" for a mapping or list."""
         return self.texts.get(path, "")
 
     def _value(self, path: Keys) -> Spot:
@@ -72,12 +74,12 @@ class Document:
 
 
 def read(path: Path, error: type[InputError]) -> Document:
-    """The mapping in a YAML file. Raises `error` with position, cause and cure."""
+    """Return the mapping in a YAML file. Raises `error` with position, cause and cure."""
     return parse(_text(path, error), path, error)
 
 
 def parse(text: str, path: Path, error: type[InputError]) -> Document:
-    """Like read(), for text that is already here; `path` is for messages."""
+    """Return the mapping in a YAML text; `path` is for messages. Raises `error` like `read`."""
     composer = Composer(text, path, error)
     root = composer.document()
     builder = _Builder(path, error)
@@ -99,12 +101,12 @@ def parse(text: str, path: Path, error: type[InputError]) -> Document:
 
 
 def plain(data: object, path: Path) -> Document:
-    """Return data that another reader read as a document without places; `path` is its file."""
+    """Return the result of another reader as a document without positions; `path` is its file."""
     return Document(path, data if isinstance(data, dict) else {}, {}, {(): (1, 1)}, {})
 
 
 def describe(value: object) -> str:
-    """What kind of YAML value it is, for messages: `a list`, `a number`, ... Never the value."""
+    """Return the kind of a YAML value for messages (`a list`, `a number`, ...), never the value."""
     kinds: tuple[tuple[type, str], ...] = (
         (bool, "a boolean"),
         (int, "a number"),
@@ -143,7 +145,7 @@ def _text(path: Path, error: type[InputError]) -> str:
 
 
 class _Builder:
-    """Nodes → data and positions, aliases and merge keys followed."""
+    """A converter of nodes to data and positions, which resolves aliases and merge keys."""
 
     def __init__(self, path: Path, error: type[InputError]) -> None:
         self.keys: dict[Keys, Spot] = {}
@@ -168,7 +170,7 @@ class _Builder:
             )
 
     def build(self, node: yaml.Node, path: Keys, depth: int) -> object:
-        """The data of a node; positions go to `keys`, `values` and `texts`."""
+        """Return the data of a node; positions and texts go to `keys`, `values` and `texts`."""
         self._tick(node, depth)
         self.values[path] = spot(node)
         tag = node.tag.removeprefix(CORE)
@@ -189,7 +191,9 @@ class _Builder:
         return data
 
     def _pairs(self, node: yaml.Node, depth: int) -> list[tuple[str, yaml.Node, yaml.Node]]:
-        """Key text, key and value: own keys in order, then merged ones that are not there."""
+        """Return name, key node and value node: own keys in order, then the merged keys that are
+        missing.
+        """
         self._tick(node, depth)
         own: dict[str, tuple[str, yaml.Node, yaml.Node]] = {}
         merged: list[yaml.Node] = []

@@ -1,1 +1,1 @@
-"""First files for a new fleet: an inventory, a playbook and a folder, from what was seen."""
+"""First files for a new fleet: an inventory, a playbook and a folder, from discovered devices."""

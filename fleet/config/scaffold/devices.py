@@ -1,4 +1,4 @@
-"""Devices that were seen, on their way into an inventory."""
+"""Discovered devices, and their conversion into an inventory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ADDRESS = re.compile(
 
 
 def from_address(text: str) -> FoundDevice:
-    """`[user@]host[:port]`, with [IPv6] in brackets. Raises InputError."""
+    """Return the device at `[user@]host[:port]`, with [IPv6] in brackets. Raises InputError."""
     match = _ADDRESS.fullmatch(text)
     if match is None or text.startswith("-"):
         raise InputError(
@@ -39,16 +39,16 @@ def from_address(text: str) -> FoundDevice:
         values["user"] = match["user"]
     if port:
         values["port"] = port
-    seen = tried(FoundDevice(safe_name(host), "given", values))
-    if not seen.usable:
+    device = tried(FoundDevice(safe_name(host), "given", values))
+    if not device.usable:
         raise InputError(
-            f"'{text}' is not a valid address: {seen.about}", hint="write a name or an IP"
+            f"'{text}' is not a valid address: {device.about}", hint="write a name or an IP"
         )
-    return seen
+    return device
 
 
 def is_address(text: str) -> bool:
-    """True for what can hardly be meant as a folder: with user or port, or an IP address."""
+    """Return True for text that can hardly be a folder: with user or port, or an IP address."""
     match = _ADDRESS.fullmatch(text)
     if match is None:
         return False
@@ -60,13 +60,13 @@ def is_address(text: str) -> bool:
 
 
 def safe_name(text: str) -> str:
-    """A host name for the inventory: letters, digits, `_ . -`; no name of a group."""
+    """Return a host name for the inventory: letters, digits, `_ . -`, and no group name."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-.")[:63] or "board"
     return f"host-{name}" if name in {ALL, UNGROUPED} else name
 
 
 def unique(found: Iterable[FoundDevice]) -> list[FoundDevice]:
-    """Each device once: the same name with other values gets a number."""
+    """Return each device once. The same name with other values gets a number."""
     names: dict[str, FoundDevice] = {}
     for device in found:
         name, number = device.name, 2
@@ -77,7 +77,9 @@ def unique(found: Iterable[FoundDevice]) -> list[FoundDevice]:
 
 
 def tried(seen: FoundDevice) -> FoundDevice:
-    """The device, not usable when the inventory refuses its values; `about` then says why."""
+    """Return the device. If the inventory refuses its values, the device is not usable, and `about`
+    has the reason.
+    """
     try:
         read_back([seen])
     except InputError as error:
@@ -86,9 +88,9 @@ def tried(seen: FoundDevice) -> FoundDevice:
 
 
 def read_back(devices: list[FoundDevice]) -> tuple[Host, ...]:
-    """The hosts of the inventory that would be written.
+    """Return the hosts of the inventory that fleet would write.
 
-    Raises InventoryError for values that it refuses, InputError when a name is lost.
+    Raises InventoryError for values that the inventory refuses, InputError if a name is lost.
     """
     with TemporaryDirectory(prefix="fleet-init-") as folder:
         path = Path(folder) / "inventory.yaml"
@@ -104,10 +106,10 @@ def read_back(devices: list[FoundDevice]) -> tuple[Host, ...]:
 
 
 def write_all(files: Mapping[Path, str]) -> None:
-    """Write the files beside their places, then give them their names.
+    """Write the files next to their places, then rename them.
 
-    Raises InputError when one exists (also one that appears meanwhile) or cannot be written;
-    files and folders made so far are then taken away.
+    Raises InputError if one exists (also one that appears meanwhile) or cannot be written. In this
+    case the new files and folders are removed.
     """
     made: list[Path] = []
     folders: list[Path] = []
@@ -144,7 +146,10 @@ def write_all(files: Mapping[Path, str]) -> None:
 
 
 def _name(part: Path, path: Path) -> None:
-    """A link, since a rename would replace; file systems without links get a look and a rename."""
+    """Link the file to its name, because a rename would overwrite an existing file.
+
+    On file systems without links, check the name and rename.
+    """
     try:
         os.link(part, path)
     except FileExistsError:
@@ -168,5 +173,5 @@ def _take_away(files: list[Path], folders: list[Path]) -> None:
     for folder in reversed(folders):
         try:
             folder.rmdir()
-        except OSError:  # somebody put something in
+        except OSError:  # another program added a file
             return

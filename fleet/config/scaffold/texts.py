@@ -1,4 +1,4 @@
-"""The first inventory and playbook as texts with comments; values go through the YAML library."""
+"""The first inventory and playbook as texts with comments. The YAML library formats the values."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from dataclasses import dataclass, field
 import yaml
 
 _WIDE = 10**6  # no line is folded
-_BREAKS = set("\x85\u2028\u2029")  # to YAML each ends a line, also one of a comment
+_BREAKS = set("\x85\u2028\u2029")  # each ends a line in YAML, also in a comment
 
 
 @dataclass(frozen=True)
 class FoundDevice:
-    """A device that was seen. `about` says where; `values` are keys of the inventory.
+    """A discovered device. `about` is its origin; `values` are keys of the inventory.
 
-    `facts` are keys that were asked from the device: written as comments, for a person to
-    take over. A device that cannot be used (adb, an alias that is no address) is written as
-    a comment as a whole.
+    `facts` are keys read from the device. They are written as comments, and a person decides to use
+    them. A device that cannot be used (adb, an alias that is no address) is written as a comment.
     """
 
     name: str
@@ -28,7 +27,7 @@ class FoundDevice:
 
 
 def project_text(inventory: str, playbook: str) -> str:
-    """The fleet.yaml with comments."""
+    """Return the text of fleet.yaml with comments."""
     values = _dump({"inventory": inventory, "playbook": playbook})
     return f"""{modeline("project", "")}
 # What commands mean that are typed in this folder or below. Keys: docs/project.md
@@ -40,12 +39,12 @@ def project_text(inventory: str, playbook: str) -> str:
 
 
 def modeline(kind: str, above: str = "../") -> str:
-    """Where editors find the schema of a file, which `fleet config schema KIND` prints."""
+    """Return the comment by which editors find a file's schema (`fleet config schema KIND`)."""
     return f"# yaml-language-server: $schema={above}schemas/{kind}.json"
 
 
 def inventory_text(devices: Sequence[FoundDevice]) -> str:
-    """The inventory with comments."""
+    """Return the text of the inventory with comments."""
     lines = [
         modeline("inventory"),
         "# Devices. Keys: docs/inventory.md. Checked by: fleet config check FILE",
@@ -69,10 +68,10 @@ def inventory_text(devices: Sequence[FoundDevice]) -> str:
 
 
 def playbook_text(name: str, bundle: str, about: str, *, qairt: str = "", prompt: str = "") -> str:
-    """The playbook with comments.
+    """Return the text of the playbook with comments.
 
-    `bundle` may be a folder that is yet to be made; `qairt` the version that compiled it;
-    `prompt` a file with a prompt, both paths relative to the playbook.
+    `bundle` may be a folder that does not exist yet; `qairt` is the version that compiled it.
+    `prompt` is a file with a prompt. Both paths are relative to the playbook.
     """
     ask = _dump({"prompt_file": prompt}) if prompt else _PROMPT
     compiled = f": {comment(qairt)}" if qairt else ""
@@ -101,12 +100,12 @@ _PROMPT = "prompt: |\n    What is an NPU? Answer in one sentence."
 
 
 def comment(text: str) -> str:
-    """One line without what could end a comment."""
+    """Return the text in one line, without characters that could end a comment."""
     return "".join(char for char in " ".join(text.split()) if char.isprintable())
 
 
 def as_yaml(value: object) -> str:
-    """Plain data as YAML, without the last line end."""
+    """Return plain data as YAML, without the last line end."""
     text = str(yaml.safe_dump(value, sort_keys=False, width=_WIDE, allow_unicode=True))
     if _BREAKS & set(text):
         text = str(yaml.safe_dump(value, sort_keys=False, width=_WIDE))
