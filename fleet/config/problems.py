@@ -18,23 +18,23 @@ class Problems:
 
     def __init__(self, kind: type[InputError]) -> None:
         self._kind = kind
-        self._found: list[InputError] = []
+        self._errors: list[InputError] = []
 
     def add(self, message: str, position: Position, hint: str = "") -> None:
         """Add an error. The same message at the same position is added once."""
         message, hint = printable(message), printable(hint)
-        if not any(e.message == message and e.position == position for e in self._found):
-            self._found.append(self._kind(message, position=position, hint=hint))
+        if not any(e.message == message and e.position == position for e in self._errors):
+            self._errors.append(self._kind(message, position=position, hint=hint))
 
     def take(self, error: InputError, position: Position) -> None:
         """Add an error of another file; use `position` if the error has no position of its own."""
         error.position = error.position or position
-        self._found.append(error)
+        self._errors.append(error)
 
     @property
     def errors(self) -> tuple[InputError, ...]:
         """The errors, sorted by their position in the file."""
-        return tuple(sorted(self._found, key=_place))
+        return tuple(sorted(self._errors, key=_place))
 
     def raise_first(self, all_by: str = "") -> None:
         """Raise the first error, if any, with the number of the others. `all_by` is a command that

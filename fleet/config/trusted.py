@@ -81,7 +81,7 @@ def fault_of(path: Path) -> Distrust | None:
         for fault in faults
         if not any(
             fault.place.is_relative_to(folder)
-            or (folder in walk.seen and folder.is_relative_to(fault.place))
+            or (folder in walk.steps and folder.is_relative_to(fault.place))
             for folder in trusted
         )
     ]
@@ -171,7 +171,7 @@ class _Walk:
     """
 
     def __init__(self, path: Path) -> None:
-        self.seen = {_ROOT: _ROOT.lstat()}
+        self.steps = {_ROOT: _ROOT.lstat()}
         self.own: set[Path] = set()
         self._links = 0
         self._here = _ROOT
@@ -186,13 +186,13 @@ class _Walk:
         name = todo.pop()
         if name == "..":
             if self._here != _ROOT:
-                self.seen.pop(self._here, None)
+                self.steps.pop(self._here, None)
             self._here = self._here.parent
             return
         if not todo:
             self.own.add(self._here)
         item = self._here / name
-        about = self.seen[item] = item.lstat()
+        about = self.steps[item] = item.lstat()
         if not stat.S_ISLNK(about.st_mode):
             self._here = item
             return
@@ -207,7 +207,7 @@ class _Walk:
 
 def _faults(walk: _Walk) -> Iterator[Distrust]:
     owners = _owners()
-    for place, about in walk.seen.items():
+    for place, about in walk.steps.items():
         folder = place if stat.S_ISDIR(about.st_mode) else place.parent
         if place not in walk.own and stat.S_ISDIR(about.st_mode):
             # A parent folder cannot be trusted as a whole, so name the folder of the file.

@@ -23,7 +23,6 @@ OPEN = frozenset(
     fleet/bundles/aihub
     fleet/bundles/ep
     fleet/cli
-    fleet/config
     fleet/config/scaffold
     fleet/doctor
     fleet/doctor/checks
