@@ -1,1 +1,3 @@
-"""The command line. Decides nothing: it asks the rooms below and shows what they say."""
+"""The command line. It makes no decisions of its own: it calls the packages below and shows their
+results.
+"""

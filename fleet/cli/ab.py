@@ -1,4 +1,4 @@
-"""`fleet ab`: which of two is worse, measured in turns."""
+"""`fleet ab`: a comparison of two releases in alternating runs, which shows whether B is worse."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def ab(
 
     Example: fleet ab previous current --playbook playbooks/tiny-genie.yaml -i inventories/lab.yaml
     """
-    from fleet.cli import ab_gates  # noqa: PLC0415 - numpy, for this alone
+    from fleet.cli import ab_gates  # noqa: PLC0415 - numpy, needed only here
     from fleet.engine.run.ab.journal import AbJournal, Asked  # noqa: PLC0415
     from fleet.engine.run.ab.verdict import verdict  # noqa: PLC0415
 
@@ -131,14 +131,14 @@ def _interrupted(journal: AbJournal) -> str:
 
 
 def _absolute(word: str) -> str:
-    """The word; a path as it is from everywhere."""
+    """Return the word, or the absolute path if the word is an existing path."""
     return str(Path(word).resolve()) if Path(word).exists() else word
 
 
 def _measured(
     journal: AbJournal, budget: str | None, *, offline: bool, parallel: int | None, as_json: bool
 ) -> list[DeviceResult[AbReport]]:
-    """On every board that was asked."""
+    """Measure on every board of the comparison and return the results."""
     from fleet.engine.pool import PoolOptions, on_every_device  # noqa: PLC0415
     from fleet.engine.run.ab.measuring import measure  # noqa: PLC0415
     from fleet.engine.run.ab.sides import not_measured, side_of  # noqa: PLC0415
@@ -163,7 +163,8 @@ def _measured(
 
 
 def _show_errors(journal: AbJournal, results: list[DeviceResult[AbReport]]) -> None:
-    """Show the errors of devices; those of lost ones with the command that continues.
+    """Show the errors of devices. Those of lost devices get the command that continues the
+    comparison.
 
     The same command line again would begin a new comparison.
     """

@@ -1,4 +1,4 @@
-"""The gates of `fleet ab`: read, and what is wrong with them before a device is asked."""
+"""The gates of `fleet ab`: parsed, and checked before a device is contacted."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from fleet.model.record import Record
 
 _EXAMPLES = f"--gate '{LOSS}' or --gate '{TIME_LOSS}'"
-_EARLIER = 200  # records that are asked, the newest
+_EARLIER = 200  # the newest records that are searched
 
 
 def limits_of(texts: list[str]) -> dict[str, float]:
-    """Return metric → share of `--gate`.
+    """Return the share of each metric in the `--gate` texts.
 
-    Raises InputError for a text that is no share, for a share in the direction that is better,
-    for a fall of 100 % or more, and for two gates on one metric.
+    Raises InputError for a text without a share, and for a share in the direction of an
+    improvement. Also raises it for a fall of 100 % or more, and for two gates on one metric.
     """
     from fleet.profiles.compare.gates import parse, refuse_wrong_way  # noqa: PLC0415 - numpy
 
-    found: dict[str, float] = {}
+    limits: dict[str, float] = {}
     for text in texts:
         gate = parse(text, "--gate", _EXAMPLES)
         share = gate.word is None and gate.unit == "%"
@@ -41,20 +41,22 @@ def limits_of(texts: list[str]) -> dict[str, float]:
                 "more than N% (below 100), or METRIC>+N% to fail if it rises by more than N%",
                 hint=f"for example {_EXAMPLES}",
             )
-        if gate.metric in found:
-            strict = min(gate.limit, found[gate.metric], key=abs)
+        if gate.metric in limits:
+            strict = min(gate.limit, limits[gate.metric], key=abs)
             raise InputError(
                 f"--gate {text!r} is the second gate on {gate.metric}; one metric has one gate",
                 hint=f"keep the stricter gate: {_typed(strict, gate.metric)}",
             )
-        found[gate.metric] = gate.limit
-    return found
+        limits[gate.metric] = gate.limit
+    return limits
 
 
 def asked(texts: list[str], words: Sequence[str | Path | None]) -> dict[str, float]:
-    """The gates, before a run of the playbooks that are among the words. Raises InputError also for
-    a metric that no earlier run of these has, and that is nearly one of theirs; any other name is
-    left to the first run: it may be a new one.
+    """Return the gates, checked against earlier runs of the playbooks among the words.
+
+    Raises InputError for an invalid gate. Also raises it for a metric that no earlier run has, if
+    its name is similar to one that they have. Any other unknown name is accepted, because the first
+    run may introduce it.
     """
     from fleet.profiles.compare.gates import parse, refuse_wrong_way  # noqa: PLC0415 - numpy
 
@@ -88,15 +90,17 @@ def _earlier(playbooks: list[Path]) -> list[Record]:
         for path in playbooks:
             names.add(f"name:{load_playbook(path).name}")
         query = select.parse(",".join(["counted:yes", *sorted(names)]))
-    except FleetError:  # it is told where the playbook is needed
+    except FleetError:  # the error is reported when the playbook is needed
         return []
     with opened(None) as store:
         return store.records(query, _EARLIER)
 
 
 def refuse_others(journal: AbJournal, texts: list[str], limit: Sequence[str] | None = None) -> None:
-    """Raise InputError where `--resume` has other gates than the comparison began with, or a
-    choice of devices: it decided with all of them how long fleet measures.
+    """Raise InputError if `--resume` comes with other gates than before, or with a choice of
+    devices.
+
+    Gates and devices decided how long fleet measures, so they cannot change.
     """
     if limit:
         journal.close()

@@ -1,4 +1,4 @@
-"""Archives for a maintainer: what goes out is shown before anything is written."""
+"""Archives for a maintainer: fleet shows the contents before it writes the file."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fleet.doctor.bundle import contents, write_archive
 def send_out(
     path: Path, members: Mapping[str, str], *, hint: str, yes: bool, as_json: bool
 ) -> bool:
-    """Show the list of files, ask on a terminal, write; False if the user does not want it.
+    """Show the list of files, ask on a terminal, and write the archive.
 
-    Nobody is asked with --yes, with --json, or where standard input is no terminal. Raises
-    InputError if the archive cannot be written.
+    Returns False if the user declines. With --yes, with --json, or if standard input is no
+    terminal, fleet does not ask. Raises InputError if the archive cannot be written.
     """
     output.note(f"{path} will contain:")
     for name, size, about in contents(members):

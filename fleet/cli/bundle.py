@@ -1,4 +1,4 @@
-"""`fleet bundle`: inspect a bundle folder, get one from AI Hub, make ONNX wrappers."""
+"""`fleet bundle`: inspect a bundle folder, download one from AI Hub, make ONNX wrappers."""
 
 from __future__ import annotations
 

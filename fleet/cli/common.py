@@ -1,4 +1,4 @@
-"""How options become hosts, and results an exit code."""
+"""The conversion of options to hosts, and of results to an exit code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ DEFAULT_PARALLEL = 16
 def named_hosts(
     inventory: Path, limit: list[str] | None, named: list[str] | None
 ) -> tuple[Host, ...]:
-    """As `hosts_of`, for what is done to no board that was not named. Raises InputError."""
+    """Return the hosts for a command that must not run on unnamed boards.
+
+    Raises InputError if no host is named, and as `hosts_of` does.
+    """
     if not limit and not named:
         raise InputError(
             "the command does not say which devices to use",
@@ -36,9 +39,9 @@ def named_hosts(
 def hosts_of(
     inventory: Path, limit: list[str] | None, named: list[str] | None = None
 ) -> tuple[Host, ...]:
-    """The hosts that are meant by `--limit` and by their names; InputError when there is none.
+    """Return the hosts that `--limit` and the names select. Raises InputError if there is none.
 
-    To be called before threads are started: it imports what ssh needs.
+    Call it before threads are started: it imports the modules for ssh.
     """
     limit = [*(named or ()), *(limit or ())]
     loaded = load_inventory(inventory)
@@ -57,12 +60,14 @@ def hosts_of(
 
 
 def _refuse_twins(hosts: Sequence[Host], inventory: Path) -> None:
-    """Raise InputError where two names are one phone: it would be worked on twice at once."""
-    seen: dict[tuple[str, str], str] = {}
+    """Raise InputError if two names mean one phone: fleet would work on it twice at the
+    same time.
+    """
+    owners: dict[tuple[str, str], str] = {}
     for host in hosts:
         if not host.phone or not host.serial:
             continue
-        other = seen.setdefault((host.serial, host.adb_server or ""), host.name)
+        other = owners.setdefault((host.serial, host.adb_server or ""), host.name)
         if other != host.name:
             raise InputError(
                 f"{other} and {host.name} are one device: both have the serial number "
@@ -72,7 +77,7 @@ def _refuse_twins(hosts: Sequence[Host], inventory: Path) -> None:
 
 
 def only_host(inventory: Path, limit: list[str] | None, what: str) -> Host:
-    """The one host that is meant; InputError for several."""
+    """Return the only selected host. Raises InputError for several."""
     hosts = hosts_of(inventory, limit)
     if len(hosts) != 1:
         raise InputError(
@@ -84,7 +89,9 @@ def only_host(inventory: Path, limit: list[str] | None, what: str) -> Host:
 
 @contextmanager
 def working_on(address: str | None, parallel: int | None) -> Iterator[Remote | None]:
-    """The executor of `--executor`, left at the end; None without one."""
+    """Provide the executor of `--executor`, and leave it at the end; provide None without the
+    option.
+    """
     if address is None:
         yield None
         return
@@ -95,12 +102,12 @@ def working_on(address: str | None, parallel: int | None) -> Iterator[Remote | N
 
 
 def end_with(errors: list[FleetError | None], fine: bool) -> None:
-    """Leave with exit code 0, or the worst of the devices' codes."""
+    """Exit with the highest exit code of the devices' errors, unless `fine`."""
     if not fine:
         codes = [error.exit_code for error in errors if error is not None]
         raise typer.Exit(max(codes, default=1))
 
 
 def end_devices(results: Sequence[DeviceResult[Any]]) -> None:
-    """As `end_with`, for what became of devices."""
+    """Exit with the highest exit code of the devices, unless all are fine."""
     end_with([result.error for result in results], all(result.fine for result in results))

@@ -1,4 +1,4 @@
-"""What a comparison looks like, and with which exit code it ends."""
+"""The output of a comparison, and its exit code."""
 
 from __future__ import annotations
 
@@ -26,15 +26,17 @@ from fleet.profiles.compare.ops import OpDiff
 from fleet.profiles.compare.verdict import Verdict
 from fleet.profiles.runs import RunStore
 
-# The `fleet ab` that measures two groups of runs anew, in turns: of what is known of them.
+# The `fleet ab` command that measures two groups of runs again, alternately.
 
 UNKNOWN = "fleet ab -h (shows how to compare two playbooks, bundles or releases)"
-_MOST = 3  # devices that are named one by one
+_MOST = 3  # devices that the command names individually
 
 
 def command(found: Comparison) -> str:
-    """What can be pasted: with the playbooks of both sides, else with their releases, else the
-    help of the command.
+    """Return the `fleet ab` command for two groups of runs.
+
+    It names the playbooks of both sides, else their releases. If these or the inventory are
+    unknown, it is the help of the command.
     """
     sides = found.a, found.b
     books, inventories = zip(*map(_files, sides), strict=True)
@@ -58,8 +60,11 @@ def command(found: Comparison) -> str:
 
 
 def _files(side: RecordGroup) -> tuple[Path | None, Path | None]:
-    """Playbook and inventory of a side whose runs are deploys of one playbook, as they are now."""
-    found = set()
+    """Return playbook and inventory of a side, None for unknown ones.
+
+    They are known if all runs of the side are deploys of one playbook that still exists.
+    """
+    sources = set()
     for run_id in {record.run_id for record in side.records}:
         try:
             inputs = Journal.read(RunStore().root / run_id / NAME).header.inputs
@@ -67,13 +72,13 @@ def _files(side: RecordGroup) -> tuple[Path | None, Path | None]:
             return None, None
         if inputs is None:
             return None, None
-        found.add((inputs.playbook, inputs.inventory))
-    book, inventory = found.pop() if len(found) == 1 else (None, None)
+        sources.add((inputs.playbook, inputs.inventory))
+    book, inventory = sources.pop() if len(sources) == 1 else (None, None)
     return (book, inventory) if book and book.is_file() else (None, None)
 
 
 def _of_project(side: RecordGroup) -> Path | None:
-    """The project's playbook, where it is that of the runs."""
+    """Return the project's playbook if its name is that of the runs, else None."""
     path = project.supplied("playbook")
     try:
         named = path is not None and load_playbook(path).name == side.records[0].name
@@ -86,18 +91,18 @@ OPS_SHOWN = 20
 
 
 def group_of(text: str, store: Path | None) -> RecordGroup:
-    """The records of a selection, or of a file or folder where there is one of that name."""
-    with opened(store) as found:
-        return selecting.group_of(text, found)
+    """Return the records of a selection, or of the file or folder with this name."""
+    with opened(store) as profiles:
+        return selecting.group_of(text, profiles)
 
 
 def gates_of(texts: Sequence[str]) -> list[Gate]:
-    """The gates of `--fail-if`."""
+    """Return the gates of `--fail-if`."""
     return [gates.parse(text) for text in texts]
 
 
 def judged(found: Comparison, asked: Sequence[Gate], *, strict: bool) -> list[JudgedGate]:
-    """What became of the gates; where `--strict` refuses, none of them is judged."""
+    """Return the outcome of each gate. If `--strict` refuses the comparison, no gate is judged."""
     refused = _refusal(found) if strict else ""
     return gates.judge_gates(asked, found, refused)
 
@@ -105,7 +110,7 @@ def judged(found: Comparison, asked: Sequence[Gate], *, strict: bool) -> list[Ju
 def save(
     found: Comparison, judged: Sequence[JudgedGate], markdown: Path | None, junit: Path | None
 ) -> None:
-    """Write the files that were asked for."""
+    """Write the requested files."""
     if markdown:
         writing.save(markdown, writing.markdown(found, judged))
     if junit:
@@ -113,7 +118,7 @@ def save(
 
 
 def show(found: Comparison, judged: Sequence[JudgedGate], *, as_json: bool) -> None:
-    """Conditions first, for they decide what the table is worth."""
+    """Show the comparison. Conditions come first, because they decide how reliable the table is."""
     if as_json:
         output.emit_json(to_plain(found) | {"gates": judged})
         return
@@ -147,7 +152,9 @@ def show(found: Comparison, judged: Sequence[JudgedGate], *, as_json: bool) -> N
 
 
 def _show_rows(found: Comparison) -> None:
-    """What all rows share makes room first; the figures never do."""
+    """Show the table of rows. On a narrow terminal, columns with one shared value are dropped
+    first.
+    """
     rows, below = [writing.cells(row, found.margin) for row in found.rows], list[str]()
     if output.width() is not None:
         rows, below = writing.narrow(found)
@@ -176,7 +183,10 @@ def _show_ops(ops: OpDiff) -> None:
 
 
 def end(found: Comparison, judged: Sequence[JudgedGate], *, strict: bool) -> None:
-    """Raise what the exit code says. Tripped wins over not judged: it is the surer news."""
+    """Raise the error for the exit code.
+
+    A tripped gate takes precedence over an unjudged one, because it is the more certain result.
+    """
     refusal = _refusal(found) if strict else ""
     if refusal:
         raise NotComparableError(
@@ -225,8 +235,8 @@ def _refusal(found: Comparison) -> str:
 
 def _texts(judged: Sequence[JudgedGate]) -> str:
     names = [", ".join(filter(None, (j.gate.text, j.board, j.metric))) for j in judged[:3]]
-    found = [f"{name}: {result.text}" for name, result in zip(names, judged, strict=False)]
-    return "; ".join(found) + (f" and {len(judged) - 3} more" if len(judged) > 3 else "")
+    texts = [f"{name}: {result.text}" for name, result in zip(names, judged, strict=False)]
+    return "; ".join(texts) + (f" and {len(judged) - 3} more" if len(judged) > 3 else "")
 
 
 def show_matrix(
@@ -238,15 +248,15 @@ def show_matrix(
     *,
     as_json: bool,
 ) -> None:
-    """Board by version."""
+    """Show one metric as a table of boards by versions."""
     if len(metric) != 1 or columns not in matrices.COLUMNS:
         raise InputError(
             "--matrix needs one --metric, and --columns with runtime or release",
             hint=f"fleet profiles compare --matrix --metric {PRIMARY.name} since:2026-11-01",
         )
-    found = group_of(text, store)
-    selecting.refuse_unknown(metric, found.records)
-    made = matrices.matrix(found, metric[0], columns, margin)
+    group = group_of(text, store)
+    selecting.refuse_unknown(metric, group.records)
+    made = matrices.matrix(group, metric[0], columns, margin)
     if as_json:
         output.emit_json(made)
         return

@@ -1,5 +1,7 @@
-"""What TAB offers: out of the table of commands and of files, without importing a command or
-asking a device. In bash, zsh and fish by the scripts that `fleet --install-completion` writes.
+"""The suggestions of the TAB key, from the table of commands and from files.
+
+They import no command and contact no device. The shells are bash, zsh and fish, with the scripts
+that `fleet --install-completion` writes.
 """
 
 from __future__ import annotations
@@ -15,38 +17,41 @@ from typing import Any
 
 VARIABLES = ("_FLEET_COMPLETE", "_NPU_FLEET_COMPLETE")
 SHOWN_RUNS = 50
-Offer = tuple[str, str]  # a word and what it is
+Offer = tuple[str, str]  # a word and its description
 
 
 @cache
 def table() -> dict[str, Any]:
-    """Commands with their help, options and arguments: commands.json, made by
-    `python -m tests.docs.reference`. Of each option and argument what its value is: a kind of
-    `KINDS`, words with `|` between, `file`, `value`, or "" for an option that takes none.
+    """Return the commands with their help, options and arguments, from commands.json.
+
+    `python -m tests.docs.reference` generates the file. The value of an option or argument is a
+    kind of `KINDS`, words separated by `|`, `file` or `value`. An option without a value has "".
     """
     text = Path(__file__).with_name("commands.json").read_text("utf-8")
-    found: dict[str, Any] = json.loads(text)
-    return found
+    commands: dict[str, Any] = json.loads(text)
+    return commands
 
 
 def asked() -> bool:
-    """Whether a shell asks what could come next; then `answer` is all that is to be done."""
+    """Return whether a shell requests suggestions; in that case, `answer` is all that is to be
+    done.
+    """
     return any(os.environ.get(name) in _SHELLS for name in VARIABLES)
 
 
 def answer() -> None:
-    """Say it to the shell that asks, as it wants to hear it. Errors say nothing."""
+    """Print the suggestions in the format of the requesting shell. Errors print nothing."""
     typed, show = next(_SHELLS[os.environ[name]] for name in VARIABLES if name in os.environ)
     words, begun = typed()
     try:
-        found = offers(words, begun)
-    except Exception:  # noqa: BLE001 - a traceback between two words of a person helps nobody
-        found = []
-    show(found)
+        suggestions = offers(words, begun)
+    except Exception:  # noqa: BLE001 - a traceback would only disturb the typing
+        suggestions = []
+    show(suggestions)
 
 
 def offers(words: list[str], begun: str) -> list[Offer]:
-    """What may stand where `begun` stands, after `words` (without the program)."""
+    """Return the suggestions for `begun`, after `words` (without the program)."""
     node, values, wants, count = table(), {}, "", 0
     for word in words:
         if wants:
@@ -72,8 +77,8 @@ def offers(words: list[str], begun: str) -> list[Offer]:
 def _valued(kind: str, values: Mapping[str, str], begun: str) -> list[Offer]:
     head, comma, rest = begun.rpartition(",") if kind == "hosts" else ("", "", begun)
     choices = kind.split("|") if "|" in kind else []
-    found = KINDS[kind](values) if kind in KINDS else choices
-    return [(head + comma + word, "") for word in found if word.startswith(rest)]
+    candidates = KINDS[kind](values) if kind in KINDS else choices
+    return [(head + comma + word, "") for word in candidates if word.startswith(rest)]
 
 
 def _hosts(values: Mapping[str, str]) -> list[str]:
@@ -89,8 +94,8 @@ def _hosts(values: Mapping[str, str]) -> list[str]:
 
 
 def _playbooks(_: Mapping[str, str]) -> list[str]:
-    found = [path for folder in (Path(), Path("playbooks")) for path in folder.glob("*.yaml")]
-    return sorted(str(path) for path in found if path.name not in {"fleet.yaml", "fleet.lock"})
+    paths = [path for folder in (Path(), Path("playbooks")) for path in folder.glob("*.yaml")]
+    return sorted(str(path) for path in paths if path.name not in {"fleet.yaml", "fleet.lock"})
 
 
 def _runs(_: Mapping[str, str]) -> list[str]:
@@ -118,7 +123,7 @@ KINDS: Mapping[str, Callable[[Mapping[str, str]], Iterable[str]]] = {
 
 
 def _split(text: str) -> list[str]:
-    """As a shell would; a quote that is still open is closed."""
+    """Split text like a shell; an open quote is closed."""
     for end in ("", "'", '"'):
         try:
             return shlex.split(text + end)
@@ -133,30 +138,32 @@ def _of_bash() -> tuple[list[str], str]:
 
 
 def _of_line() -> tuple[list[str], str]:
-    """zsh and fish give the line up to the cursor."""
+    """Return the words from zsh and fish, which pass the line up to the cursor."""
     line = os.environ.get("_TYPER_COMPLETE_ARGS", "")
     words = _split(line)[1:]
     return (words, "") if line.endswith(" ") or not words else (words[:-1], words[-1])
 
 
-def _bash(found: list[Offer]) -> None:
-    sys.stdout.write("".join(f"{word}\n" for word, _ in found))
+def _bash(suggestions: list[Offer]) -> None:
+    sys.stdout.write("".join(f"{word}\n" for word, _ in suggestions))
 
 
-def _zsh(found: list[Offer]) -> None:
+def _zsh(suggestions: list[Offer]) -> None:
     def escape(text: str) -> str:
         for char, by in (('"', '""'), ("'", "''"), ("$", r"\$"), ("`", r"\`"), (":", r"\\:")):
             text = text.replace(char, by)
         return f'"{text}"'
 
-    rows = "\n".join(escape(word) + (f":{escape(about)}" if about else "") for word, about in found)
+    rows = "\n".join(
+        escape(word) + (f":{escape(about)}" if about else "") for word, about in suggestions
+    )
     sys.stdout.write(f"_arguments '*: :(({rows}))'\n" if rows else "_files\n")
 
 
-def _fish(found: list[Offer]) -> None:
+def _fish(suggestions: list[Offer]) -> None:
     if os.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
-        sys.exit(not found)
-    sys.stdout.write("".join(f"{word}\t{about}\n" for word, about in found))
+        sys.exit(not suggestions)
+    sys.stdout.write("".join(f"{word}\t{about}\n" for word, about in suggestions))
 
 
 Shell = tuple[Callable[[], tuple[list[str], str]], Callable[[list[Offer]], None]]

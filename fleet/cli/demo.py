@@ -39,7 +39,7 @@ LONGER = (
 )
 QAIRT, TARGET, QAIRT_MB = "2.51.0", "x86_64-linux-clang", 99
 BOARDS = STEPS = 3
-_EACH = 10.0  # seconds between two lines where nothing can be drawn over
+_EACH = 10.0  # seconds between two lines if lines cannot be overwritten
 
 
 def demo(
@@ -68,7 +68,7 @@ def demo(
         from fleet.cli.main import build  # noqa: PLC0415 - it imports this module
 
         tree = build("deploy")
-    output.advising = False  # the end says what to do next, where it works
+    output.advising = False  # `_end` prints the next steps, with working paths
     code = tree(["deploy", "--run"], standalone_mode=False)
     _end(folder, program, before)
     if code:
@@ -77,7 +77,7 @@ def demo(
 
 @dataclass(frozen=True)
 class Download:
-    """What the boards need: words for the user, megabytes, and seconds of work besides."""
+    """A download that the boards need: its description, megabytes, and seconds of further work."""
 
     what: str
     size: int
@@ -85,7 +85,7 @@ class Download:
 
 
 def _tree() -> Download | None:
-    """Return the download of boards with a userland of their own; None if it is there."""
+    """Return the download for boards with a userland of their own; None if it is already there."""
     if rootfs_path().is_dir():
         return None
     return Download(
@@ -94,7 +94,9 @@ def _tree() -> Download | None:
 
 
 def _userland() -> Download | None:
-    """Return the download of boards that share this computer's userland; None if it is there."""
+    """Return the download for boards that share this computer's userland; None if it is already
+    there.
+    """
     if has_tools():
         return None
     what = f"OpenSSH's sshd from Debian with apt, {SSHD_MB} MB ({SSHD_TREE_MB} MB on disk)"
@@ -102,7 +104,7 @@ def _userland() -> Download | None:
 
 
 def _announce(folder: Path, boards: Download | None, *, fetched: bool) -> None:
-    """Say what is downloaded, how much and for how long, and that nothing is installed."""
+    """Print the downloads, their size and duration, and that nothing is installed."""
     parts = [f"QAIRT {QAIRT} from PyPI, {QAIRT_MB} MB (251 MB on disk)"] * (not fetched)
     parts += [boards.what] if boards else []
     output.note(
@@ -128,7 +130,7 @@ def _has_runtime() -> bool:
 
 
 def _write(folder: Path) -> None:
-    """The project; one of an earlier demo stays as it is. Raises InputError."""
+    """Write the project; keep the project of an earlier demo unchanged. Raises InputError."""
     if (folder / FILE).is_file():
         output.note(f"1/3  {folder} exists already; fleet uses it as it is")
         return
@@ -138,7 +140,7 @@ def _write(folder: Path) -> None:
             f"{FILE}",
             hint="fleet demo ANOTHER-FOLDER",
         )
-    whole = folder.with_name(f"{folder.name}.part")  # one that was interrupted stands in no way
+    whole = folder.with_name(f"{folder.name}.part")  # an interrupted write leaves only this folder
     shutil.rmtree(whole, ignore_errors=True)
     for part in PARTS:
         source, target = shipped(part), whole / part
@@ -152,18 +154,20 @@ def _write(folder: Path) -> None:
 
 @contextmanager
 def _step(number: int, text: str, doing: Callable[[], str]) -> Iterator[None]:
-    """A line that moves while something works that says nothing."""
+    """Show progress in one moving line while work without output is running."""
     begun = time.monotonic()
     terminal = output.on_terminal()
     output.note(f"{number}/{STEPS}  {text}")
 
     def tell() -> None:
-        said = ", ".join(part for part in (f"{time.monotonic() - begun:.0f} s", doing()) if part)
+        progress_text = ", ".join(
+            part for part in (f"{time.monotonic() - begun:.0f} s", doing()) if part
+        )
         if terminal:
-            sys.stderr.write(f"\r\x1b[K     {said}")
+            sys.stderr.write(f"\r\x1b[K     {progress_text}")
             sys.stderr.flush()
         else:
-            output.note(f"     {said}")
+            output.note(f"     {progress_text}")
 
     try:
         with ticking(0.5 if terminal else _EACH, tell):
@@ -174,7 +178,7 @@ def _step(number: int, text: str, doing: Callable[[], str]) -> Iterator[None]:
 
 
 def _end(folder: Path, fleet: str, before: str) -> None:
-    """Commands to try, a comparison, and how to take the lab down: they work when pasted."""
+    """Print commands to try, a comparison, and how to stop the lab, ready to paste."""
     output.note(f"\nThe boards keep running. Try in {folder}:")
     for line in filter(None, (before, f"cd {shlex.quote(str(folder))}")):
         output.note(f"  {line}")
@@ -188,14 +192,16 @@ def _end(folder: Path, fleet: str, before: str) -> None:
 
 
 def _program() -> tuple[str, str]:
-    """What to type for this fleet, and what to type before: its name where the shell finds it, or
-    will once its environment is activated; else its path.
+    """Return the command that starts this fleet, and a command that has to precede it.
+
+    The name is enough if the shell finds it, or will find it after activating the environment. Else
+    it is the path.
     """
     here = Path(sys.argv[0]).absolute()
-    found = shutil.which(here.name)
-    if "archive-v" in sys.prefix:  # uvx: an environment of the cache, not on the PATH
+    path = shutil.which(here.name)
+    if "archive-v" in sys.prefix:  # uvx uses an environment in its cache, which is not on the PATH
         return shlex.join(by_uvx() or [str(here)]), ""
-    if found and Path(found).absolute() == here:
+    if path and Path(path).absolute() == here:
         return here.name, ""
     activate = here.with_name("activate")
     if activate.is_file():

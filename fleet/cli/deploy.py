@@ -211,7 +211,7 @@ def _show_planned(results: list[DeviceResult[Any]], as_json: bool, *, admin: boo
 
 @dataclass(frozen=True)
 class DeployFlags:
-    """The options of `fleet deploy` as they are typed, in the order of its help."""
+    """The options of `fleet deploy` as typed, in the order of its help."""
 
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Same as `fleet plan`.")] = False
     run: RunOption = None
@@ -232,7 +232,7 @@ class DeployFlags:
     executor: opt.Executor = None
 
     def options(self, playbook: Playbook, lock: Lock | None = None) -> DeployOptions:
-        """Return how the deploy is done, with what the playbook says of sending."""
+        """Return the options of the deploy, with the playbook's settings for the transfer."""
         return DeployOptions(
             run=WHEN[self.run],
             verify=self.verify,
@@ -318,10 +318,10 @@ def _deploy_system(
 
 
 def _earlier(context: typer.Context, flags: DeployFlags, *, as_json: bool) -> None:
-    """List the runs, or continue one: its playbook, inventory and options are in its journal.
+    """List the runs, or continue a run: its playbook, inventory and options are in its journal.
 
-    Exit code 0 for a run that is finished, 1 for one that was rolled back. `last` is the run that
-    was begun last; if its playbook or files have changed since, the exit code is 2.
+    The exit code is 0 for a finished run and 1 for one that was rolled back. `last` is the run that
+    began last. If its playbook or files have changed since, the exit code is 2.
     """
     if flags.runs:
         opt.refuse_others(context, "--runs", {"runs", "as_json"})
@@ -338,7 +338,7 @@ def _interrupted(run_id: str) -> str:
 
 
 def end_deploy(operation: Operation, results: list[DeviceResult[Any]], *, as_json: bool) -> None:
-    """Tables, how the rollout ended, and the exit code."""
+    """Show the tables and how the rollout ended, and exit with the code of the devices."""
     if not as_json:
         show_devices(f"deploy {operation.playbook.name}", results)
         if operation.playbook.rollout is not None and operation.ending.text:
@@ -356,10 +356,10 @@ def end_deploy(operation: Operation, results: list[DeviceResult[Any]], *, as_jso
 
 
 def show_measured(operation: Operation, results: list[DeviceResult[Any]]) -> None:
-    """The table of runs, and where the records are."""
+    """Show the table of runs, and where the records are."""
     records = [to_plain(r) for result in results for r in result.records if r.suite is None]
     if any(record.suite for result in results for record in result.records):
-        from fleet.cli.verify import show_answers  # noqa: PLC0415 - with `suite:` only
+        from fleet.cli.verify import show_answers  # noqa: PLC0415 - only with `suite:`
 
         show_answers(results)
     if records:
@@ -394,7 +394,9 @@ def _resume(run_id: str, parallel: int | None, *, force: bool, as_json: bool) ->
 
 
 def _begun_with(journal: Journal) -> list[str]:
-    """The words of the deploy that a journal is of; none where they are damaged."""
+    """Return the words of the deploy that wrote the journal; an empty list if its inputs are
+    damaged.
+    """
     header = journal.state.header
     if (inputs := header.inputs) is None:
         return []
@@ -421,11 +423,11 @@ def _show_complete(journal: Journal, *, as_json: bool) -> None:
 
 
 def _show_runs(runs: RunStore, *, as_json: bool) -> None:
-    found = [to_plain(run) for run in known_runs(runs)]
+    records = [to_plain(run) for run in known_runs(runs)]
     if as_json:
-        output.emit_json(found)
+        output.emit_json(records)
         return
     rows = [
-        (r["run"], r["name"], r["state"], f"{r['done']}/{r['devices']}", r["text"]) for r in found
+        (r["run"], r["name"], r["state"], f"{r['done']}/{r['devices']}", r["text"]) for r in records
     ]
     output.table("runs", ("run", "name", "state", "done", ""), rows)

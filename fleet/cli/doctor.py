@@ -1,4 +1,4 @@
-"""`fleet doctor`: names the cause, on live devices or from a pasted log."""
+"""`fleet doctor`: the cause of a problem, on live devices or from a pasted log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fleet.triage.knowledge import knowledge
 from fleet.triage.text import MAX_BYTES, decode
 from fleet.triage.triage import triage
 
-# Questions of the doctor on a terminal: an answer ranks the causes anew.
+# Questions of the doctor on a terminal: each answer changes the ranking of the causes.
 
 _MOST = 4
 Look = Callable[[Mapping[str, str]], Diagnosis]
@@ -41,7 +41,7 @@ def given(answers: Sequence[str] | None) -> dict[str, str]:
 
     Raises InputError for another form, and for an ID that no question has.
     """
-    found = {}
+    parsed = {}
     for text in answers or ():
         key, equals, word = text.rpartition("=") if "=@" not in text else text.partition("=")
         if not equals or not key:
@@ -49,10 +49,10 @@ def given(answers: Sequence[str] | None) -> dict[str, str]:
                 f"--answer '{text}' does not have the form ID=yes, ID=no or ID=@FILE",
                 hint="repeat the command with the ID that the question shows: --answer ID=yes",
             )
-        found[key] = _content(word[1:]) if word.startswith("@") else word
-    if found:
-        check_ids(found, knowledge())
-    return found
+        parsed[key] = _content(word[1:]) if word.startswith("@") else word
+    if parsed:
+        check_ids(parsed, knowledge())
+    return parsed
 
 
 def _content(name: str) -> str:
@@ -66,24 +66,24 @@ def _content(name: str) -> str:
 
 
 def asked(look: Look, answers: dict[str, str], *, quiet: bool) -> Diagnosis:
-    """The diagnosis after the questions that a person at the terminal answers."""
-    found = look(answers)
+    """Return the diagnosis after a person at the terminal has answered the questions."""
+    diagnosis = look(answers)
     if quiet or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return found
+        return diagnosis
     for _ in range(_MOST):
-        question = next((question for question in found.questions if question.yes), None)
+        question = next((question for question in diagnosis.questions if question.yes), None)
         if question is None:
             break
         answer = _ask(question)
         if not answer:
             break
         answers[question.id] = answer
-        found = look(answers)
-    return found
+        diagnosis = look(answers)
+    return diagnosis
 
 
 def _ask(question: Question) -> str:
-    """yes, no, or "" for what nobody knows."""
+    """Return yes or no, or "" if the person does not know."""
     output.say(question.text)
     if question.command:
         output.say(f"  {question.command}")
@@ -235,7 +235,7 @@ def _one_of(
     listed: bool,
     answer: list[str] | None,
 ) -> Path | None:
-    """The inventory, that of the project where nothing is given. Raises InputError."""
+    """Return the inventory; if nothing is given, that of the project. Raises InputError."""
     if not (log or code or listed):
         inventory = inventory or project.supplied("inventory")
     given = sum((inventory is not None or bool(log), code is not None, listed))
@@ -257,10 +257,10 @@ def _one_of(
 
 def _why_not_supplied() -> str:
     """Return why no project names the inventory."""
-    found = project.current()
-    if found is None:
+    current_project = project.current()
+    if current_project is None:
         return "this folder is not in a fleet project"
-    return f"{found.file} names no inventory"
+    return f"{current_project.file} names no inventory"
 
 
 def _logs(
@@ -276,12 +276,12 @@ def _logs(
         raise InputError(
             f"'{platform}' is not a platform", hint=f"use one of {', '.join(_PLATFORMS)}"
         )
-    found, answers = [], given(answer)
+    diagnoses, answers = [], given(answer)
     for name in names:
         look = partial(_triage, _text(name), name, platform)
-        found.append(asked(look, answers, quiet=as_json or assistant or name == "-"))
-    report(found, as_json=as_json, bundle=bundle, log=True, yes=yes, assistant=assistant)
-    return found
+        diagnoses.append(asked(look, answers, quiet=as_json or assistant or name == "-"))
+    report(diagnoses, as_json=as_json, bundle=bundle, log=True, yes=yes, assistant=assistant)
+    return diagnoses
 
 
 def _triage(text: str, name: str, platform: str, answers: Mapping[str, str]) -> Diagnosis:
@@ -302,18 +302,22 @@ def _text(name: str) -> str:
 
 
 def _explain(code: str, *, as_json: bool) -> None:
-    found = explain(harmless(code))
+    explanation = explain(harmless(code))
     if as_json:
-        output.emit_json(found)
+        output.emit_json(explanation)
     else:
-        show_explained(found)
-    if not found.meanings and not found.causes:
+        show_explained(explanation)
+    if not explanation.meanings and not explanation.causes:
         raise typer.Exit(3)
 
 
-def _end(found: Sequence[Diagnosis], *, strict: bool) -> None:
-    """The worst of all: a problem, what could not be checked, what is not recognised, advice."""
-    verdicts = {diagnosis.verdict for diagnosis in found}
+def _end(diagnoses: Sequence[Diagnosis], *, strict: bool) -> None:
+    """Exit with the code of the worst verdict.
+
+    The order is: a problem, a target that could not be checked, an unrecognised log, advice with
+    --strict.
+    """
+    verdicts = {diagnosis.verdict for diagnosis in diagnoses}
     if PROBLEM in verdicts:
         raise typer.Exit(1)
     if UNCHECKED in verdicts:

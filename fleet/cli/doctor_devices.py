@@ -1,4 +1,6 @@
-"""What `fleet doctor` does with devices; apart, as it loads most of a deploy."""
+"""The work of `fleet doctor` on devices, in a module of its own because it loads most of a
+deploy.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ from fleet.triage.knowledge import knowledge
 
 @dataclass(frozen=True)
 class FixRequest:
-    """How the user wants it."""
+    """The options of `fleet doctor --fix`."""
 
     playbook: Path | None
     dry_run: bool
@@ -49,13 +51,13 @@ def look(
     yes: bool = False,
     assistant: bool = False,
 ) -> list[Diagnosis]:
-    """Examine, report and, where it is asked for, cure; the diagnoses as they are after it."""
+    """Examine the devices, report, and repair them if requested. Return the final diagnoses."""
     hosts = hosts_of(inventory, limit)
     failures = last_failures(RunStore(project.runs()), [host.name for host in hosts])
     how = replace(how, playbook=_loaded(inventory, asked), failures=failures)
     with counting(len(hosts)) as listener:
-        found = examine(hosts, listener, how)
-    for diagnosis in found:
+        diagnoses = examine(hosts, listener, how)
+    for diagnosis in diagnoses:
         if diagnosis.verdict == UNCHECKED and diagnosis.error is None:
             failure = failures.get(diagnosis.target)
             hint = failure.hint if failure else ""
@@ -63,7 +65,7 @@ def look(
     shown = not (as_json and asked)
     offers = asked is None
     report(
-        found,
+        diagnoses,
         as_json=as_json,
         shown=shown,
         bundle=bundle,
@@ -72,15 +74,15 @@ def look(
         yes=yes,
         assistant=assistant,
     )
-    hints = dict.fromkeys(str(device.error["hint"]) for device in found if device.error)
+    hints = dict.fromkeys(str(device.error["hint"]) for device in diagnoses if device.error)
     for hint in hints:
         if hint.startswith("fleet lab up"):
             output.advise(f"next: {hint}")
-    return cure(hosts, found, how, asked) if asked else found
+    return cure(hosts, diagnoses, how, asked) if asked else diagnoses
 
 
 def _next(inventory: Path, name: str, how: Round) -> str:
-    """What gives a device of which nothing was proven its session: a command to paste."""
+    """Return the command that opens a session on a device without a proven one, ready to paste."""
     there, device = shlex.quote(str(inventory)), shlex.quote(name)
     if not how.session:
         return f"fleet doctor -i {there} --limit {device}"
@@ -89,7 +91,7 @@ def _next(inventory: Path, name: str, how: Round) -> str:
 
 
 def _loaded(inventory: Path, asked: FixRequest | None) -> Playbook | None:
-    """Load the playbook that was named; else the project's, where it can be read."""
+    """Load the given playbook, else the project's, or return None if that cannot be read."""
     if asked is not None and asked.playbook is not None:
         return load_playbook(asked.playbook)
     path = _playbook(inventory)
@@ -101,13 +103,15 @@ def _loaded(inventory: Path, asked: FixRequest | None) -> Playbook | None:
 
 
 def _playbook(inventory: Path) -> Path | None:
-    """The playbook of the inventory's name, where `fleet init` puts it; else the project's."""
+    """Return the playbook with the inventory's name, where `fleet init` puts it; else the
+    project's.
+    """
     path = inventory.parent.parent / "playbooks" / inventory.name
     return path if path.is_file() else project.supplied("playbook")
 
 
 def known(only: Sequence[str]) -> tuple[str, ...]:
-    """The same names. Raises InputError for one that is neither a check nor a layer."""
+    """Return the names. Raises InputError for a name that is neither a check nor a layer."""
     names = {"host", "link", "session"}.union(*((check.id, check.layer) for check in LOOKS))
     for name in only:
         if name not in names:
@@ -116,7 +120,7 @@ def known(only: Sequence[str]) -> tuple[str, ...]:
 
 
 def show_known(*, as_json: bool) -> None:
-    """All checks and causes."""
+    """Show all checks and causes."""
     causes = list(knowledge().causes.values())
     if as_json:
         checks = [{"id": c.id, "layer": c.layer, "about": c.about} for c in LOOKS]
@@ -130,9 +134,9 @@ def show_known(*, as_json: bool) -> None:
 def cure(
     hosts: Sequence[Host], found: Sequence[Diagnosis], how: Round, asked: FixRequest
 ) -> list[Diagnosis]:
-    """Plan, show, ask, apply, look again; the diagnoses as they are after it.
+    """Plan, show, ask, apply and examine again; return the final diagnoses.
 
-    Raises InputError where a question is needed and nobody can answer.
+    Raises InputError if fleet has to ask and standard input is no terminal.
     """
     cures = plan_cures(hosts, found)
     if not asked.as_json:

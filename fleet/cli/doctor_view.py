@@ -1,4 +1,4 @@
-"""A diagnosis on a page: verdict, layers, cause with evidence, the cure, how to check."""
+"""The page of a diagnosis: verdict, layers, cause with evidence, the cure, and how to check it."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _VERDICTS = {
 }
 _NOTHING_SEEN = "[bold green]nothing wrong seen[/]"
 _NO_SESSION = "[bold yellow]not fully checked[/]: no NPU session was opened"
-_PAGES = 3  # more targets than that share a page
-_OTHERS = 2  # causes that are named behind the first one
+_PAGES = 3  # more targets than this share a page
+_OTHERS = 2  # causes that are listed after the first one
 _EVIDENCE = 4
 _LINE = 200
 _CERTAIN = 0.6
@@ -42,11 +42,11 @@ _CERTAIN = 0.6
 
 @contextmanager
 def counting(total: int) -> Iterator[Listener]:
-    """A bar that counts devices, on a terminal; nothing elsewhere."""
+    """Show a bar that counts devices on a terminal; show nothing elsewhere."""
     if not output.errors.is_terminal or total < 2:
         yield lambda _: None
         return
-    from rich.progress import (  # noqa: PLC0415 - a log needs none of it
+    from rich.progress import (  # noqa: PLC0415 - not needed for a log
         BarColumn,
         MofNCompleteColumn,
         Progress,
@@ -69,8 +69,10 @@ def counting(total: int) -> Iterator[Listener]:
 def show(
     every: Sequence[Diagnosis], *, log: bool = False, whole: bool = False, offers: bool = True
 ) -> None:
-    """A line a target; of what is wrong the cause and its cure, of many targets each cause once.
-    All layers with `whole`; `offers` what fleet can repair.
+    """Print one line for each target, and cause and cure of each problem.
+
+    Many targets share one page, with each cause once. `whole` shows all layers, `offers` the
+    repairs that fleet can do.
     """
     if output.shape == "name":
         output.literal("\n".join(diagnosis.target for diagnosis in every))
@@ -95,7 +97,7 @@ def _page(diagnosis: Diagnosis, *, log: bool, whole: bool, offers: bool) -> None
 
 
 def _unknown(diagnosis: Diagnosis) -> None:
-    """What a log that does not decide says all the same, and the question that comes next."""
+    """Print what is known from a log that does not decide, and the next question."""
     for text in diagnosis.understood:
         _line(f"  [bold]means[/]  {escape(_short(text))}")
     for line in diagnosis.suspects:
@@ -107,8 +109,11 @@ def _unknown(diagnosis: Diagnosis) -> None:
 
 
 def _together(every: Sequence[Diagnosis]) -> None:
-    """A line for each, those without a fault together beside others; then each cause once."""
-    found: dict[str, list[Diagnosis]] = {}
+    """Print a line for each target, then each cause once.
+
+    If some targets have a problem, the healthy ones share a line.
+    """
+    by_cause: dict[str, list[Diagnosis]] = {}
     well: dict[tuple[str, str], list[str]] = {}
     mixed = any(diagnosis.verdict != "healthy" for diagnosis in every)
     for diagnosis in every:
@@ -117,18 +122,18 @@ def _together(every: Sequence[Diagnosis]) -> None:
         else:
             _head(diagnosis)
         if diagnosis.causes and diagnosis.verdict != "healthy":
-            found.setdefault(diagnosis.causes[0].cause.id, []).append(diagnosis)
-    for (mark, said), targets in well.items():
-        _line(f"{mark}{said}: {escape(', '.join(targets))}")
-    for name, those in found.items():
+            by_cause.setdefault(diagnosis.causes[0].cause.id, []).append(diagnosis)
+    for (mark, words), targets in well.items():
+        _line(f"{mark}{words}: {escape(', '.join(targets))}")
+    for name, those in by_cause.items():
         _shared(name, those)
-    if found:
-        example = next(iter(found.values()))[0].target
+    if by_cause:
+        example = next(iter(by_cause.values()))[0].target
         output.say("for details: " + completed(f"fleet doctor --limit {shlex.quote(example)}"))
 
 
 def _shared(name: str, those: Sequence[Diagnosis]) -> None:
-    """A cause in four lines."""
+    """Print a cause that several targets share in at most three lines."""
     first = those[0].causes[0]
     targets = ", ".join(diagnosis.target for diagnosis in those)
     _line(f"[bold]{escape(first.title)}[/] [dim]({name})[/]: {escape(targets)}")
@@ -149,19 +154,19 @@ def _mark(status: str) -> str:
 
 
 def _head(diagnosis: Diagnosis, *, log: bool = False) -> None:
-    mark, said = _state(diagnosis)
-    _line(f"{'' if log else mark}[bold]{escape(diagnosis.target)}[/]  {said}")
+    mark, words = _state(diagnosis)
+    _line(f"{'' if log else mark}[bold]{escape(diagnosis.target)}[/]  {words}")
 
 
 def _state(diagnosis: Diagnosis) -> tuple[str, str]:
-    """Mark and words."""
+    """Return the mark and the words of the verdict."""
     emulated = " [dim](emulated)[/]" if diagnosis.emulated else ""
     ranked = diagnosis.causes[0] if diagnosis.causes else None
     first = f": {_sure(ranked)}{escape(ranked.title)}" if ranked else ""
     if diagnosis.verdict == "problem" and not diagnosis.causes:
         first = ": fleet knows no cause for this problem"
     verdict, state = _VERDICTS[diagnosis.verdict], _STATES.get(diagnosis.verdict, UNKNOWN)
-    # Of a log, and of a device where only other checks were asked for.
+    # A log, and a device for which only other checks were requested, have no session check.
     asked = {check.id for check in diagnosis.checks}
     if diagnosis.verdict == "healthy" and "session" not in asked:
         verdict, state = _NOTHING_SEEN, UNKNOWN
@@ -171,7 +176,7 @@ def _state(diagnosis: Diagnosis) -> tuple[str, str]:
 
 
 def _sure(first: Ranked) -> str:
-    """A title is no verdict where the log does not decide."""
+    """Return the words before a title if the log does not decide the cause."""
     if first.summary:
         return "the log does not show the cause of the failure; the most frequent cause is: "
     return "" if first.confidence >= _CERTAIN else "the most likely cause is: "
@@ -219,7 +224,7 @@ def _first(ranked: Ranked, diagnosis: Diagnosis, *, offers: bool) -> None:
 
 
 def _twins(ranked: Ranked, diagnosis: Diagnosis) -> list[str]:
-    """Causes with the same log: only where nothing but a log was there to tell."""
+    """Return the causes with the same log. They matter only if there was nothing but a log."""
     if any(check.facts for check in diagnosis.checks):
         return []
     return [
@@ -230,8 +235,10 @@ def _twins(ranked: Ranked, diagnosis: Diagnosis) -> list[str]:
 
 
 def _place(fix: Fix, local: str) -> str:
-    """Return where the command of a fix is typed. A lab board that shares the libraries of this
-    computer gets those from it, and has the rest in a folder of its own.
+    """Return where to type the command of a fix.
+
+    A lab board that shares the libraries of this computer gets these from it. Its other files are
+    in a folder of its own.
     """
     of_libraries = fix.when is not None and fix.when.fact == "library"
     here = local == "yes" or (local == "libraries" and of_libraries)
@@ -258,7 +265,7 @@ def _short(text: str) -> str:
 
 
 def _line(text: str, *, paste: bool = False) -> None:
-    """`paste`: it holds what is copied into a shell, so it has no line ends of ours in it."""
+    """Print a line. `paste` is for text that is copied into a shell, so fleet adds no line ends."""
     if paste:
         output.marked(text)
     else:
@@ -266,7 +273,7 @@ def _line(text: str, *, paste: bool = False) -> None:
 
 
 def show_explained(found: Explained) -> None:
-    """What a code means, and the causes behind it."""
+    """Show the meanings of a code, and the causes behind it."""
     output.marked(f"[bold]{escape(harmless(found.code))}[/]")
     for meaning in found.meanings:
         names = ", ".join(meaning.names) or "fleet knows no name for this value"
@@ -296,7 +303,7 @@ def report(
     yes: bool = False,
     assistant: bool = False,
 ) -> None:
-    """Show or print them; `bundle` is written, too, after a question unless `yes`."""
+    """Show or print the diagnoses. Write `bundle` too, after a question unless `yes`."""
     if as_json and shown:
         output.emit_json({"schema": 1, "targets": found})
     elif assistant:

@@ -1,4 +1,4 @@
-"""Where `fleet` begins: a shell that asks what could come next gets its answer at once."""
+"""The entry point of `fleet`. A shell that requests suggestions gets its answer at once."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ SYSTEMS = "Linux, macOS and WSL2"
 
 
 def main() -> None:
-    """The command line, or what TAB offers."""
+    """Run the command line, or print the suggestions of the TAB key."""
     _refuse_other_systems()
-    from fleet.cli import completion  # noqa: PLC0415 - behind the check of the system
+    from fleet.cli import completion  # noqa: PLC0415 - after the check of the system
 
     if completion.asked():
         completion.answer()
@@ -21,12 +21,12 @@ def main() -> None:
 
 
 def _refuse_other_systems() -> None:
-    """End with one sentence where Python lacks what fleet cannot work without."""
+    """Exit with one sentence if Python has no module `fcntl`, which fleet needs."""
     try:
-        import fcntl  # noqa: F401, PLC0415 - what Windows lacks
+        import fcntl  # noqa: F401, PLC0415 - missing on Windows
     except ImportError:
         here = "Windows" if sys.platform == "win32" else sys.platform
-        print(  # noqa: T201 - before anything of fleet is loaded
+        print(  # noqa: T201 - before a module of fleet is loaded
             f"error: fleet runs on {SYSTEMS}; this Python is one of {here}\n"
             "  try: wsl --install (then install fleet inside WSL2)",
             file=sys.stderr,

@@ -89,8 +89,8 @@ def exec_(
 def _targets(inventory: Path, limit: list[str] | None, command: Sequence[str]) -> tuple[Host, ...]:
     """Return the devices for `command`.
 
-    Raises InputError if the command begins with the name of a device or a group, and if the
-    inventory has several devices and the command line selects none: a name that was meant as a
+    Raises InputError if the command begins with the name of a device or a group. Also raises it if
+    the inventory has several devices and the command line selects none. A name that was meant as a
     target must never run as a command on every device.
     """
     loaded = load_inventory(inventory)

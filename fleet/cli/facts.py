@@ -1,4 +1,4 @@
-"""`fleet facts`: what a device is, from one round trip."""
+"""`fleet facts`: the properties of devices, from one round trip each."""
 
 from __future__ import annotations
 
@@ -36,11 +36,13 @@ def facts(
             parallel=parallel or DEFAULT_PARALLEL, accept_new=accept_new, executor=remote
         )
         results = on_every_device(hosts, gather_facts, lambda _: None, options)
-    found = {result.host.name: result.value for result in results if result.value is not None}
+    facts_of_hosts = {
+        result.host.name: result.value for result in results if result.value is not None
+    }
     if as_json:
         emit(results, "round_trips", "error", plain=lambda f: {"facts": f})
     else:
-        _show(found, whole=verbose or len(hosts) == 1)
+        _show(facts_of_hosts, whole=verbose or len(hosts) == 1)
         show_errors(results)
     end_devices(results)
 
@@ -48,12 +50,12 @@ def facts(
 _DROPS = ("board", "libc", "kernel", "python3", "os", "emulated", "Hexagon", "°C", "disk", "chip")
 
 
-def _show(found: Mapping[str, Facts], *, whole: bool) -> None:
+def _show(devices: Mapping[str, Facts], *, whole: bool) -> None:
     if whole and output.shape != "name":
-        for name, facts in found.items():
+        for name, facts in devices.items():
             output.table(name, ("fact", "value"), summary(facts))
         return
-    heads, rows = overview(found)
+    heads, rows = overview(devices)
     output.table("facts", heads, rows, _DROPS)
     if any(cell and cell.endswith(DIFFERS) for row in rows for cell in row):
         output.advise(f"{DIFFERS} differs from most devices; for all facts: fleet facts -v")

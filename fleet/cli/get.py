@@ -1,4 +1,4 @@
-"""`fleet get`: files of devices for this computer."""
+"""`fleet get`: copies files from devices to this computer."""
 
 from __future__ import annotations
 

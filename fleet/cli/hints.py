@@ -1,9 +1,9 @@
-"""Commands that hints name, with the options that this command line was given.
+"""Commands in hints, completed with the options of this command line.
 
-A hint is made where the error is, which knows no inventory file: `fleet trust evk-07`. Here it
-becomes what works when it is pasted; what the project supplies is left out. A command in a text
-ends with the text, at `;`, `(`, `|`, `&`, a backtick, and at a comma, colon or full stop before a
-blank.
+A hint is written next to its error, which does not know the inventory file: `fleet trust evk-07`.
+This module completes it to a command that works when it is pasted. Values that the project supplies
+are left out. A command in a text ends with the text and at `;`, `(`, `|`, `&` and a backtick. It
+also ends at a comma, colon or full stop before a blank.
 """
 
 from __future__ import annotations
@@ -19,49 +19,49 @@ from fleet.cli import project
 _WORD = r"""(?:'[^']*'|"[^"]*"|(?<=\s)<[^>]*>|[^\s`;()'"<>|&,:.]|[,:](?=\S)|\.(?=\S)|(?<=\s)\.)+"""
 _COMMAND = re.compile(rf"(?<![\w./-])fleet((?: {_WORD})+)")
 _PLACE = re.compile(r"<[^>]*>")
-# Whoever gave these means them for the next command, too; beside what that one cannot do without.
+# Options that the next command repeats, in addition to the ones that it requires.
 _CARRIED = frozenset({"inventory", "limit", "store", "locked", "frozen", "lock_file", "folder"})
-_SAYS = {  # what says it, too, or excludes it
+_SAYS = {  # parameters with the same meaning, or that exclude it
     "inventory": {"inventory", "file"},
     "limit": {"limit", "host"},
     "locked": {"locked", "frozen"},
     "frozen": {"locked", "frozen"},
 }
-_ALONE = {"resume", "runs"}  # the journal of the run has the rest
-_TAKES_LOCK = {"locked", "frozen", "write_lock", "drift"}  # without one, --lock-file is refused
-_ONE_MEANING = frozenset({"inventory", "playbook"})  # an option here, an argument there
-_PLACEHOLDER = " -i INVENTORY"  # as it stands in the texts of causes
+_ALONE = {"resume", "runs"}  # the journal of the run has the other values
+_TAKES_LOCK = {"locked", "frozen", "write_lock", "drift"}  # --lock-file needs one
+_ONE_MEANING = frozenset({"inventory", "playbook"})  # option or argument
+_PLACEHOLDER = " -i INVENTORY"  # as the texts of causes have it
 _known: list[str] = []
 _parsers: dict[str, Callable[[], Any]] = {}
 
 
 def parse_with(parsers: Mapping[str, Callable[[], Any]]) -> None:
-    """The commands that there are, by their first word, and what builds the parser of each."""
+    """Register the commands by their first word, with the functions that build their parsers."""
     _parsers.update(parsers)
 
 
 def know(*words: str) -> None:
-    """The command that this one continues: `--resume` has a deploy from the journal."""
+    """Register the command that this one continues: `--resume` reads a deploy from the journal."""
     _known[:] = words
 
 
 def completed(text: str) -> str:
-    """The text, each command of fleet in it with what it lacks. Options stay as they are."""
+    """Return the text with each of its fleet commands completed. Its options stay unchanged."""
     return _COMMAND.sub(_whole, text) if "fleet " in text else text
 
 
 def commands_in(text: str) -> list[str]:
-    """Every command of fleet in a text, as it is to be typed."""
+    """Return every fleet command in a text, in its typed form."""
     return [text[start:end] for start, end in command_spans(text)]
 
 
 def command_spans(text: str) -> list[tuple[int, int]]:
-    """Where the commands of fleet in a text begin and end."""
+    """Return where each fleet command in a text begins and ends."""
     return [m.span() for m in _COMMAND.finditer(text) if _leaf(_split(m[1])) is not None]
 
 
 def completed_all(value: object) -> object:
-    """JSON with every `hint` in it completed."""
+    """Return JSON data with every `hint` completed."""
     if isinstance(value, dict):
         return {
             key: completed(item) if key == "hint" and isinstance(item, str) else completed_all(item)
@@ -97,22 +97,24 @@ def _whole(found: re.Match[str]) -> str:
         else:
             added += [word for value in values for word in (*flag, shlex.quote(value))]
     head, dashes, words = found[0].replace(_PLACEHOLDER, "").partition(" -- ")
-    return " ".join([head, *added]) + dashes + words  # behind the dashes nothing is an option
+    return " ".join([head, *added]) + dashes + words  # no options after the dashes
 
 
 def _needless(param: Any, command: Any, has: set[str]) -> bool:  # noqa: ANN401
-    """Whether a command that has these parameters says it already, or would refuse it."""
+    """Return whether the command already has this value with these parameters, or would
+    refuse it.
+    """
     if not has.isdisjoint(_ALONE):
         return True
     every = {other.name for other in command.params}
-    if param.name == "limit" and "file" in every:  # it lists what a limit can name
+    if param.name == "limit" and "file" in every:  # the command lists the names for a limit
         return True
     if param.name == "lock_file" and every & _TAKES_LOCK and not has & _TAKES_LOCK:
         return True
     return not has.isdisjoint(_SAYS.get(param.name, {param.name}))
 
 
-def _same(param: Any, other: Any) -> bool:  # noqa: ANN401 - typer brings its own click
+def _same(param: Any, other: Any) -> bool:  # noqa: ANN401 - typer contains its own click
     return param.name == other.name and (param.opts == other.opts or param.name in _ONE_MEANING)
 
 
@@ -131,7 +133,9 @@ def _split(text: str) -> list[str]:
 
 
 def _leaf(words: list[str]) -> tuple[Any, list[str]] | None:
-    """The command that the words begin with, and the others; None where it is none of ours."""
+    """Return the command at the start of the words, and the other words; None if it is not
+    fleet's.
+    """
     if not words or words[0] not in _parsers:
         return None
     command: Any = _parsers[words[0]]()
@@ -143,7 +147,7 @@ def _leaf(words: list[str]) -> tuple[Any, list[str]] | None:
 
 
 def _typed(command: Any, words: list[str]) -> Iterator[tuple[Any, list[str]]]:  # noqa: ANN401
-    """The parameters that the words say, with their values."""
+    """Yield the parameters in the words, with their values."""
     context = command.make_context(command.name, list(words), resilient_parsing=True)
     for param in command.params:
         source = context.get_parameter_source(param.name)

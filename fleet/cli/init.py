@@ -125,7 +125,7 @@ def _schemas(folder: Path) -> dict[Path, str]:
 
 
 def _check(folder: Path, name: str) -> None:
-    # A name of a release (docs/playbook.md) that leaves room for ".known_hosts.lock".
+    # The name of a release (docs/playbook.md), short enough for the ending ".known_hosts.lock".
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", name):
         raise InputError(
             f"--name '{name}' is not a valid name",
@@ -153,27 +153,27 @@ def _next(folder: Path, playbook: str, *, lacks_bundle: bool, trusted: bool) -> 
 
 
 def _devices(addresses: list[str], ssh_config: Path | None, lab: Path | None) -> list[FoundDevice]:
-    """What was asked for; without a wish, all that is known to ssh and adb."""
-    found = [from_address(address) for address in addresses]
+    """Return the requested devices; without a request, all that ssh and adb know."""
+    devices = [from_address(address) for address in addresses]
     if lab is not None:
-        found += _boards(lab)
+        devices += _boards(lab)
     if ssh_config is not None:
-        found += _aliases(ssh_config)
-    if found or lab is not None or ssh_config is not None:
-        return found
-    found += _aliases(None)
+        devices += _aliases(ssh_config)
+    if devices or lab is not None or ssh_config is not None:
+        return devices
+    devices += _aliases(None)
     for serial, state, model in adb_devices():
         about = f"adb, {state}, {model or 'unknown model'}"
         values: dict[str, object] = {"transport": ADB.name, "serial": serial}
-        found.append(FoundDevice(safe_name(serial), about, values, usable=state == "device"))
+        devices.append(FoundDevice(safe_name(serial), about, values, usable=state == "device"))
     if Lab(LabFolder(Path(".lab"))).alive():
         output.note("a lab is running in this folder; to include its boards: --lab .lab")
-    return found
+    return devices
 
 
 def _aliases(config: Path | None) -> list[FoundDevice]:
     main = config or USER_CONFIG.expanduser()
-    found = []
+    devices = []
     for alias, file in config_hosts(config):
         name = safe_name(alias)
         values: dict[str, object] = {} if name == alias else {"host": alias}
@@ -182,8 +182,8 @@ def _aliases(config: Path | None) -> list[FoundDevice]:
             values["ssh_config"] = str(file.absolute())
         if file != main:
             about += f", which {main} includes; fleet reads only this file"
-        found.append(FoundDevice(name, about, values))
-    return found
+        devices.append(FoundDevice(name, about, values))
+    return devices
 
 
 def _boards(folder: Path) -> list[FoundDevice]:
@@ -195,40 +195,44 @@ def _boards(folder: Path) -> list[FoundDevice]:
     }
     if (root / "password").exists():
         shared["become_password"] = f"file:{root / 'password'}"
-    found = [FoundDevice(b.name, f"lab board, emulated ({b.profile})", shared) for b in lab.boards]
+    devices = [
+        FoundDevice(b.name, f"lab board, emulated ({b.profile})", shared) for b in lab.boards
+    ]
     for phone in lab.phones:
         values: dict[str, object] = {"transport": ADB.name, "adb_server": lab.adb_server}
         values["serial"] = phone.serial
-        found.append(FoundDevice(phone.name, f"lab phone, emulated ({phone.profile})", values))
-    return found
+        devices.append(FoundDevice(phone.name, f"lab phone, emulated ({phone.profile})", values))
+    return devices
 
 
 def _probed(devices: list[FoundDevice], known_hosts: Path) -> list[FoundDevice]:
-    """The devices with what they say of themselves. One that does not answer stays as it is."""
-    seen = {device.name: device for device in devices}
+    """Return the devices with their own reports. A device that does not answer stays unchanged."""
+    targets = {device.name: device for device in devices}
     hosts = [
-        host if "known_hosts" in seen[host.name].values else replace(host, known_hosts=known_hosts)
+        host
+        if "known_hosts" in targets[host.name].values
+        else replace(host, known_hosts=known_hosts)
         for host in read_back(devices)
     ]
     options = PoolOptions[Facts](parallel=AT_A_TIME)
     for result in on_every_device(hosts, gather_facts, lambda _: None, options):
-        device = seen[result.host.name]
+        device = targets[result.host.name]
         facts = result.value
         if facts is None:
             output.note(f"{device.name} did not answer: {result.text}")
-            seen[device.name] = replace(
+            targets[device.name] = replace(
                 device, about=f"{device.about}; fleet did not connect to it"
             )
             continue
         kind = "emulated" if facts.emulated else facts.soc.hexagon_arch or "unknown Hexagon"
         reported = [facts.soc.model or "unknown board", facts.os_name or "unknown OS", kind]
         keys = {"soc": facts.soc.chip, "identity": facts.serial_number or facts.machine_id}
-        seen[device.name] = replace(
+        targets[device.name] = replace(
             device,
             about=f"{device.about}; reports: {', '.join(reported)}",
             facts={key: value for key, value in keys.items() if value},
         )
-    return list(seen.values())
+    return list(targets.values())
 
 
 def _playbook(name: str, bundle: Path | None, playbook: Path) -> str:
@@ -237,17 +241,17 @@ def _playbook(name: str, bundle: Path | None, playbook: Path) -> str:
         return playbook_text(name, "../bundles/NAME-YOUR-BUNDLE", about)
     if not bundle.is_dir():
         raise BundleError(f"the bundle folder {bundle} does not exist", hint=f"ls {bundle.parent}")
-    found = inspect_bundle(bundle)
-    if not found.usable:
+    details = inspect_bundle(bundle)
+    if not details.usable:
         output.note(f"warning: the bundle is not usable yet: fleet bundle inspect {bundle}")
-    parts = ", ".join(f"{c.name} {c.size / 1e6:.1f} MB" for c in found.contexts[:4])
+    parts = ", ".join(f"{c.name} {c.size / 1e6:.1f} MB" for c in details.contexts[:4])
     here = os.path.relpath(bundle.resolve(), playbook.parent.resolve())
-    # AI Hub's bundles bring a prompt in the model's chat template; a bare question would lack it.
+    # AI Hub's bundles contain a prompt in the model's chat template, which a bare question lacks.
     sample = bundle / "sample_prompt.txt"
     return playbook_text(
         name,
         here,
-        f"{len(found.files)} files ({parts})",
-        qairt=found.qairt or "unknown",
+        f"{len(details.files)} files ({parts})",
+        qairt=details.qairt or "unknown",
         prompt=str(Path(here, sample.name)) if sample.is_file() else "",
     )

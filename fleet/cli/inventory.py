@@ -1,4 +1,4 @@
-"""`fleet config check|list` and `fleet config schema`: the two files, before a device is asked."""
+"""`fleet config check|list|schema`: inventory and playbook, before a device is contacted."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ Option = Annotated[
     typer.Option("--inventory", "-i", metavar="FILE", help="Inventory to check; the same as FILE."),
 ]
 _FEW = 3
-_NAMED = re.compile(rb"^name:[ \t]+[^\s#{]", re.MULTILINE)  # in an inventory, a group
+_NAMED = re.compile(rb"^name:[ \t]+[^\s#{]", re.MULTILINE)  # in an inventory this would be a group
 
 
 class SchemaKind(StrEnum):
-    """What has a schema: files, the report of the doctor, a record of a run."""
+    """The kinds of schema: files, the report of the doctor, a record of a run."""
 
     INVENTORY = "inventory"
     PLAYBOOK = "playbook"
@@ -78,12 +78,12 @@ def check(file: File = None, inventory: Option = None, as_json: opt.Json = False
 
 
 def _check_playbook(path: Path, *, as_json: bool) -> None:
-    from fleet.config.playbook import playbook_errors  # noqa: PLC0415 - its models
+    from fleet.config.playbook import playbook_errors  # noqa: PLC0415 - loads its models
 
     errors, fault = playbook_errors(path), fault_of(path)
     if as_json:
-        found = {"errors": errors, "untrusted": _doubt(fault)}
-        output.emit_json({"file": str(path), **found})
+        report = {"errors": errors, "untrusted": _doubt(fault)}
+        output.emit_json({"file": str(path), **report})
     else:
         _warn_of(path, fault)
         for error in errors:
@@ -127,11 +127,11 @@ def _warn_of(path: Path, fault: Distrust | None) -> None:
         output.note(f"warning: {path} is not trusted, and other commands refuse it: {fault}")
 
 
-def _show_powers(found: list[Power]) -> None:
+def _show_powers(rows: list[Power]) -> None:
     output.table(
         "On this workstation, the inventory makes fleet:",
         ("do", "what", "for", "sent to"),
-        [(each.does, each.what, each.purpose, _some(each.sent_to)) for each in found],
+        [(each.does, each.what, each.purpose, _some(each.sent_to)) for each in rows],
     )
 
 
@@ -161,8 +161,8 @@ def _show(path: Path, reading: InventoryReading) -> None:
         f"{path}: {kind}{_number(len(reading.inventory.hosts), 'host')},"
         f" {_number(len(groups), 'group')}, no errors"
     )
-    if found := _powers(reading):
-        _show_powers(found)
+    if rows := _powers(reading):
+        _show_powers(rows)
 
 
 def _number(count: int, word: str) -> str:
@@ -170,7 +170,7 @@ def _number(count: int, word: str) -> str:
 
 
 def _missing(reading: InventoryReading) -> list[str]:
-    """Files that hosts name and that are not on this machine."""
+    """Return a remark for each file that hosts name and that does not exist on this computer."""
     if reading.inventory is None:
         return []
     hosts = reading.inventory.hosts
@@ -188,9 +188,9 @@ def list_hosts(
     Example: fleet config list inventories/evks.yaml --limit 'iq9,!evk-03'
     """
     path = _file(file, inventory)
-    found = load_inventory(path)
-    hosts = select(found, limit or ())
-    for warning in found.warnings:
+    loaded = load_inventory(path)
+    hosts = select(loaded, limit or ())
+    for warning in loaded.warnings:
         output.note(f"warning: {warning}")
     if as_json:
         output.emit_json([_plain(host) for host in hosts])
@@ -208,11 +208,11 @@ def list_hosts(
 
 
 def _plain(host: Host) -> dict[str, Any]:
-    """A host for JSON. Of a secret only the reference is shown."""
-    found = {field.name: getattr(host, field.name) for field in fields(host)}
+    """Return a host for JSON. A secret appears only as its reference."""
+    values = {field.name: getattr(host, field.name) for field in fields(host)}
     for name in ("key_passphrase", "password", "become_password"):
-        found[name] = found[name] and found[name].reference
-    return {**found, "base_dir": host.base_dir or None, "labels": dict(host.labels)}
+        values[name] = values[name] and values[name].reference
+    return {**values, "base_dir": host.base_dir or None, "labels": dict(host.labels)}
 
 
 def schema(
@@ -222,6 +222,6 @@ def schema(
 
     Example: fleet config schema playbook > playbook.schema.json
     """
-    from fleet.config import schema as schemas  # noqa: PLC0415 - the models of all files
+    from fleet.config import schema as schemas  # noqa: PLC0415 - loads the models of all files
 
     output.emit_json(schemas.schema(kind.value))

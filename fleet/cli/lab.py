@@ -1,4 +1,4 @@
-"""`fleet lab`: boards without hardware."""
+"""`fleet lab`: emulated boards, without hardware."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fleet.runtimes.store import RuntimeStore
 
 
 class _Commands(typer.core.TyperGroup):
-    """The commands, and the names by which they are called elsewhere."""
+    """The commands, with hints for names that other programs use."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - typer's click
         if args and args[0] in ELSEWHERE:
@@ -42,7 +42,7 @@ app = App(
 )
 STOCK_TARGET = "aarch64-oe-linux-gcc11.2"
 STOCK_BUNDLE = Path("assets/tiny-genie")
-_STOCK_ARCH = "v73"  # of the chip that the default boards claim
+_STOCK_ARCH = "v73"  # the arch of the chip that the default boards report
 
 DirOption = Annotated[Path, typer.Option("--dir", help="Folder for the files of the lab.")]
 DEFAULT_DIR = Path(".lab")
@@ -65,7 +65,9 @@ def _lab(folder: Path) -> Lab:
 
 
 def _running(folder: Path) -> Lab:
-    """The lab of this folder. Raises LabError that names where one runs, if not there."""
+    """Return the lab of this folder. Raises LabError if it is down and a lab runs in another
+    folder.
+    """
     lab = _lab(folder)
     if not lab.alive() and (others := _folders()):
         where = shlex.quote(str(others[0]))
@@ -166,7 +168,7 @@ def _tell(lab: Lab) -> None:
 
 
 def _count(group: list[Board]) -> str:
-    """Return how many boards or phones of which kind are up."""
+    """Return how many boards or phones of one kind are up."""
     kind, what = group[0].kind, "phone" if group[0].kind in PHONES else "board"
     name = (
         what
@@ -179,14 +181,14 @@ def _count(group: list[Board]) -> str:
 
 
 def _span(group: list[Board]) -> str:
-    """Return the names of the first and the last one; ports are in `fleet lab list`."""
+    """Return the names and ports of the first and the last board."""
     first, last = group[0], group[-1]
     here = f"{first.name} on 127.0.0.1:{first.port}"
     return here if first is last else f"{here} to {last.name} on port {last.port}"
 
 
 def _next(lab: Lab) -> str:
-    """With what is there: the playbook only in a clone."""
+    """Return the next command: a deploy if this folder has the playbook, as in a clone."""
     inventory, playbook = shlex.quote(str(lab.inventory)), "playbooks/tiny-genie.yaml"
     if lab.boards and Path(playbook).is_file():
         return f"fleet deploy -i {inventory} {playbook}"
@@ -210,21 +212,25 @@ def down(folder: DirOption = DEFAULT_DIR) -> None:
 
 
 def _others() -> str:
-    """The command for each lab that runs in another folder."""
+    """Return a hint with the command for each lab that runs in another folder."""
     commands = [f"`fleet lab down --dir {shlex.quote(str(folder))}`" for folder in _folders()]
     return f"; next: {', '.join(commands)}" if commands else ""
 
 
 def _folders() -> list[Path]:
-    """Where labs run: whose keys the project's inventory names, and in the folders around."""
+    """Return the folders of running labs.
+
+    They are searched among the folders of the keys in the project's inventory, and in folders near
+    this one.
+    """
     around = (Path(), *(Path(up) for up in ("..", "../..")))
     folders = [place / name for place in around for name in (".lab", "fleet-demo/.lab")]
     with contextlib.suppress(FleetError):
         if inventory := project.supplied("inventory"):
             keys = {key for host in load_inventory(inventory).hosts for key in host.identity_files}
             folders = [*(Path(os.path.relpath(key.parent)) for key in sorted(keys)), *folders]
-    found = {f.resolve(): f for f in reversed(folders) if f.is_dir() and _lab(f).alive()}
-    return list(reversed(found.values()))
+    labs = {f.resolve(): f for f in reversed(folders) if f.is_dir() and _lab(f).alive()}
+    return list(reversed(labs.values()))
 
 
 @app.command("list")

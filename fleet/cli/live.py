@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 REFRESH_PER_SECOND = 8
 MOST_NAMED = 3
-AGAIN = "fleet tries again in"  # what comes of that is said by itself
-LONGEST_LINE = 4000  # a device that ends no line is shown in pieces
+AGAIN = "fleet tries again in"  # later events report the result of the retry
+LONGEST_LINE = 4000  # the output of a device that ends no line is shown in pieces
 _GREEN = {"unchanged", "changed", "ran", "planned", "ok"}
 
 
@@ -29,8 +29,9 @@ _GREEN = {"unchanged", "changed", "ran", "planned", "ok"}
 def listening(
     *, as_json: bool, show_output: bool = False, ready: bool = True, total: int = 0
 ) -> Iterator[Listener]:
-    """The listener that suits where the output goes, for `total` devices. Without `ready` the
-    caller sees to it that what shows the results is loaded in time.
+    """Provide the listener that fits the output, for `total` devices.
+
+    Without `ready`, the caller has to load the modules that show the results.
     """
     if as_json:
         lock = threading.Lock()
@@ -41,15 +42,15 @@ def listening(
 
         yield say
     elif not show_output and output.on_terminal():
-        from rich.live import Live  # noqa: PLC0415 - on a terminal only
+        from rich.live import Live  # noqa: PLC0415 - only on a terminal
 
         board = _Board(total)
         with Live(board.view(), console=output.errors, auto_refresh=False, transient=True) as live:
             board.live = live
-            # Also while no event comes: a download begins, a large file is unpacked.
+            # Redraw even without events, for example while a large file is unpacked.
             with ticking(1.0, board.tick):
                 yield board.take
-        for text in board.warnings():  # the table is gone, and they with it
+        for text in board.warnings():  # the warnings vanish with the table
             output.note(text)
     else:
         if ready:
@@ -59,7 +60,7 @@ def listening(
 
 @contextmanager
 def ticking(seconds: float, tick: Callable[[], None]) -> Iterator[None]:
-    """Inside, `tick` is called in a thread of its own each so many seconds."""
+    """Call `tick` in a thread of its own every so many seconds while the context is open."""
     over = threading.Event()
 
     def work() -> None:
@@ -76,7 +77,9 @@ def ticking(seconds: float, tick: Callable[[], None]) -> Iterator[None]:
 
 
 class _Lines:
-    """One line an event; progress only at its end. For CI and pipes."""
+    """A listener that prints one line for each event, progress only at its end. For CI and
+    pipes.
+    """
 
     def __init__(self, *, show_output: bool) -> None:
         self._show_output = show_output
@@ -84,7 +87,7 @@ class _Lines:
         self._begun: dict[tuple[str, str], str] = {}
 
     def take(self, event: Event) -> None:
-        """Print the lines of an event; text of a runner when its line is whole."""
+        """Print the lines of an event; print text of a runner when its line is complete."""
         with self._lock:
             if isinstance(event, events.Output):
                 if self._show_output:
@@ -131,7 +134,7 @@ class _Lines:
                 else:
                     sent += " sent"
                 mark = ", emulated" if event.emulated else ""
-                # Why it is refused comes with the results, with the cure.
+                # The results report the reason of a refusal, with the cure.
                 why = f" ({event.text})" if event.text and event.outcome != "refused" else ""
                 return (
                     f"{event.outcome}{why} in {event.seconds:.1f} s, "
@@ -141,13 +144,15 @@ class _Lines:
 
 
 class SaidLines(_Lines):
-    """What programs on devices print is the result: the device in front of each line."""
+    """A listener that prints the output of programs on devices, with the device before each
+    line.
+    """
 
     def __init__(self) -> None:
         super().__init__(show_output=True)
 
     def take(self, event: Event) -> None:
-        """Lines that are whole; the rest of a device at its end."""
+        """Print complete lines, and the last incomplete one when the device is done."""
         if isinstance(event, events.DeviceDone):
             with self._lock:
                 self._flush(event.host)
@@ -170,13 +175,13 @@ def _of_a_rollout(event: Event) -> str:
 
 
 def _cooling(event: events.Cooling) -> str:
-    """`nspss-0 52 °C, waiting for 45 °C (3:12 left)`."""
+    """Return `nspss-0 52 °C, waiting for 45 °C (3:12 left)`."""
     left = f"{int(event.left) // 60}:{int(event.left) % 60:02d}"
     return f"{event.zone} {event.celsius:.0f} °C, waiting for {event.below:g} °C ({left} left)"
 
 
 def _of(done: int, need: int, about: str) -> str:
-    """`1.2 of 4.6 GB`; both units where they differ."""
+    """Return `1.2 of 4.6 GB`, with both units if they differ."""
     first, second = human_bytes(done), human_bytes(need)
     if first.split()[1:] == second.split()[1:]:
         first = first.split()[0]
@@ -184,13 +189,16 @@ def _of(done: int, need: int, about: str) -> str:
 
 
 def named(hosts: Sequence[str]) -> str:
-    """`evk-01, evk-02`, or of many the first ones and their number."""
+    """Return `evk-01, evk-02`; of many hosts, the first ones and the number of the others."""
     few = ", ".join(hosts[:MOST_NAMED])
     return few if len(hosts) <= MOST_NAMED else f"{few} and {len(hosts) - MOST_NAMED} more"
 
 
 def _cut(text: str, room: int) -> str:
-    """`release 0936842142…`, or whole words before the mark where that keeps most of them."""
+    """Return the text shortened to `room` characters: `release 0936842142…`.
+
+    The cut is between two words if that keeps at least half of the text.
+    """
     if len(text) <= room:
         return text
     words, _, _ = text[:room].rpartition(" ")
@@ -208,7 +216,7 @@ def _cells(host: str, row: _Row) -> tuple[str, ...]:
 
 
 class _Row:
-    """What is shown of one device."""
+    """The state of one device in the table."""
 
     def __init__(self) -> None:
         self.step = ""
@@ -216,17 +224,17 @@ class _Row:
         self.done = self.total = 0
         self.since = time.monotonic()
         self.outcome = ""
-        self.sizes: dict[str, tuple[int, int]] = {}  # of its steps with data: bytes done, in all
+        self.sizes: dict[str, tuple[int, int]] = {}  # per step: bytes done, in total
 
     def count(self, done: int, total: int) -> None:
-        """So many bytes of the step are done."""
+        """Set the number of bytes done, and the total of the step."""
         self.done, self.total = done, total
         if total:
             self.sizes[self.step] = done, total
 
     @property
     def moved(self) -> tuple[int, int]:
-        """Bytes done, and in all; a device that is done needs no more."""
+        """The bytes done, and the bytes in total. A successful device counts as complete."""
         parts, sizes = map(sum, zip(*self.sizes.values(), strict=True))
         if self.outcome:
             parts = sizes = sizes if self.outcome in _GREEN else parts
@@ -234,14 +242,14 @@ class _Row:
 
 
 class _Board:
-    """The live table: step, bytes, rate per device; and a line for all `total` of them."""
+    """The live table: step, bytes and rate of each device, and a line for all `total` devices."""
 
     def __init__(self, total: int = 0) -> None:
         self.live: Live | None = None
         self._total = total
-        self._first: tuple[float, int] | None = None  # when data began to flow, at what count
+        self._first: tuple[float, int] | None = None  # time and byte count when data began to flow
         self._rows: dict[str, _Row] = {}
-        self._warned: dict[str, list[str]] = {}  # who was warned of what
+        self._warned: dict[str, list[str]] = {}  # warning → the devices that it is about
         self._lock = threading.Lock()
         self._drawn = 0.0
 
@@ -275,14 +283,14 @@ class _Board:
             self._draw(at_once=bool(row.outcome))
 
     def warnings(self) -> list[str]:
-        """Each warning in a line, with the devices that it is about."""
+        """Return a line for each warning, with the devices that it is about."""
         return [
             ": ".join(filter(None, (named(hosts), f"warning: {completed(text)}")))
             for text, hosts in self._warned.items()
         ]
 
     def tick(self) -> None:
-        """Draw anew: the seconds of a step go on."""
+        """Draw the table again, because the seconds of a step have changed."""
         with self._lock:
             self._draw()
 
@@ -293,9 +301,9 @@ class _Board:
             self.live.update(self.view(), refresh=True)
 
     def whole(self) -> str:
-        """`12 of 40 done, 3 waiting, 1.2 of 4.6 GB, 38 s left`; "" for a single device.
+        """Return `12 of 40 done, 3 waiting, 1.2 of 4.6 GB, 38 s left`; "" for a single device.
 
-        What a device will need that has not begun is taken to be what the others need.
+        The estimate assumes that the waiting devices need as much data as the others.
         """
         rows = [row for host, row in self._rows.items() if host]
         total = max(self._total, len(rows))
@@ -317,7 +325,9 @@ class _Board:
         return ", ".join(parts)
 
     def _left(self, done: int, need: int) -> list[str]:
-        """`38 s left` by the rate since data began to flow; nothing as long as that is unknown."""
+        """Return `38 s left`, from the rate since data began to flow; an empty list without
+        a rate.
+        """
         now = time.monotonic()
         if self._first is None and done:
             self._first = now, done
@@ -328,8 +338,8 @@ class _Board:
         return [f"{seconds:.0f} s left" if seconds < 100 else f"{seconds / 60:.0f} min left"]
 
     def view(self) -> Group:
-        """The table as it is now; at most a screenful, busy devices first."""
-        from rich.console import Group  # noqa: PLC0415 - as Live
+        """Return the current table; at most one screen, busy devices first."""
+        from rich.console import Group  # noqa: PLC0415 - only on a terminal
         from rich.table import Table  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 

@@ -21,8 +21,8 @@ from fleet.engine.options import DeployOptions
 from fleet.model.errors import InputError, LockFileError
 from fleet.model.lockfile import HEADER, Lock, LockedRelease, shortened, stale
 
-_MARK = HEADER[:18]  # `# Written by fleet`: what stands there is ours, whatever became of it
-_FIRST_LINES = 3  # a merge conflict may put its own line before it
+_MARK = HEADER[:18]  # `# Written by fleet` marks fleet's files, even damaged ones
+_FIRST_LINES = 3  # a merge conflict may insert its own line before the mark
 
 
 def lock_file(
@@ -67,9 +67,10 @@ def lock_file(
 
 
 def before(where: Path, name: str, limit: Sequence[str] | None) -> Lock | None:
-    """The lock that is to be written anew; None when there is none, or none that can be read.
+    """Return the lock that will be replaced; None if there is none or it cannot be read.
 
-    Raises InputError for a file that is no lock of this playbook: it is not overwritten.
+    Raises InputError for a file that is not a lock of this playbook, because fleet does not
+    overwrite it.
     """
     if not where.exists():
         return None
@@ -97,7 +98,7 @@ def _ours(where: Path) -> bool:
 
 
 def beside(now: Lock, old: Lock | None, limit: Sequence[str] | None) -> Lock:
-    """With a limit, kinds of device that were not asked stay as they are."""
+    """Return the new lock. With a limit, it keeps the releases of unselected kinds of device."""
     if old is None or not limit:
         return now
     asked = {release.kind for release in now.releases}
@@ -112,7 +113,7 @@ def write_planned(
     releases: tuple[LockedRelease, ...],
     limit: Sequence[str] | None,
 ) -> None:
-    """`plan --write-lock`: what was planned becomes the lock."""
+    """Write the planned files to the lock file (`plan --write-lock`)."""
     where, name = lock_path(playbook, given), operation.playbook.name
     now = Lock(name, playbook_hash(playbook), releases)
     changed = save_lock(where, beside(now, before(where, name, limit), limit))
@@ -120,10 +121,10 @@ def write_planned(
 
 
 def lock_for(playbook: Path, given: Path | None, *, locked: bool, frozen: bool) -> Lock | None:
-    """The lock that a deploy must keep to; None without --locked and --frozen.
+    """Return the lock that a deploy must match; None without --locked and --frozen.
 
-    Raises LockFileError when it is missing, damaged, of another playbook, or, with
-    --locked, older than the playbook.
+    Raises LockFileError if it is missing, damaged, of another playbook, or, with --locked, older
+    than the playbook.
     """
     if locked and frozen:
         raise InputError("--locked and --frozen cannot be combined", hint="remove one of the two")

@@ -1,4 +1,4 @@
-"""`fleet logs`: what devices write down of themselves."""
+"""`fleet logs`: the logs of devices."""
 
 from __future__ import annotations
 

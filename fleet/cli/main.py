@@ -1,4 +1,4 @@
-"""`fleet`: the command tree, and the one place where errors become exit codes."""
+"""`fleet`: the command tree, and the only place that converts errors to exit codes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fleet.model.errors import CancelledError, FleetError
 from fleet.model.home import ask_for_runs
 from fleet.model.version import VERSION
 
-# The words of the version before, in today's grammar. This module goes with the next version.
+# The old command words and their replacements, which the next version drops.
 
 COMMANDS = {
     "lock": "reserve",
@@ -41,8 +41,8 @@ COMMANDS = {
     "adb pair": "config phones --pair",
     "adb": "config phones",
 }
-BEHIND = ("--resume", "--connect", "--pair")  # the old positional is the value of this option
-BOARDS = {"inject": 2, "heal": 1, "exec": 1}  # old positionals, the first of them a board
+BEHIND = ("--resume", "--connect", "--pair")  # takes the old positional as value
+BOARDS = {"inject": 2, "heal": 1, "exec": 1}  # old positionals, the first one a board
 TUNED = {"plan", "deploy", "push"}
 TUNES = ("--carrier", "--bandwidth", "--per-hub", "--compress", "--whole", "--relay")
 FLAGS = {"--whole", "--relay"}
@@ -60,7 +60,7 @@ VALUED = {
 
 
 def renewed(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return a command line in today's words, and a remark for each old word."""
+    """Return a command line with the new words, and a remark for each old word."""
     pairs: list[tuple[str, str]] = []
     words = _command(words, pairs)
     words = _board(words, pairs)
@@ -72,7 +72,9 @@ def renewed(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _command(words: list[str], pairs: list[tuple[str, str]]) -> list[str]:
-    """Replace an old command. `resume --list` may have other words between its two."""
+    """Return the words with an old command replaced. `resume --list` may have other words in
+    between.
+    """
     if words[:1] == ["resume"] and "--list" in words:
         words = ["resume", "--list", *(word for word in words[1:] if word != "--list")]
     for old, new in COMMANDS.items():
@@ -81,14 +83,14 @@ def _command(words: list[str], pairs: list[tuple[str, str]]) -> list[str]:
             pairs.append((f"fleet {old}", f"fleet {new}"))
             if new.endswith(BEHIND) and (place := _positional(rest)) is not None:
                 rest = [rest[place], *rest[:place], *rest[place + 1 :]]
-            elif new.endswith(BEHIND):  # without its value, which the parser asks for
+            elif new.endswith(BEHIND):  # without its value; the parser reports that
                 return [*new.split()[:-1], *rest, new.split()[-1]]
             return [*new.split(), *rest]
     return words
 
 
 def _board(words: list[str], pairs: list[tuple[str, str]]) -> list[str]:
-    """Replace the board that stood first: `lab exec lab001 -- ls`."""
+    """Return the words with the first board as an option: `lab exec lab001 -- ls`."""
     verb, rest = " ".join(words[1:2]), words[2:]
     options = rest[: rest.index("--")] if "--" in rest else rest
     place = _positional(rest)
@@ -104,7 +106,9 @@ def _board(words: list[str], pairs: list[tuple[str, str]]) -> list[str]:
 
 
 def _positional(words: Sequence[str]) -> int | None:
-    """Return the place of the first word that is no option and no value of one."""
+    """Return the index of the first word that is neither an option nor a value of one; None if none
+    is.
+    """
     skipped = False
     for place, word in enumerate(words):
         if word == "--":
@@ -117,7 +121,7 @@ def _positional(words: Sequence[str]) -> int | None:
 
 
 def _options(words: list[str], pairs: list[tuple[str, str]]) -> list[str]:
-    """Replace old options, up to `--`."""
+    """Return the words with old options replaced, up to `--`."""
     names = RENAMED.get(" ".join(words[:2]), {})
     if words[:1] and words[0] in TUNED:
         names = dict.fromkeys(TUNES, "--tune")
@@ -148,8 +152,8 @@ def _renamed(name: str, new: str, value: str, pairs: list[tuple[str, str]]) -> l
     return [new, value]
 
 
-# Each word with the module that brings it: a command is its function of that name, a group its
-# `app`. Only the module of the word that was typed is imported: the whole tree takes half a second.
+# Each word with its module: a command is the function with that name, a group is the module's
+# `app`. Only the module of the typed word is imported: the whole tree takes half a second.
 # At most 26 words: docs/commands.md has the grammar, tests/cli/test_main.py the number.
 PANELS = {
     "Every day": {
@@ -178,29 +182,31 @@ CONFIG = {  # the commands below `config`, each with its module and function
     "phones": ("phones", "phones"),
     "session": ("session", "session"),
 }
-NO_RUN = {"-h", "--help", "--dry-run", "--resume", "--runs", "--only"}  # a deploy that begins none
+NO_RUN = {"-h", "--help", "--dry-run", "--resume", "--runs", "--only"}  # no run begins
 
 
 class CommandTree(typer.core.TyperGroup):
-    """The commands in the order of their panels, not of the modules that bring them."""
+    """The command group, which lists commands in the order of the panels, not of the modules."""
 
     def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002
-        """Names, as the help shows them."""
+        """Return the names in the order of the help."""
         return [name for name in MODULES if name in self.commands]
 
 
 def build(word: str = "", then: str = "") -> typer.Typer:
-    """The command tree: what `word`, and `then` below it, needs; all where that is no command."""
+    """Return the command tree for `word`, and `then` below it; the whole tree if `word` is no
+    command.
+    """
     tree = _root()
     if word == "--version":
         return tree
     for panel, words in PANELS.items():
         for name in words.keys() & {word} if word in MODULES else words:
-            found = _config(then) if name == "config" else _found(name)
-            if isinstance(found, typer.Typer):
-                tree.add_typer(found, name=name, rich_help_panel=panel)
+            entry = _config(then) if name == "config" else _found(name)
+            if isinstance(entry, typer.Typer):
+                tree.add_typer(entry, name=name, rich_help_panel=panel)
             else:
-                tree.command(name, rich_help_panel=panel)(found)
+                tree.command(name, rich_help_panel=panel)(entry)
     return tree
 
 
@@ -209,8 +215,8 @@ def _config(then: str) -> typer.Typer:
     group = App(no_args_is_help=True, help=about)
     for name in [then] if then in CONFIG else CONFIG:
         module, function = CONFIG[name]
-        found = getattr(importlib.import_module(f"fleet.cli.{module}"), function)
-        group.command(name)(found)
+        command = getattr(importlib.import_module(f"fleet.cli.{module}"), function)
+        group.command(name)(command)
     return group
 
 
@@ -222,7 +228,7 @@ def _found(word: str) -> Any:  # noqa: ANN401 - a function whose signature typer
 
 
 def listed() -> typer.Typer:
-    """The commands with what the help says of each, out of the table: nothing is imported."""
+    """Return the tree of commands with their help from the table, without importing a command."""
     tree, commands = _root(), table()["commands"]
     for panel, words in PANELS.items():
         for name in words:
@@ -232,10 +238,10 @@ def listed() -> typer.Typer:
 
 
 def _nothing() -> None:
-    """What stands in for a command that was not typed."""
+    """Do nothing, in place of a command that was not typed."""
 
 
-def _parser(word: str) -> Any:  # noqa: ANN401 - typer brings its own click
+def _parser(word: str) -> Any:  # noqa: ANN401 - typer contains its own click
     return typer.main.get_command(build(word))
 
 
@@ -283,12 +289,14 @@ def _taken(text: str) -> None:
 
 @contextlib.contextmanager
 def _begun(words: list[str]) -> Iterator[None]:
-    """Have a deploy leave a run even where it is killed while its modules are loaded."""
+    """Create the run of a deploy early, so that it exists even if fleet is killed while loading
+    modules.
+    """
     options = {word.partition("=")[0] for word in words}
     if words[:1] != ["deploy"] or options & NO_RUN:
         yield
         return
-    from fleet.engine.rollout import claim  # noqa: PLC0415 - for a deploy only
+    from fleet.engine.rollout import claim  # noqa: PLC0415 - only for a deploy
 
     claim.claim_early()
     try:
@@ -302,12 +310,12 @@ def _begun(words: list[str]) -> Iterator[None]:
 
 
 def main() -> None:
-    """Run the command line; every FleetError becomes one message and its exit code."""
+    """Run the command line; print a FleetError as one message, and exit with its code."""
     ask_for_runs(project.runs)
     project.announce(_taken)
-    sys.argv[1:], said = renewed(sys.argv[1:])
+    sys.argv[1:], remarks = renewed(sys.argv[1:])
     try:
-        for text in () if "--json" in sys.argv else said:
+        for text in () if "--json" in sys.argv else remarks:
             output.note(text)
         with _begun(sys.argv[1:]):
             word, then, *_ = (*sys.argv[1:3], "", "")
@@ -323,4 +331,4 @@ def main() -> None:
             sys.exit(stopped)
         raise
     finally:
-        gc.freeze()  # looking for garbage in what ends anyway would take 15 ms
+        gc.freeze()  # a garbage collection before the end would take 15 ms

@@ -1,4 +1,4 @@
-"""Tags like [bold] in texts for people: what rich makes of them, without rich.
+"""Tags like [bold] in texts for people, interpreted like rich does, but without rich.
 
 A pipe and `--json` show no colours, and rich takes 40 ms to start.
 """
@@ -11,19 +11,21 @@ _TAG = re.compile(r"(\\*)(\[[a-z#/@][^\[]*?\])")
 
 
 def escape(text: str) -> str:
-    """The text in which nothing is a tag, and a backslash at the end quotes none of ours."""
-    quoted = _TAG.sub(lambda found: f"{found[1] * 2}\\{found[2]}", text)
+    """Return the text with all tags escaped; a backslash at its end does not escape a following
+    tag.
+    """
+    quoted = _TAG.sub(lambda match: f"{match[1] * 2}\\{match[2]}", text)
     ends = len(quoted) - len(quoted.rstrip("\\"))
     return quoted + "\\" if ends == 1 else quoted
 
 
 def plain(text: str) -> str:
-    """What stands there without the tags, as rich shows it."""
+    """Return the text without its tags, as rich shows it."""
     parts, end = [], 0
-    for found in _TAG.finditer(text):
-        half, quoted = divmod(len(found[1]), 2)
-        parts += [_words(text[end : found.start()]), "\\" * half, found[2] if quoted else ""]
-        end = found.end()
+    for match in _TAG.finditer(text):
+        half, quoted = divmod(len(match[1]), 2)
+        parts += [_words(text[end : match.start()]), "\\" * half, match[2] if quoted else ""]
+        end = match.end()
     return "".join([*parts, _words(text[end:])])
 
 

@@ -22,7 +22,9 @@ _DROPS = ("QAIRT", "chip", "tokens", "init ms", "emulated")
 
 
 def _kind(records: Sequence[dict[str, Any]]) -> str:
-    """`tokens` of a language model, `network` of any other; "" where neither was measured."""
+    """Return `tokens` for a language model, `network` for other models, "" if neither was
+    measured.
+    """
     keys = {key for record in records for key in shown_numbers(record)}
     if keys & _COLUMNS["tokens"].keys() - {_INIT}:
         return "tokens"
@@ -35,10 +37,11 @@ def _median(records: Sequence[dict[str, Any]], key: str, digits: int) -> str:
 
 
 def _others(records: Sequence[dict[str, Any]], shown: str) -> str:
-    """`words 5, wall_ms 12.0 ms`: medians of numbers that only some runners have, and that the
-    table does not have.
+    """Return `words 5, wall_ms 12.0 ms`: the medians of metrics that the table does not show.
+
+    Only some runners have such metrics.
     """
-    found: dict[tuple[str, str], list[float]] = {}
+    numbers: dict[tuple[str, str], list[float]] = {}
     for record in records:
         others = record["metrics"].get("others", {})
         shown_names = (
@@ -46,15 +49,15 @@ def _others(records: Sequence[dict[str, Any]], shown: str) -> str:
         )
         for name, measure in others.items():
             if name not in shown_names:
-                found.setdefault((name, measure["unit"]), []).append(measure["value"])
+                numbers.setdefault((name, measure["unit"]), []).append(measure["value"])
     return ", ".join(
         f"{name} {statistics.median(values):g}{f' {unit}' if unit else ''}"
-        for (name, unit), values in sorted(found.items())
+        for (name, unit), values in sorted(numbers.items())
     )
 
 
 def _emulated(records: Sequence[dict[str, Any]]) -> str | None:
-    """yes, no, mixed; None where nobody said it."""
+    """Return yes, no or mixed; None if it is unknown."""
     answers = {record["emulated"] for record in records}
     if len(answers) > 1:
         return "mixed"
@@ -62,7 +65,7 @@ def _emulated(records: Sequence[dict[str, Any]]) -> str | None:
 
 
 def _table(title: str, kind: str, records: Sequence[dict[str, Any]]) -> None:
-    """One row a device. A column of numbers that nobody has is left out with its kind."""
+    """Print one row for each device. `kind` selects the columns of numbers."""
     hosts = _by_host(records)
     numbers = dict(_COLUMNS.get(kind, {}))
     if any(_INIT in shown_numbers(record) for record in records):
@@ -93,7 +96,8 @@ def _build(record: dict[str, Any]) -> str:
 
 
 def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
-    """Medians of the runs that count, one row a device; what does not count is said.
+    """Print the medians of the counting runs, one row for each device, and why other runs do not
+    count.
 
     Language models and other networks have tables of their own.
     """
@@ -132,12 +136,12 @@ def show_records(title: str, records: Sequence[dict[str, Any]]) -> None:
 
 
 def _by_text(records: Sequence[dict[str, Any]], key: str) -> dict[str, list[dict[str, Any]]]:
-    """Group records by each problem or mark that they carry."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    """Group records by each of their problems or marks."""
+    groups: dict[str, list[dict[str, Any]]] = {}
     for record in records:
         for text in record.get(key, ()):
-            found.setdefault(text, []).append(record)
-    return found
+            groups.setdefault(text, []).append(record)
+    return groups
 
 
 def _runs(records: Sequence[dict[str, Any]]) -> str:
@@ -180,7 +184,9 @@ def _remarks(host: str, kind: str, records: Sequence[dict[str, Any]]) -> None:
 
 
 def _conditions(hosts: Mapping[str, Sequence[dict[str, Any]]]) -> None:
-    """Once for the devices on which the same was read; what reading cost is that of the worst."""
+    """Print each set of conditions once, with its devices. The cost of reading is the highest of
+    them.
+    """
     groups: dict[str, list[str]] = {}
     for host, mine in hosts.items():
         groups.setdefault(_state(_found(mine)), []).append(host)
@@ -192,13 +198,14 @@ def _conditions(hosts: Mapping[str, Sequence[dict[str, Any]]]) -> None:
 
 
 def conditions_line(records: Sequence[Mapping[str, Any]]) -> str:
-    """`started at 41.3 to 52.0 °C (nspss-0), 61.0 °C peak; governor schedutil; ...`.
+    """Return the conditions of records under the same conditions; "" if nothing is known.
 
-    Of the records of one device as plain data; "" where nothing is known.
+    The form is `temperature at the start 41.3 to 52.0 °C (nspss-0), 61.0 °C peak; governor ...`.
+    The records are plain data.
     """
-    found = _found(records)
-    parts = [_state(found)]
-    costs = [conditions["cost"] for conditions in found if conditions.get("cost") is not None]
+    rows = _found(records)
+    parts = [_state(rows)]
+    costs = [conditions["cost"] for conditions in rows if conditions.get("cost") is not None]
     if costs:
         parts.append(
             f"fleet used at most {max(costs):.2%} of one CPU core to read temperature and clocks"
@@ -210,16 +217,20 @@ def _found(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [record.get("conditions") or {} for record in records]
 
 
-def _state(found: Sequence[Mapping[str, Any]]) -> str:
-    parts = [_heat(found), _words("governor", found, "governors"), _words("power", found, "power")]
+def _state(rows: Sequence[Mapping[str, Any]]) -> str:
+    parts = [
+        _heat(rows),
+        _words("governor", rows, "governors"),
+        _words("power", rows, "power"),
+    ]
     return "; ".join(part for part in parts if part)
 
 
-def _heat(found: Sequence[Mapping[str, Any]]) -> str:
-    starts = [heat for conditions in found if (heat := _hottest(conditions.get("before")))]
+def _heat(rows: Sequence[Mapping[str, Any]]) -> str:
+    starts = [heat for conditions in rows if (heat := _hottest(conditions.get("before")))]
     if not starts:
         return ""
-    samples = [sample for c in found for sample in (*c.get("during", ()), c.get("after"))]
+    samples = [sample for c in rows for sample in (*c.get("during", ()), c.get("after"))]
     most = max((heat.celsius for sample in samples if (heat := _hottest(sample))), default=None)
     low, high = min(h.celsius for h in starts), max(h.celsius for h in starts)
     span = f"{low:.1f}" if low == high else f"{low:.1f} to {high:.1f}"
@@ -232,9 +243,9 @@ def _hottest(sample: Mapping[str, Any] | None) -> Heat | None:
     return hottest(sample["zones"]) if sample else None
 
 
-def _words(title: str, found: Sequence[Mapping[str, Any]], key: str) -> str:
-    """`governor performance`, or `power battery Charging, usb online`."""
-    pairs = {pair for conditions in found for pair in (conditions.get(key) or {}).items()}
+def _words(title: str, rows: Sequence[Mapping[str, Any]], key: str) -> str:
+    """Return `governor performance`, or `power battery Charging, usb online`."""
+    pairs = {pair for conditions in rows for pair in (conditions.get(key) or {}).items()}
     if key == "governors":
         words = sorted({text for name, text in pairs if name.startswith("cpu:")})
     else:

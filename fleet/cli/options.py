@@ -18,19 +18,19 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command for typer, with the fields of dataclasses among its parameters as options.
+    """Return the command for typer, with the fields of its dataclass parameters as options.
 
-    So a command with many options takes them as one object, which may hold others.
+    A command with many options can so have them in one object, which may contain other objects.
     """
     hints = get_type_hints(command, include_extras=True)
     kinds = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     flat: list[Parameter] = []
     for each in signature(command).parameters.values():
-        found = _spread(kinds[each.name]) if each.name in kinds else (each,)
+        options = _spread(kinds[each.name]) if each.name in kinds else (each,)
         hint = hints[each.name]
-        flat += [p if each.name in kinds else p.replace(annotation=hint) for p in found]
+        flat += [p if each.name in kinds else p.replace(annotation=hint) for p in options]
 
-    def run(**values: Any) -> None:  # noqa: ANN401 - what typer read
+    def run(**values: Any) -> None:  # noqa: ANN401 - the values that typer read
         for name, kind in kinds.items():
             values[name] = _gathered(kind, values)
         command(**values)
@@ -59,7 +59,7 @@ def _spread(kind: Any) -> Iterator[Parameter]:  # noqa: ANN401 - a dataclass
 
 
 def _gathered(kind: Any, values: dict[str, Any]) -> Any:  # noqa: ANN401
-    """Return an object of a dataclass, with its values taken out of those that typer read."""
+    """Return an object of a dataclass, and remove its values from those that typer read."""
     hints = get_type_hints(kind, include_extras=True)
     return kind(**{
         each.name: _gathered(hints[each.name], values)
@@ -70,7 +70,7 @@ def _gathered(kind: Any, values: dict[str, Any]) -> Any:  # noqa: ANN401
 
 
 def needed(name: str, given: Path | None = None) -> Path:
-    """The file that was given, else that of the environment or the project. Raises InputError."""
+    """Return the given file, else that of the environment or the project. Raises InputError."""
     return given or project.needed(name)
 
 
@@ -85,9 +85,9 @@ def _file(name: str) -> Callable[[typer.Context, Path | None], Path | None]:
 def refuse_others(
     context: typer.Context, mode: str, used: Collection[str], needs: Mapping[str, str] | None = None
 ) -> None:
-    """Raise InputError for what the command line gives beside `mode` and has no effect there.
+    """Raise InputError for parameters of the command line that have no effect with `mode`.
 
-    `used` are the parameters that `mode` reads; `needs` names the option that others belong to.
+    `used` are the parameters that `mode` reads; `needs` names the option that others require.
     """
     for param in context.command.params:
         source = context.get_parameter_source(param.name or "")
@@ -103,9 +103,9 @@ def refuse_others(
 
 
 def house(name: str) -> Callable[[typer.Context, Any], Any]:
-    """A callback: the value of fleet.yaml for an option that was not given."""
+    """Return a callback that takes the value of fleet.yaml for a missing option."""
 
-    def take(context: typer.Context, value: Any) -> Any:  # noqa: ANN401 - of the option
+    def take(context: typer.Context, value: Any) -> Any:  # noqa: ANN401 - the type of the option
         if value is not None or context.resilient_parsing:
             return value
         return project.of_project(name)
@@ -114,10 +114,10 @@ def house(name: str) -> Callable[[typer.Context, Any], Any]:
 
 
 def _none() -> None:
-    """The default of a file: `_file` asks further."""
+    """Return None as the default of a file; the callback `_file` finds the file."""
 
 
-# Panels of `--help`, in which options stand that are not of every day.
+# Panels of `--help` for options that are not needed every day.
 LOCK, WAVES, CONTINUE, RARE = "Lock file", "Waves of devices", "Earlier runs", "Rarely needed"
 
 Inventory = Annotated[
@@ -248,9 +248,9 @@ _SHAPE = typer.main.get_command(_shaped).params[0]
 
 
 class FleetCommand(typer.core.TyperCommand):
-    """A command that has `-o` if it has `--json`, and names its arguments as they are typed."""
+    """A command that has `-o` if it has `--json`, and shows its arguments as they are typed."""
 
-    def get_params(self, ctx: Any) -> list[Any]:  # noqa: ANN401 - typer brings its own click
+    def get_params(self, ctx: Any) -> list[Any]:  # noqa: ANN401 - typer contains its own click
         """Return the options and arguments, `-o` last."""
         params = super().get_params(ctx)
         named = {param.name for param in params}
@@ -258,7 +258,9 @@ class FleetCommand(typer.core.TyperCommand):
         return [*params, _SHAPE] if "as_json" in named and not taken else params
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401
-        """Return `[OPTIONS]`, then `SOURCES...` or `[PLAYBOOK]`: typer writes `{sources}...`."""
+        """Return `[OPTIONS]`, then `SOURCES...` or `[PLAYBOOK]`; typer would write
+        `{sources}...`.
+        """
         arguments = [p for p in self.get_params(ctx) if p.param_type_name == "argument"]
         return [self.options_metavar or "", *map(_usage, arguments)]
 
@@ -271,7 +273,7 @@ def _usage(argument: Any) -> str:  # noqa: ANN401
 
 
 class App(typer.Typer):
-    """A group whose commands are a `FleetCommand`."""
+    """A group of commands of the class `FleetCommand`."""
 
     def command(self, name: str | None = None, **how: Any) -> Callable[[_F], _F]:  # noqa: ANN401
         """Return a decorator that registers a function as a command."""

@@ -1,5 +1,5 @@
-"""How results and errors look: tables on a terminal, plain lines in pipes and files, JSON for
-programs, one error at the end.
+"""The format of results and errors: tables on a terminal, plain lines in pipes and files, JSON for
+programs, and one error at the end.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from fleet.model.masking import masked_data, revealed
 from fleet.model.plain import to_plain
 from fleet.model.text import harmless, harmless_json
 
-# Tables that fit the terminal: no word is folded, and what has no room is said.
+# Tables that fit the terminal: words are not split, and dropped columns are listed.
 
 GAP = "  "
-PROSE = 24  # columns that a cell of several words gets before another column makes room for it
+PROSE = 24  # width of a cell with several words before another column is dropped for it
 _LEAST = 4
-_NAMED = 4  # rows of which what has no room is said one by one
-_ID = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{16}\b")  # of a release
+_NAMED = 4  # up to so many rows, the values of dropped columns are listed
+_ID = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{16}\b")  # the id of a release
 
 
 @dataclass
 class Column:
-    """A column. `drops`: 1 is the first to make room, 2 the next; 0 always stays."""
+    """A column of a table. Columns with `drops` 1 are dropped first, then 2; 0 always stays."""
 
     head: str
     cells: list[str]
@@ -45,7 +45,7 @@ class Column:
 
     @property
     def natural(self) -> int:
-        """The width at which nothing is wrapped."""
+        """The width at which no line is wrapped."""
         return max(len(line) for text in (self.head, *self.cells) for line in text.split("\n"))
 
     @property
@@ -56,17 +56,17 @@ class Column:
 
     @property
     def tight(self) -> int:
-        """The width of its longest word."""
+        """The width of the longest word."""
         return max((len(word) for word in " ".join((self.head, *self.cells)).split()), default=0)
 
     def says(self, row: int) -> str:
-        """`QAIRT 2.51.0`."""
+        """Return `QAIRT 2.51.0`, the head with a value."""
         return f"{self.head} {self.cells[row]}".strip()
 
 
 @dataclass(frozen=True)
 class TableLines:
-    """The lines of a table: what it is called, its heads, its rows, what had no room."""
+    """The lines of a table: title, heads, rows, and the content of dropped columns."""
 
     title: list[str]
     heads: list[str]
@@ -83,21 +83,21 @@ def laid_out(
     drops: Sequence[str] = (),
     rule: str = "─",
 ) -> TableLines:
-    """The table in `room` columns; None has no end, and all of it is shown as it is.
+    """Return the table in `room` columns. None means unlimited, and everything is shown unchanged.
 
-    `drops`: heads of what makes room, the first one first; what is the same in every row goes to
-    the title.
+    `drops` are the heads of columns that may be dropped, the first one first. A value that is the
+    same in every row moves to the title.
     """
     if room is not None:
-        rows = [[_ID.sub(lambda found: found[0][:8], cell) for cell in row] for row in rows]
+        rows = [[_ID.sub(lambda match: match[0][:8], cell) for cell in row] for row in rows]
     order = {head: number for number, head in enumerate(drops, 1)}
     cells = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in heads]
     columns = [
         Column(head, column, order.get(head, 0)) for head, column in zip(heads, cells, strict=True)
     ]
     same = [c for c in columns if room and len(rows) > 1 and c.drops and len(set(c.cells)) == 1]
-    if said := ", ".join(column.says(0) for column in same if column.cells[0] not in {"", "-"}):
-        title += f" ({said})"
+    if shared := ", ".join(column.says(0) for column in same if column.cells[0] not in {"", "-"}):
+        title += f" ({shared})"
     kept, left = _kept([column for column in columns if column not in same], room)
     _widen(kept, room)
     return TableLines(
@@ -116,7 +116,7 @@ def laid_out(
 
 
 def wrapped(text: str, room: int | None) -> list[str]:
-    """The text in lines; a word that is longer than a line loses its middle."""
+    """Return the text in lines; a word that is longer than a line loses its middle."""
     if room is None or len(text) <= room:
         return [text]
     words = " ".join(middle(word, room) for word in text.split(" "))
@@ -124,7 +124,9 @@ def wrapped(text: str, room: int | None) -> list[str]:
 
 
 def middle(word: str, room: int) -> str:
-    """`evk-iq9…ack-a-07`: names differ at their ends."""
+    """Return the word without its middle (`evk-iq9…ack-a-07`), because names differ at
+    their ends.
+    """
     if len(word) <= room:
         return word
     tail = (room - 1) // 2
@@ -132,7 +134,7 @@ def middle(word: str, room: int) -> str:
 
 
 def _kept(columns: list[Column], room: int | None) -> tuple[list[Column], list[Column]]:
-    """What has room, and what is left out."""
+    """Return the columns that have room, and the dropped ones."""
     kept, left = list(columns), list[Column]()
     drops = sorted((column for column in columns if column.drops), key=lambda c: c.drops)
     while room is not None and drops and _width([column.least for column in kept]) > room:
@@ -146,7 +148,10 @@ def _width(widths: Sequence[int]) -> int:
 
 
 def _widen(columns: Sequence[Column], room: int | None) -> None:
-    """Give each column its width: the least, and what is left to the narrowest that want more."""
+    """Set the width of each column.
+
+    First each column gets its least width. The rest goes to the narrowest columns that need more.
+    """
     for column in columns:
         column.width = column.natural if room is None else column.least
     while room is not None and _width([column.width for column in columns]) > room:
@@ -163,7 +168,7 @@ def _widen(columns: Sequence[Column], room: int | None) -> None:
 
 
 def _columns_lines(columns: Sequence[Column], cells: Sequence[str]) -> Iterator[str]:
-    """One row of the table: as many lines as its highest cell has."""
+    """Yield one row of the table, in as many lines as its highest cell has."""
     parts = [
         [line for text in cell.split("\n") for line in wrapped(text, column.width)]
         for column, cell in zip(columns, cells, strict=True)
@@ -175,7 +180,9 @@ def _columns_lines(columns: Sequence[Column], cells: Sequence[str]) -> Iterator[
 
 
 def _names(columns: Sequence[Column]) -> list[str]:
-    """What names a row: its first cell, its first two where that is not enough."""
+    """Return the names of the rows: the first cells, or the first two if the first are not
+    unique.
+    """
     first = columns[0].cells
     if len(set(first)) == len(first):
         return first
@@ -183,7 +190,7 @@ def _names(columns: Sequence[Column]) -> list[str]:
 
 
 def _below(names: Sequence[str], left: Sequence[Column]) -> list[str]:
-    """What had no room: the values of a few rows, else the heads."""
+    """Return the content of dropped columns: the values of a few rows, else the heads."""
     rows = [", ".join(column.says(row) for column in left) for row in range(len(names))]
     if not any(rows):
         return []
@@ -202,7 +209,7 @@ if TYPE_CHECKING:
     errors: Console
 
 _MOST_HANG = 24
-_HANGS = re.compile(r" *(?:\S )?(?:[\w-]+ {2,})*")  # what stands before the words of a line
+_HANGS = re.compile(r" *(?:\S )?(?:[\w-]+ {2,})*")  # what precedes the words of a line
 _COPIED = re.compile(
     r"`[^`]*`|(?<!\S)(?:sudo|ssh|adb|apt|pip|python3|uvx?|journalctl|cat|sed) [^;`(]*"
 )
@@ -213,7 +220,7 @@ _screens = sys.modules[__name__]  # where `console` and `errors` are made when t
 
 
 def __getattr__(name: str) -> Console:
-    """`console` and `errors` with the first words for people: rich takes 25 ms to start."""
+    """Create `console` or `errors` on first use, because rich takes 25 ms to start."""
     if name not in {"console", "errors"}:
         raise AttributeError(name)
     from rich.console import Console  # noqa: PLC0415
@@ -225,33 +232,35 @@ def __getattr__(name: str) -> Console:
 
 
 def on_terminal() -> bool:
-    """Whether words for people go to a terminal; rich is asked only where that may be."""
+    """Return whether messages for people go to a terminal. Loads rich only if that is possible."""
     return not _plain(sys.stderr) and _screens.errors.is_terminal
 
 
 def _plain(stream: TextIO | None) -> bool:
-    """Whether this is surely no terminal: then nothing is drawn, and rich is not needed. None
-    for a stream that was closed before we began.
+    """Return whether this is surely no terminal, so that rich is not needed.
+
+    `stream` is None if it was closed before the start of fleet.
     """
     forced = os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE")
     return stream is None or (not forced and not stream.isatty())
 
 
 def ready() -> None:
-    """Load what shows tables and colours while devices are waited for."""
+    """Load rich in a thread, while fleet waits for devices."""
     Thread(target=load, daemon=True, name="fleet-rich").start()
 
 
 def load() -> None:
-    """What shows tables and colours, where they will be shown."""
+    """Load rich, unless standard output is no terminal."""
     if _plain(sys.stdout):
         return
     import rich.console  # noqa: F401, PLC0415
 
 
 def width() -> int | None:
-    """Columns that a table gets: those of COLUMNS, else of the terminal; None for `-o wide`, and
-    where tables go to a file or a pipe, which have no end.
+    """Return the columns for a table: COLUMNS, else the width of the terminal.
+
+    None means no limit: for `-o wide`, and for a file or a pipe.
     """
     asked = os.environ.get("COLUMNS", "")
     if shape == "wide":
@@ -262,12 +271,14 @@ def width() -> int | None:
 
 
 def emit_json(value: object, *, shows_secret: bool = False) -> None:
-    """One JSON document on standard output; `shows_secret` where to show one is its purpose."""
+    """Print one JSON document on standard output. `shows_secret` is for commands that show a
+    secret.
+    """
     _echo(value, indent=2, plain=shows_secret)
 
 
 def answer(value: object, text: str, *, as_json: bool) -> None:
-    """The result of a command: a JSON document, or one line for people."""
+    """Print the result of a command: a JSON document, or one line for people."""
     if as_json:
         emit_json(value)
     else:
@@ -275,7 +286,7 @@ def answer(value: object, text: str, *, as_json: bool) -> None:
 
 
 def emit_line(value: object) -> None:
-    """One JSON document on one line, for streams of events."""
+    """Print one JSON document on one line, for streams of events."""
     _echo(value)
 
 
@@ -285,7 +296,7 @@ def _echo(value: object, indent: int | None = None, *, plain: bool = False) -> N
     if revealed() and not plain:
         text = json.dumps(masked_data(json.loads(text)), indent=indent, ensure_ascii=False)
     if shape == "yaml":
-        from fleet.config.scaffold.texts import as_yaml  # noqa: PLC0415 - for `-o yaml` only
+        from fleet.config.scaffold.texts import as_yaml  # noqa: PLC0415 - only for `-o yaml`
 
         text = "---\n" * (indent is None) + as_yaml(json.loads(text))
     else:
@@ -299,13 +310,13 @@ def table(
     rows: Iterable[Sequence[object]],
     drops: Sequence[str] = (),
 ) -> None:
-    """A table; None is shown as `unknown`. Without a terminal and COLUMNS: columns with `|` between
-    them.
+    """Print a table; None is shown as `unknown`. Without a terminal and COLUMNS, `|` separates
+    columns.
 
-    `drops`: columns that make room on a narrow terminal, the first one first.
+    `drops` are the columns that may be dropped on a narrow terminal, the first one first.
     """
     texts = [["unknown" if cell is None else harmless(str(cell)) for cell in row] for row in rows]
-    if "" in columns and texts:  # without a name and without a word it would be a hole
+    if "" in columns and texts:  # drop columns without head and values
         full = [bool(head) or any(row[n] for row in texts) for n, head in enumerate(columns)]
         columns, *texts = [list(itertools.compress(row, full)) for row in (columns, *texts)]
     if shape == "name":
@@ -333,7 +344,7 @@ def _draw(layout: TableLines) -> None:
 
 
 def drawn(text: str, plain: str) -> str:
-    """The text, or the plain one where the terminal cannot show it."""
+    """Return the text, or the plain one if the terminal cannot show it."""
     if os.environ.get("LC_ALL") in {"C", "POSIX"}:
         return plain
     try:
@@ -353,13 +364,14 @@ def _lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def shown(value: object) -> str:
-    """A value as markup that only shows it: much of what is printed comes from devices."""
+    """Return a value as markup without tags, because much of the output comes from devices."""
     return escape(harmless(str(value)))
 
 
 def say(text: str, style: str = "") -> None:
-    """A line of the result, never wrapped, never read as markup, without escape sequences; nothing
-    beside names that were asked for.
+    """Print a line of the result, never wrapped, without markup and escape sequences.
+
+    Prints nothing with `-o name`.
     """
     if shape == "name":
         return
@@ -370,7 +382,7 @@ def say(text: str, style: str = "") -> None:
 
 
 def marked(text: str) -> None:
-    """A line with tags of rich, never wrapped."""
+    """Print a line with tags of rich, never wrapped."""
     if _plain(sys.stdout):
         literal(plain(text))
         return
@@ -378,7 +390,7 @@ def marked(text: str) -> None:
 
 
 def prose(text: str, style: str = "", *, markup: bool = False) -> None:
-    """As `say`, for words alone: on a terminal folded between them, further lines hang."""
+    """Print text like `say`; on a terminal, wrap it between words with a hanging indent."""
     if shape == "name" or _plain(sys.stdout):
         if markup:
             marked(text)
@@ -392,11 +404,13 @@ def prose(text: str, style: str = "", *, markup: bool = False) -> None:
 
 
 def folded(screen: Console, text: Text) -> None:
-    """No word and no command is broken; one that is longer than a line stands alone, so that what
-    is copied from it has no line ends of ours in it.
+    """Print text in lines that break neither words nor commands.
+
+    A word or command that is longer than a line has a line of its own, so that copying it gives no
+    line ends.
     """
-    found = _HANGS.match(text.plain)
-    hang = min(len(found[0]) if found else 0, _MOST_HANG)
+    prefix = _HANGS.match(text.plain)
+    hang = min(len(prefix[0]) if prefix else 0, _MOST_HANG)
     room, begin, breaks = max(screen.width - hang, 20), 0, []
     for start, end in _units(text.plain[hang:]):
         if end - begin > room and start > begin:
@@ -408,8 +422,8 @@ def folded(screen: Console, text: Text) -> None:
 
 
 def _units(text: str) -> list[tuple[int, int]]:
-    """Where the words begin and end; a command is one word, with the mark behind it."""
-    whole = [*command_spans(text), *(found.span() for found in _COPIED.finditer(text))]
+    """Return the start and end of each word. A command is one word, with the mark after it."""
+    whole = [*command_spans(text), *(match.span() for match in _COPIED.finditer(text))]
     units: list[tuple[int, int]] = []
     for word in re.finditer(r"\S+", text):
         if any(start < word.start() < end for start, end in whole):
@@ -420,17 +434,17 @@ def _units(text: str) -> list[tuple[int, int]]:
 
 
 def literal(text: str) -> None:
-    """Every character as it is, tabs too: what a person copies, of our own making."""
+    """Print text of fleet's own, unchanged and with tabs, for people to copy."""
     typer.echo(text)
 
 
 def note(text: str) -> None:
-    """A remark for people, on standard error so that pipes stay clean."""
+    """Print a remark for people on standard error, so that pipes stay clean."""
     _remark("", "", text)
 
 
 def advise(text: str) -> None:
-    """A remark that names commands to type: with the options that were given."""
+    """Print a remark that names commands, completed with the given options."""
     if advising:
         note(completed(text))
 
@@ -451,7 +465,7 @@ def show_interrupted() -> None:
 
 
 def show_error(error: FleetError) -> None:
-    """`error:` with position and cause, `try:` with the cure."""
+    """Print `error:` with position and cause, and `try:` with the cure."""
     _remark("error:", "bold red", str(error))
     if error.hint or error.cure:
         _remark("  try:", "bold", completed(error.hint or error.cure))

@@ -1,4 +1,4 @@
-"""`fleet config phones`: the phones that adb sees, and how one is connected or paired."""
+"""`fleet config phones`: the phones that adb lists, and how to connect or pair one."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fleet.profiles.report.summary import Report
 
 
-# `fleet profiles report`: one HTML file that can be sent to others.
+# `fleet profiles report`: one HTML file to share.
 
 GROUPS = 6
 SelectionsArgument = Annotated[
@@ -55,7 +55,7 @@ def report(
 
     Example: fleet profiles report tag:before tag:after --output report.html
     """
-    # numpy and the drawing library, for this command alone
+    # numpy and the drawing library, only for this command
     from fleet.cli.compared import group_of  # noqa: PLC0415
     from fleet.profiles.report import drawing  # noqa: PLC0415
     from fleet.profiles.report.page import page  # noqa: PLC0415
@@ -75,20 +75,20 @@ def report(
                 f"'{group.label}' contains only {only}, which a report does not show",
                 hint="choose other runs: fleet profiles list",
             )
-    found = gather(groups)
+    summary = gather(groups)
     if drawing.library() is None:
         cure = install_extra("report")
         output.note(
             f"the report lacks the charts of heat, operations and history; to add them: {cure}"
         )
-    size = _write(target, page(found, title))
+    size = _write(target, page(summary, title))
     if as_json:
-        output.emit_json(_plain(found, target, size))
+        output.emit_json(_plain(summary, target, size))
         return
-    counted = sum(record.counts for record in found.records)
+    counted = sum(record.counts for record in summary.records)
     output.say(
-        f"{target}: {size / 1000:,.0f} kB, {many(found.boards, 'board')}, "
-        f"{many(len(found.records), 'run')}, {counted:,} count"
+        f"{target}: {size / 1000:,.0f} kB, {many(summary.boards, 'board')}, "
+        f"{many(len(summary.records), 'run')}, {counted:,} count"
     )
     if len(selections) == 2 and len(groups) == 2:
         output.say(completed(f"next: fleet profiles compare {shlex.join(selections)}"))
@@ -97,9 +97,10 @@ def report(
 
 
 def _apart(groups: list[RecordGroup]) -> list[RecordGroup]:
-    """Make each side of `fleet ab` a group; leave them out if the report has no room for them.
+    """Return the groups, with each side of `fleet ab` as a group; leave these out if they do not
+    fit.
 
-    Raises InputError if nothing but sides of `fleet ab` was selected, and too many of them.
+    Raises InputError if only sides of `fleet ab` were selected, and too many of them.
     """
     from fleet.profiles.compare.groups import apart, group, sides_of  # noqa: PLC0415 - numpy
 
@@ -123,29 +124,29 @@ def _apart(groups: list[RecordGroup]) -> list[RecordGroup]:
 
 
 def _write(target: Path, text: str) -> int:
-    """Whole or not at all; how many bytes."""
+    """Write the file atomically and return its size in bytes."""
     with written_whole(target) as part:
         return part.write_bytes(text.encode())
 
 
-def _plain(found: Report, target: Path, size: int) -> dict[str, object]:
+def _plain(summary: Report, target: Path, size: int) -> dict[str, object]:
     return {
         "schema": 1,
         "file": target,
         "bytes": size,
-        "boards": found.boards,
-        "emulated": found.emulated,
+        "boards": summary.boards,
+        "emulated": summary.emulated,
         "groups": [
             {"selection": group.label, "runs": len(group.records), "counted": len(group.counted)}
-            for group in found.groups
+            for group in summary.groups
         ],
-        "metrics": [metric.name for metric in found.metrics],
-        "left_out": found.left_out,
-        "rows": len(found.rows),
+        "metrics": [metric.name for metric in summary.metrics],
+        "left_out": summary.left_out,
+        "rows": len(summary.rows),
     }
 
 
-# `fleet profiles compare`: two groups of runs, or one as a matrix board by version.
+# `fleet profiles compare`: two groups of runs, or one group as a matrix of boards and versions.
 
 Words = list[str] | None
 Before = Annotated[
@@ -212,7 +213,7 @@ def compare(
 
     Example: fleet profiles compare tag:before tag:after --fail-if slower
     """
-    from fleet.cli import compared  # noqa: PLC0415 - numpy, for this command alone
+    from fleet.cli import compared  # noqa: PLC0415 - numpy, only for this command
     from fleet.profiles.compare.selecting import compare_groups  # noqa: PLC0415
 
     share = _share(margin)
@@ -234,37 +235,37 @@ def compare(
         )
     asked = compared.gates_of(fail_if or [])
     sides = compared.group_of(a, store), compared.group_of(b, store)
-    found = compare_groups(sides, asked, metric or [], share, vary or [])
-    judged = compared.judged(found, asked, strict=strict)
-    compared.save(found, judged, markdown, junit)
-    compared.show(found, judged, as_json=as_json)
-    compared.end(found, judged, strict=strict)
+    comparison = compare_groups(sides, asked, metric or [], share, vary or [])
+    judged = compared.judged(comparison, asked, strict=strict)
+    compared.save(comparison, judged, markdown, junit)
+    compared.show(comparison, judged, as_json=as_json)
+    compared.end(comparison, judged, strict=strict)
 
 
 def _share(text: str) -> float:
-    """`1%` as 0.01."""
+    """Return the share in a text: 0.01 for `1%`."""
     try:
-        found = float(text.removesuffix("%")) / 100
+        share = float(text.removesuffix("%")) / 100
     except ValueError:
-        found = -1
-    if not (text.endswith("%") and 0 <= found < 1):
+        share = -1
+    if not (text.endswith("%") and 0 <= share < 1):
         raise InputError(f"--margin {text} is not a percentage", hint="write it like --margin 1%")
-    return found
+    return share
 
 
-# Records as pictures of letters, under their table.
+# Text charts of records, under their table.
 
-WIDTH = 80  # where there is no terminal
+WIDTH = 80  # without a terminal
 DEVICES = 20
 
 
 def show_pictures(records: Sequence[Record]) -> None:
-    """The repeats of each device as a sparkline; several devices as bars with intervals.
+    """Print the repeats of each device as a sparkline, and several devices as bars with intervals.
 
-    Of the runs that count, in one metric: the first that they have of tok/s, the latency of a
+    The charts show the counting runs in one metric: the first available of tok/s, the latency of a
     network, TTFT, and others.
     """
-    # numpy, for this alone
+    # numpy, needed only here
     from fleet.profiles.compare.groups import by_run  # noqa: PLC0415
     from fleet.profiles.compare.metrics import metric, present, value  # noqa: PLC0415
     from fleet.profiles.stats.difference import difference  # noqa: PLC0415
@@ -349,16 +350,16 @@ def list_runs(
     Example: fleet profiles list host:evk-07,since:2026-11-01
     """
     query = select.parse(selection)
-    with opened(store) as found:
+    with opened(store) as profiles:
         if single:
             rows: list[dict[str, Any]] = [
-                to_plain(row) for row in found.find(query, newest or None)
+                to_plain(row) for row in profiles.find(query, newest or None)
             ]
-            whole = found.count(query) if newest and len(rows) == newest else len(rows)
+            whole = profiles.count(query) if newest and len(rows) == newest else len(rows)
         else:
             more = [
                 to_plain(row)
-                for row in found.list_runs(
+                for row in profiles.list_runs(
                     query, newest + 1 if newest else None, folded=not whole_ab
                 )
             ]
@@ -377,7 +378,7 @@ def list_runs(
 
 
 def _drawn(row: dict[str, Any]) -> dict[str, object]:
-    """The median with its unit, and the values as a picture of letters."""
+    """Return the median with its unit, and the values as a sparkline."""
     plain = not known(output.console.encoding)
     several = len(row["values"]) > 1
     return {
@@ -390,7 +391,7 @@ _DROPS = ("tags", "emulated", "repeat", "counts", "records", "counted", "values"
 
 
 def _table(title: str, columns: dict[str, str], rows: list[dict[str, object]]) -> None:
-    """Columns: key → head."""
+    """Print rows as a table. `columns` maps keys to heads."""
     cells = [[_cell(row[key]) for key in columns] for row in rows]
     output.table(title, tuple(columns.values()), cells, _DROPS)
 
@@ -413,8 +414,8 @@ def show(
     Example: fleet profiles show last
     """
     query = select.parse(selection)
-    with opened(store) as found:
-        plain = sorted(found.plain(query), key=lambda data: str(data["host"]))
+    with opened(store) as profiles:
+        plain = sorted(profiles.plain(query), key=lambda data: str(data["host"]))
     if not plain:
         raise InputError(f"no stored run matches '{selection}'", hint="fleet profiles list")
     records = [Record.from_dict(data) for data in plain]
@@ -433,7 +434,7 @@ def show(
 
 
 def _show_around(records: list[Record]) -> None:
-    """What stands beside the numbers: source, operations, tags, what was said."""
+    """Print the context of the numbers: source, notes, tags and the generated text."""
     for key in ("source", "note"):
         for text in sorted({str(r.origin[key]) for r in records if key in r.origin}):
             output.say(f"  {key}: {text}")

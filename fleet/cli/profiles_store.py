@@ -29,7 +29,9 @@ MOST_BAD = 50
 
 
 def opened(path: Path | None, *, look: bool = True) -> ProfileStore:
-    """The store with the runs of now in it, unless `look` is off; unreadable files are named."""
+    """Return the store, updated with the latest runs unless `look` is off; report
+    unreadable files.
+    """
     store = ProfileStore(path)
     for bad in store.look() if look else ():
         output.note(f"warning: {bad.path}: {bad.message}")
@@ -65,15 +67,15 @@ def import_files(
     """
     labels = Labels(host, name, tuple(tags or ()), emulated)
     with (
-        opened(store, look=False) as found,
+        opened(store, look=False) as profiles,
         Progress(console=output.errors, transient=True) as view,
     ):
         view.disable = not output.errors.is_terminal
         job = view.add_task("import", total=None)
-        done = Importer(found, labels).take(
+        done = Importer(profiles, labels).take(
             paths, lambda now, of: view.update(job, completed=now, total=of)
         )
-        where = found.path
+        where = profiles.path
     if as_json:
         output.emit_json(done)
     else:
@@ -98,9 +100,9 @@ def _tell_bad(bad: Sequence[BadFile]) -> None:
 
 
 def _are(what: str, count: int) -> str:
-    """`files are`, `is`."""
-    one = count == 1
-    return " ".join(filter(None, (what and what + "s" * (not one), "is" if one else "are")))
+    """Return `files are` or `is`."""
+    single = count == 1
+    return " ".join(filter(None, (what and what + "s" * (not single), "is" if single else "are")))
 
 
 FormatOption = Annotated[
@@ -143,14 +145,14 @@ def export_records(
     wanted = "jsonl" if as_json or kind == "json" else kind or ""
     if target is None and wanted == "parquet" and sys.stdout.isatty():
         raise InputError("Parquet is not text for a terminal", hint="add --output FILE.parquet")
-    with opened(store) as found:
+    with opened(store) as profiles:
         if target is not None:
-            count = export(found, query, target, wanted, clock)
+            count = export(profiles, query, target, wanted, clock)
             output.note(f"wrote {count} results to {target}")
             return
         with tempfile.TemporaryDirectory(prefix="fleet-export-") as folder:
             part = Path(folder) / "records"
-            export(found, query, part, wanted or "jsonl", clock)
+            export(profiles, query, part, wanted or "jsonl", clock)
             with part.open("rb") as stream:
                 shutil.copyfileobj(stream, sys.stdout.buffer)
     sys.stdout.buffer.flush()
@@ -168,10 +170,10 @@ def tag(
     Example: fleet profiles tag last before-update
     """
     query = select.parse(selection)
-    with opened(store) as found:
-        if not found.count(query):
+    with opened(store) as profiles:
+        if not profiles.count(query):
             raise InputError(f"no stored result matches '{selection}'", hint="fleet profiles list")
-        changed = found.tag(query, name, away=remove_it)
+        changed = profiles.tag(query, name, away=remove_it)
     text = f"the tag {name} was {('removed from' if remove_it else 'added to')} {changed} results"
     output.answer({"tag": name, "changed": changed}, text, as_json=as_json)
 
@@ -191,8 +193,8 @@ def save(
     Example: fleet profiles baseline save good last
     """
     query = select.parse(selection)
-    with opened(store) as found:
-        count = found.save_baseline(name, query, replace=replace)
+    with opened(store) as profiles:
+        count = profiles.save_baseline(name, query, replace=replace)
     text = f"saved baseline {name} with {count} results"
     output.answer({"baseline": name, "records": count}, text, as_json=as_json)
 
@@ -203,8 +205,8 @@ def list_baselines(store: opt.Store = None, as_json: opt.Json = False) -> None:
 
     Example: fleet profiles baseline list
     """
-    with opened(store, look=False) as found:
-        rows = [to_plain(baseline) for baseline in found.baselines()]
+    with opened(store, look=False) as profiles:
+        rows = [to_plain(baseline) for baseline in profiles.baselines()]
     if as_json:
         output.emit_json(rows)
     else:
@@ -222,6 +224,6 @@ def remove(
 
     Example: fleet profiles baseline remove good
     """
-    with opened(store, look=False) as found:
-        found.remove_baseline(name)
+    with opened(store, look=False) as profiles:
+        profiles.remove_baseline(name)
     output.answer({"removed": name}, f"removed baseline {name}", as_json=as_json)

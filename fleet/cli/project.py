@@ -1,4 +1,4 @@
-"""What this command line need not say: of the environment, and of the project's fleet.yaml."""
+"""Defaults of the command line, from the environment and from the project's fleet.yaml."""
 
 from __future__ import annotations
 
@@ -18,48 +18,48 @@ _announced: list[Callable[[str], None]] = []
 
 
 def announce(to: Callable[[str], None]) -> None:
-    """Have the next fleet.yaml that is taken from a folder above named to `to`, once."""
+    """Register the function that gets the name of a fleet.yaml of a parent folder, once."""
     _announced[:] = [to]
 
 
 def current() -> Project | None:
-    """Return the project that the working folder is in.
+    """Return the project of the working folder, None without one.
 
-    Raises InputError for a fleet.yaml that is not trusted, or has faults.
+    Raises InputError for a fleet.yaml that is not trusted or has errors.
     """
-    from fleet.config.nearest import find  # noqa: PLC0415 - not for every word
+    from fleet.config.nearest import find  # noqa: PLC0415 - not needed by every command
 
     path = find(Path.cwd())
     if path is None:
         return None
     from fleet.config.project import load  # noqa: PLC0415 - YAML
 
-    found = load(path)
+    project = load(path)
     if path.parent != Path.cwd() and _announced:
         _announced.pop()(f"using {os.path.relpath(path)}")
-    return found
+    return project
 
 
 def runs() -> Path | None:
-    """Where the project keeps its runs; None outside of one."""
+    """Return the folder of the project's runs; None outside a project."""
     project = current()
     return None if project is None else project.runs
 
 
-def of_project(name: str) -> Any:  # noqa: ANN401 - what the key holds
-    """A value of fleet.yaml, a path as seen from here; None outside of a project."""
+def of_project(name: str) -> Any:  # noqa: ANN401 - the type of the key's value
+    """Return a value of fleet.yaml, a path relative to the working folder; None without a value."""
     value = getattr(current(), name, None)
     return Path(os.path.relpath(value)) if isinstance(value, Path) else value
 
 
 def supplied(name: str) -> Path | None:
-    """The inventory or playbook of the environment, else of the project."""
-    said = os.environ.get(VARIABLES[name])
-    return Path(said) if said else of_project(name)
+    """Return the inventory or playbook of the environment, else of the project."""
+    path = os.environ.get(VARIABLES[name])
+    return Path(path) if path else of_project(name)
 
 
 def needed(name: str) -> Path:
-    """As `supplied`. Raises InputError where nothing names one."""
+    """Return the file of `supplied`. Raises InputError if there is none."""
     path = supplied(name)
     if path is None:
         project = current()
@@ -75,11 +75,11 @@ def needed(name: str) -> Path:
 
 
 def to_paste(name: str) -> list[str]:
-    """What a command lacks that is typed here; nothing where the project supplies it."""
-    said = os.environ.get(VARIABLES.get(name, ""))
-    if said:
-        return [said]
+    """Return the words that a command typed here needs; none if the project supplies the value."""
+    path = os.environ.get(VARIABLES.get(name, ""))
+    if path:
+        return [path]
     try:
         return [] if name in VARIABLES and of_project(name) else [name.upper()]
-    except FleetError:  # of fleet.yaml; it is told when it is used
+    except FleetError:  # an error in fleet.yaml is reported when the file is used
         return [name.upper()]

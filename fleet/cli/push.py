@@ -1,4 +1,4 @@
-"""`fleet push`."""
+"""`fleet push`: sends files and folders to devices."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def push(
     wanted, tuned = name or sources[0].resolve().stem, _tuned(tune)
     hosts = hosts_of(inventory, limit)
     check_name(wanted)
-    found = SourceFiles(sources).start()
+    files = SourceFiles(sources).start()
     parallel = parallel or DEFAULT_PARALLEL
-    bulk = found.late_bytes() >= WORTH_BYTES and not (tuned and tuned.carrier == "paramiko")
-    # What can be wrong about the command was looked at: from here on boards are talked to.
+    bulk = files.late_bytes() >= WORTH_BYTES and not (tuned and tuned.carrier == "paramiko")
+    # The command has been checked; connections to boards begin here.
     with begun(() if accept_new else hosts, parallel, bulk=bulk) as transports:
-        with sharing():  # the engine takes as long to load as a board to answer
+        with sharing():  # loading the engine takes as long as a board takes to answer
             from fleet.cli.live import listening  # noqa: PLC0415
             from fleet.engine.deploy.push import Push, PushOptions  # noqa: PLC0415
 
@@ -61,7 +61,7 @@ def push(
             verify=verify, accept_new=accept_new, parallel=parallel, keep=keep, transfer=tuned
         )
         with listening(as_json=as_json, ready=False, total=len(hosts)) as listener:
-            work = Push(wanted, found, hosts, listener, options)
+            work = Push(wanted, files, hosts, listener, options)
             results = work.push(meanwhile=None if as_json else output.load, begun=transports)
     if not as_json:
         show_devices(f"push {wanted}", results)

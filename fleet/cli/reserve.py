@@ -1,4 +1,4 @@
-"""`fleet reserve`: boards that people share."""
+"""`fleet reserve`: reservations of boards that people share."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ _ALWAYS = {"inventory", "host", "limit", "parallel", "as_json"}
 
 
 def _seconds(text: str) -> float:
-    """A duration, which may also be in days."""
+    """Return the seconds of a duration, which may also be in days."""
     days = text.strip().removesuffix("d")
     return float(days) * 86400 if days != text.strip() and days.isdigit() else parse_duration(text)
 

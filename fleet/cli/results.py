@@ -12,7 +12,7 @@ from fleet.model.files import human_bytes
 from fleet.model.finding import with_hosts
 from fleet.model.plain import to_plain
 
-if TYPE_CHECKING:  # records are shown without the engine
+if TYPE_CHECKING:  # records can be shown without the engine
     from fleet.engine.pool import DeviceResult
     from fleet.model.errors import FleetError
     from fleet.model.plan import DevicePlan
@@ -24,7 +24,9 @@ _DROPS = ("round trips", "time", "sent")
 
 
 def show_devices(title: str, results: Sequence[DeviceResult[Any]]) -> None:
-    """One row a device; errors with their cure below. The wave where there are several."""
+    """Print one row for each device, with its wave if there are several, then errors with their
+    cure.
+    """
     waved = len({result.wave for result in results}) > 1
     rows = [
         (
@@ -51,7 +53,7 @@ def emit(
 ) -> None:
     """Print devices as JSON: host, outcome, these members (text, round_trips, error), the value.
 
-    `plain` turns a value into members of the object.
+    `plain` converts a value to members of the object.
     """
 
     def row(result: DeviceResult[Value]) -> dict[str, object]:
@@ -73,7 +75,7 @@ def tell_holders(results: Sequence[DeviceResult[Any]]) -> None:
 
 
 def show_errors(results: Sequence[DeviceResult[Any]]) -> None:
-    """The errors of devices; the same error of several devices is shown once."""
+    """Print the errors of devices; the same error of several devices is shown once."""
     devices: dict[tuple[str, str], list[str]] = {}
     errors: dict[tuple[str, str], FleetError] = {}
     for result in results:
@@ -92,7 +94,9 @@ _LEGEND = {"+": "change", "#": "as root", ">": "then", "!": "finding", "*": "rem
 
 
 def show_plans(results: Sequence[DeviceResult[Any]]) -> None:
-    """Every action literally, then findings and notes; once for devices with the same plan."""
+    """Print every action literally, then findings and notes; once for devices with the same
+    plan.
+    """
     plans = {result.host.name: _plan_lines(result.plan) for result in results if result.plan}
     groups: dict[object, list[str]] = {}
     for name, lines in plans.items():
@@ -124,14 +128,16 @@ def show_plans(results: Sequence[DeviceResult[Any]]) -> None:
 
 
 def _named(line: str, hosts: Sequence[str]) -> str:
-    """A line of a plan; the command that cures a finding with these devices."""
+    """Return a line of a plan; a command that cures a finding gets these devices."""
     if not line.startswith(_FIX):
         return line
     return completed(with_hosts(line, hosts))
 
 
 def _who(names: Sequence[str], count: int, *, most: bool) -> str:
-    """The names; of most devices it says which they are not."""
+    """Return the names of devices. With `most`, several are given as all except the devices
+    below.
+    """
     if len(names) < 4:
         return ", ".join(names)
     if len(names) == count:
@@ -140,7 +146,7 @@ def _who(names: Sequence[str], count: int, *, most: bool) -> str:
 
 
 def _plan_lines(plan: DevicePlan) -> tuple[str, ...]:
-    """A head without the device, then a line with a mark for each thing."""
+    """Return a head without the device, then a line with a mark for each item."""
     state = "refused" if plan.refused else "unchanged" if plan.unchanged else "will change"
     lines = [f"{plan.target}  {plan.manifest.name}/{plan.manifest.id}  {state}"]
     if not plan.refused:
@@ -158,7 +164,7 @@ def _plan_lines(plan: DevicePlan) -> tuple[str, ...]:
 
 
 def show_admin(results: Sequence[DeviceResult[Any]]) -> None:
-    """What an administrator has to run on each device, ready to copy into a root shell."""
+    """Print the commands for an administrator on each device, ready to copy into a root shell."""
     for result in results:
         steps = [step for step in result.plan.actions if step.needs_root] if result.plan else []
         if not steps:

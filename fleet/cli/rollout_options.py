@@ -1,4 +1,4 @@
-"""Options of a rollout, and how its waves look."""
+"""The options of a rollout, and the table of its waves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fleet.model.errors import InputError
 from fleet.model.plain import to_plain
 from fleet.model.rollout import NONE, Amount, RolloutSpec, check_rising, is_amount, parse_on_fail
 
-if TYPE_CHECKING:  # `fleet exec` has no playbook
+if TYPE_CHECKING:  # `fleet exec` does not load playbooks
     from fleet.engine.rollout.waves import Wave
     from fleet.model.playbook import Playbook
 
@@ -68,7 +68,7 @@ OnFail = Annotated[
 
 @dataclass(frozen=True)
 class RolloutFlags:
-    """The options of a rollout as they are typed; None: what the playbook says."""
+    """The options of a rollout as typed; for None, the playbook's value applies."""
 
     canary: Canary = None
     waves: Waves = None
@@ -79,13 +79,13 @@ class RolloutFlags:
 
 
 def with_rollout(playbook: Playbook, flags: RolloutFlags) -> Playbook:
-    """Return the playbook with what the options say instead. Raises InputError as `spec_of`."""
+    """Return the playbook with the values of the options. Raises InputError like `spec_of`."""
     spec = spec_of(playbook.rollout, flags)
     return playbook if spec is playbook.rollout else replace(playbook, rollout=spec)
 
 
 def spec_of(spec: RolloutSpec | None, flags: RolloutFlags) -> RolloutSpec | None:
-    """Return `spec` with what the options say instead. Raises InputError naming the option."""
+    """Return `spec` with the values of the options. Raises InputError that names the option."""
     canary = flags.canary
     amount = canary is not None and is_amount(canary)
     changes = {
@@ -105,9 +105,9 @@ def spec_of(spec: RolloutSpec | None, flags: RolloutFlags) -> RolloutSpec | None
 
 
 def _shares(text: str) -> tuple[Amount, ...]:
-    found = tuple(Amount.parse(share) for share in text.split(","))
-    check_rising(found)
-    return found
+    shares = tuple(Amount.parse(share) for share in text.split(","))
+    check_rising(shares)
+    return shares
 
 
 def _seconds(text: str) -> float:
@@ -121,21 +121,21 @@ def _read(option: str, text: str | None, read: Any) -> Any:  # noqa: ANN401 - on
         raise InputError(f"{option}: {error.message}", hint=error.hint) from error
 
 
-_NAMED = 4  # devices of a wave that a terminal names
+_NAMED = 4  # devices of a wave that a terminal lists
 
 
 def _who(names: Sequence[str]) -> str:
-    """`a, b, c and 35 more`; all of them where there is room."""
+    """Return `a, b, c and 35 more`, or all names if they fit."""
     if output.width() is None or len(names) <= _NAMED:
         return ", ".join(names)
     return f"{', '.join(names[: _NAMED - 1])} and {len(names) - _NAMED + 1} more (-o wide)"
 
 
 def show_waves(waves: Sequence[Wave], spec: RolloutSpec | None, *, as_json: bool) -> None:
-    """Who is in which wave, and what ends the rollout; nothing for a playbook without waves."""
+    """Print the devices of each wave, and the limits of the rollout; nothing without a rollout."""
     if spec is None:
         return
-    from fleet.engine.rollout.judge import limits  # noqa: PLC0415 - of deploys
+    from fleet.engine.rollout.judge import limits  # noqa: PLC0415 - only for deploys
 
     if as_json:
         shown = [{**to_plain(wave), **to_plain(limits(wave, spec))} for wave in waves]

@@ -1,4 +1,4 @@
-"""`fleet run`: measure what is deployed."""
+"""`fleet run`: a measurement of the deployed release."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from fleet.profiles.compare.verdict import MetricRow
 
 
-# Options of `fleet run` that stand in for values of the playbook.
+# Options of `fleet run` that replace values of the playbook.
 
 Prompt = Annotated[
     str | None, typer.Option(help="Text of the prompt; default: the prompt of the playbook.")
@@ -77,7 +77,7 @@ Tags = Annotated[
 ]
 
 
-# Five runs are the fewest that have an interval; of warm-ups: docs/measuring.md.
+# An interval needs at least five runs. docs/measuring.md explains the warm-ups.
 UNSAID: dict[str, dict[str, object]] = {
     "repeats": {"repeats": LEAST_REPEATS}, "warmups": {"warmups": 2, "settle": 2}
 }  # fmt: skip
@@ -86,7 +86,7 @@ UNSAID: dict[str, dict[str, object]] = {
 def measured(
     playbook: Playbook, changes: dict[str, object], *, sustained: bool
 ) -> dict[str, object]:
-    """The changes, with what neither playbook nor command line says about how often it runs."""
+    """Return the changes, with default counts that neither playbook nor command line specifies."""
     run = playbook.run or RunSpec()
     for name in run.unsaid:
         if changes[name] is None and not (name == "repeats" and (sustained or run.sustained)):
@@ -95,7 +95,7 @@ def measured(
 
 
 def prompt_of(text: str | None, path: Path | None) -> str | None:
-    """The prompt of the command line. Raises InputError."""
+    """Return the prompt of the command line. Raises InputError."""
     if text is not None and path is not None:
         raise InputError(
             "--prompt and --prompt-file cannot be combined", hint="remove one of the two"
@@ -107,7 +107,7 @@ def prompt_of(text: str | None, path: Path | None) -> str | None:
 
 
 def changed(playbook: Playbook, changes: dict[str, object]) -> Playbook:
-    """The playbook with other values in its `run:`; None is no value."""
+    """Return the playbook with these values in its `run:`; None leaves a value unchanged."""
     given = {name: value for name, value in changes.items() if value is not None}
     if not playbook.run and "prompt" not in given:
         return playbook
@@ -117,7 +117,7 @@ def changed(playbook: Playbook, changes: dict[str, object]) -> Playbook:
 def gated(
     playbook: Playbook, cool: str | None, until: str | None, sustained: str | None
 ) -> Playbook:
-    """The playbook with these gates in its `run:`. Raises InputError."""
+    """Return the playbook with these gates in its `run:`. Raises InputError."""
     if until is not None and sustained is not None:
         raise InputError("--until and --sustained cannot be combined", hint="remove one of the two")
     run = playbook.run
@@ -173,7 +173,7 @@ def run(
     changes = measured(loaded, changes, sustained=sustained is not None)
     loaded = gated(changed(loaded, changes), cool_below, until, sustained)
     if tags:
-        from fleet.profiles.store.select import named  # noqa: PLC0415 - sqlite, for tags alone
+        from fleet.profiles.store.select import named  # noqa: PLC0415 - sqlite, only for tags
 
         for tag in tags:
             named(tag, "tag")
@@ -194,7 +194,7 @@ def run(
 
 
 def against_previous(operation: Operation) -> None:
-    """One line: what changed since the run of this playbook before; nothing where there is none."""
+    """Print one line about the changes since the previous run of this playbook, if there is one."""
     from fleet.cli import compared  # noqa: PLC0415 - numpy, after the work is done
     from fleet.profiles.compare.selecting import compare_groups  # noqa: PLC0415
 
@@ -213,7 +213,7 @@ def against_previous(operation: Operation) -> None:
 
 
 def changes_text(rows: Sequence[MetricRow]) -> str:
-    """Return the change of each board; a reason that all share stands once, at the end."""
+    """Return the change of each board. A reason that all boards share appears once, at the end."""
     from fleet.profiles.compare.gates import percent  # noqa: PLC0415 - numpy
 
     said = {row.verdict_text for row in rows}

@@ -1,4 +1,4 @@
-"""`fleet config runners`: what can run a bundle, from where, with which options."""
+"""`fleet config runners`: the runners, their origin, kinds of bundles and options."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def runners(as_json: opt.Json = False) -> None:
 def _row(name: str) -> dict[str, Any]:
     row: dict[str, Any] = {"name": name, "origin": origin(name), "kinds": [], "options": {}}
     try:
-        found = runner(name)
+        member = runner(name)
     except InputError as error:
         return {**row, "error": error.message}
-    return {**row, "kinds": list(found.kinds), "options": options_of(found), "error": ""}
+    return {**row, "kinds": list(member.kinds), "options": options_of(member), "error": ""}

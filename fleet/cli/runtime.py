@@ -226,7 +226,7 @@ def _say(runtime: Runtime) -> None:
 
 @contextmanager
 def _bars() -> Iterator[Progress]:
-    """Progress bars on standard error, for people only."""
+    """Show progress bars on standard error, but only on a terminal."""
     if not output.errors.is_terminal:
         yield silent
         return

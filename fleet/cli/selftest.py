@@ -1,4 +1,4 @@
-"""`fleet selftest`: which of fleet's assumptions hold on a board."""
+"""`fleet selftest`: a test of fleet's assumptions on a board."""
 
 from __future__ import annotations
 
@@ -64,25 +64,25 @@ def selftest(
     with listening(as_json=False) as listener:
         test = Selftest(hosts, (lambda _: None) if as_json else listener, store, how)
         results = test.run()
-    found = [test.climbed[host.name] for host in hosts if host.name in test.climbed]
-    path = archive or _default(found)
-    members = selftest_members(found)
+    devices = [test.climbed[host.name] for host in hosts if host.name in test.climbed]
+    path = archive or _default(devices)
+    members = selftest_members(devices)
     if as_json:
-        if found:
+        if devices:
             send_out(path, members, hint=_HINT, yes=yes, as_json=True)
         output.emit_json(
             {
                 "schema": 1,
-                "devices": found,
+                "devices": devices,
                 "errors": [result.error for result in results if result.error is not None],
-                "archive": path if found else None,
+                "archive": path if devices else None,
                 "contents": _listed(members),
             }
         )
     else:
-        for climbed in found:
+        for climbed in devices:
             _show(climbed)
-        if found and send_out(path, members, hint=_HINT, yes=yes, as_json=False):
+        if devices and send_out(path, members, hint=_HINT, yes=yes, as_json=False):
             output.note("docs/selftest.md says where to send it")
         show_errors(results)
     end_devices(results)
@@ -95,8 +95,8 @@ def _listed(members: dict[str, str]) -> list[dict[str, object]]:
     ]
 
 
-def _default(found: list[Climbed]) -> Path:
-    chips = {climbed.facts.soc.chip or "unknown" for climbed in found}
+def _default(devices: list[Climbed]) -> Path:
+    chips = {climbed.facts.soc.chip or "unknown" for climbed in devices}
     return Path(f"selftest-{'-'.join(sorted(chips)).lower()}-{time.strftime('%Y-%m-%d')}.tar.gz")
 
 

@@ -36,7 +36,7 @@ from fleet.model.version import VERSION
 from fleet.profiles.runs import RunStore, new_run_id
 from fleet.serving import bench as client
 
-# `fleet serve bench`: a load on a service, measured from outside, kept as a record.
+# `fleet serve bench`: a load test of a service from the client side, stored as a record.
 
 _PROMPT = "What is an NPU?"
 
@@ -105,7 +105,7 @@ def bench(
 
 
 def _token(path: Path | None) -> str:
-    """The token of a file, which may hold it as a header line."""
+    """Return the token in a file, which may contain it as a header line. Raises InputError."""
     if path is None:
         return ""
     with file_errors(path, hint="fleet serve token --save FILE"):
@@ -148,7 +148,7 @@ def _record(
 
 
 def _show(record: Record, report: client.LoadReport) -> None:
-    found = record.metrics.others
+    measures = record.metrics.others
     rows = []
     for name, word in (
         ("ttft", "time to first token"),
@@ -156,7 +156,7 @@ def _show(record: Record, report: client.LoadReport) -> None:
         ("total", "whole request"),
         ("queue", "time in the queue"),
     ):
-        cells = [found.get(f"{name}_p{percent}_ms") for percent in client.PERCENTILES]
+        cells = [measures.get(f"{name}_p{percent}_ms") for percent in client.PERCENTILES]
         if cells[0] is not None:
             rows.append((word, *(f"{cell.value:.1f}" for cell in cells if cell is not None)))
     emulated = ", emulated" if record.emulated else ""
@@ -164,8 +164,8 @@ def _show(record: Record, report: client.LoadReport) -> None:
     output.table(title, ("ms", *(f"p{percent}" for percent in client.PERCENTILES)), rows)
     output.say(
         f"{len(report.asked)} requests in {report.seconds:.1f} s, {len(report.errors)} errors; "
-        f"{found['requests_per_s'].value:.2f} requests/s, "
-        f"{found['tokens_per_s'].value:.1f} tokens/s"
+        f"{measures['requests_per_s'].value:.2f} requests/s, "
+        f"{measures['tokens_per_s'].value:.1f} tokens/s"
     )
     for text in record.problems:
         output.say(f"  {text}")
@@ -176,7 +176,7 @@ app = App(no_args_is_help=True, help="Run a model as a service on devices.")
 
 
 class Unit(StrEnum):
-    """Who keeps the server running."""
+    """The supervisor of the server."""
 
     auto = "auto"
     user = "user"
@@ -194,7 +194,7 @@ UnitOption = Annotated[
 
 
 def _starting(word: str, about: str, *, again: bool) -> None:
-    """`start` and `restart`: the same but for what becomes of a service that runs."""
+    """Add the command `start` or `restart`, which treat a running service differently."""
 
     def work(
         playbook: opt.Playbook,
@@ -272,18 +272,18 @@ def _row(result: DeviceResult[ServiceStatus]) -> tuple[object, ...]:
     status = result.value
     if status is None:
         return (result.host.name, result.text, *"-" * 7, 0, "no")
-    seen, rss = status.state, status.health.get("rss_bytes")
+    state, rss = status.state, status.health.get("rss_bytes")
     return (
         result.host.name,
         result.text,
-        keeper.get(seen.kept_by or "", "-"),
-        seen.release or "-",
-        seen.current or "-",
+        keeper.get(state.kept_by or "", "-"),
+        state.release or "-",
+        state.current or "-",
         status.port,
-        seen.pid or "-",
+        state.pid or "-",
         human_bytes(rss) if isinstance(rss, int) else "-",
         status.health.get("queue", "-"),
-        seen.restarts or 0,
+        state.restarts or 0,
         "yes" if status.emulated else "no",
     )
 
@@ -354,7 +354,7 @@ def token(
     Example: fleet serve token playbooks/tiny-service.yaml -i lab.yaml -l lab001 --save token
     """
     results = _serving(playbook, inventory, limit).token(new=new)
-    found = {
+    tokens = {
         result.host.name: result.value.reveal() for result in results if result.value is not None
     }
     if save is not None:
@@ -363,14 +363,14 @@ def token(
                 "--save writes the token of one device, but several devices are selected",
                 hint="select one device: --limit HOST",
             )
-        for value in found.values():
+        for value in tokens.values():
             _keep(save, value)
             output.advise(f"next: fleet serve tunnel (prints a curl command that reads {save})")
     elif as_json:
-        shown = [{"host": name, "token": value} for name, value in found.items()]
+        shown = [{"host": name, "token": value} for name, value in tokens.items()]
         output.emit_json(shown, shows_secret=True)
     else:
-        for name, value in found.items():
+        for name, value in tokens.items():
             output.literal(value if len(results) == 1 else f"{name} {value}")
     show_errors(results)
     end_devices(results)
@@ -416,8 +416,8 @@ def tunnel(
                 output.say(
                     f"  fleet serve token {playbook} -i {inventory} -l {host.name} --save token"
                 )
-                said, _ = health_or_why(session.transport.dial, loaded.serve.port)
-                for call in _calls(opened.url, loaded.name, said or {}):
+                health, _ = health_or_why(session.transport.dial, loaded.serve.port)
+                for call in _calls(opened.url, loaded.name, health or {}):
                     output.say(f"  {call}")
             opened.wait()
     finally:
@@ -425,7 +425,7 @@ def tunnel(
 
 
 def _calls(url: str, name: str, health: dict[str, Any]) -> Iterator[str]:
-    """Yield the calls that this service answers, as its /health lists them."""
+    """Yield the calls that this service answers, according to its /health."""
     curl = f"curl -N -H @token -H 'Content-Type: application/json' {url}"
     paths = health.get("paths") or ()
     if "/generate/stream" in paths:

@@ -1,4 +1,4 @@
-"""`fleet config session`: a board by the hour becomes a host of the inventory, for its time."""
+"""`fleet config session`: adds a rented board to the inventory until its session ends."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ End = Annotated[
 
 
 class FarmLine(NamedTuple):
-    """The parts of a tunnel command; `local` is "" where the line has a placeholder."""
+    """The parts of a tunnel command. `local` is "" if the line has a placeholder for the port."""
 
     key: str
     local: str
@@ -101,8 +101,9 @@ def session(
 def _added(
     path: Path, line: FarmLine, keys: dict[str, Any], accept_new: bool
 ) -> tuple[str, dict[str, Any]]:
-    """Write the host into the file; its name and its keys. The file is as before where the board
-    or the gateway is not trusted or does not answer.
+    """Write the host into the file, and return its name and its keys. Expired hosts are removed.
+
+    The new host is not kept if the board or the gateway is not trusted or does not answer.
     """
     address = line.board.replace(".", "").isdecimal()  # 10.1.2.3: all boards of a net begin so
     name = line.board if address else line.board.partition(".")[0]
@@ -124,8 +125,8 @@ def _added(
 def parsed_line(line: str, key: Path | None = None) -> FarmLine:
     """Return the parts of a command like `ssh -i KEY -L 2222:BOARD:22 -N USER@GATEWAY`.
 
-    The form is that of Qualcomm Device Cloud, as public repositories quote it: port 22 of a board,
-    port 5037 of a phone's adb server. Raises InputError for another one.
+    The form is that of Qualcomm Device Cloud in public repositories: port 22 of a board, or port
+    5037 of a phone's adb server. Raises InputError for another form.
     """
     try:
         words = shlex.split(line.replace("\\\n", " "))
@@ -162,9 +163,9 @@ def parsed_line(line: str, key: Path | None = None) -> FarmLine:
 
 
 def _pinned(path: Path, name: str, *, accept_new: bool) -> dict[str, str]:
-    """Return the fingerprint of the board's key, seen through the gateway; {} for a phone.
+    """Return the fingerprint of the board's key, read through the gateway; {} for a phone.
 
-    Raises HostKeyError for a gateway that is not trusted yet, InventoryError for odd words.
+    Raises HostKeyError for a gateway that is not trusted yet, InventoryError for invalid values.
     """
     from fleet.transport.trust import offered_key  # noqa: PLC0415 - paramiko takes 0.2 s
 
@@ -175,7 +176,7 @@ def _pinned(path: Path, name: str, *, accept_new: bool) -> dict[str, str]:
 
 
 def _phone(line: FarmLine) -> dict[str, Any]:
-    """Return the keys of the phone behind a tunnel that runs. Raises UnreachableError."""
+    """Return the keys of the phone behind a running tunnel. Raises InputError, UnreachableError."""
     from fleet.transport.adbserver import AdbServer  # noqa: PLC0415 - only for phones
 
     if not line.local:
@@ -197,8 +198,10 @@ def _phone(line: FarmLine) -> dict[str, Any]:
 
 
 def _end(path: Path, name: str, *, as_json: bool) -> None:
-    """Clean the board as long as it is there, and remove the host from the file."""
-    from fleet.engine.budget import clean  # noqa: PLC0415 - the engine
+    """Remove fleet's files from the board if its session still runs, and remove the host from the
+    file.
+    """
+    from fleet.engine.budget import clean  # noqa: PLC0415 - loads the engine
     from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device  # noqa: PLC0415
     from fleet.engine.session import Session  # noqa: PLC0415
 
@@ -231,7 +234,7 @@ def _end(path: Path, name: str, *, as_json: bool) -> None:
 
 
 def _hosts(path: Path) -> dict[str, Any]:
-    """Return the hosts of a file of this command. Raises InventoryError for another file."""
+    """Return the hosts in a file of this command. Raises InventoryError for another file."""
     if not path.exists():
         return {}
     with file_errors(path):
@@ -269,7 +272,7 @@ def _changed(path: Path, name: str, keys: dict[str, Any] | None) -> dict[str, An
 
 
 def _write(path: Path, hosts: dict[str, Any]) -> None:
-    """Write the file, or remove it where no session is left."""
+    """Write the file, or remove it if no session is left."""
     lines = [f"    {json.dumps(name)}: {json.dumps(keys)}\n" for name, keys in hosts.items()]
     with file_errors(path, "write"):
         if not hosts:

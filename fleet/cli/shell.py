@@ -35,9 +35,9 @@ def shell(
 
     Example: fleet shell lab001 -i inventories/lab.yaml
     """
-    found = only_host(inventory, [*filter(None, [host]), *(limit or ())], "a terminal")
+    device = only_host(inventory, [*filter(None, [host]), *(limit or ())], "a terminal")
     status = open_terminal(
-        found,
+        device,
         SaidLines().take,
         lease=lease,
         accept_new=accept_new,

@@ -1,4 +1,6 @@
-"""`fleet status`, `fleet rollback`: what is on devices, and back to what was."""
+"""`fleet status`, `fleet rollback`: the releases of devices, and the switch back to a
+previous one.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,7 @@ def _verify(
     accept_new: bool,
     as_json: bool,
 ) -> None:
-    from fleet.engine.deploy.fsck import Fsck, FsckOptions  # noqa: PLC0415 - much of a deploy
+    from fleet.engine.deploy.fsck import Fsck, FsckOptions  # noqa: PLC0415 - loads much of a deploy
     from fleet.engine.transfer.limits import parse_rate  # noqa: PLC0415
 
     options = FsckOptions(
@@ -166,7 +168,7 @@ _DROPS = ("rollback to", "QAIRT", "disk", "emulated", "by", "name", "last rate",
 
 
 def _warn(event: Event) -> None:
-    """Print a warning about this computer; those about a device are not for this command."""
+    """Print a warning about this computer; this command does not show warnings about devices."""
     if isinstance(event, Warned) and not event.host:
         output.note(f"warning: {event.text}")
 
@@ -227,9 +229,9 @@ def _show_drift(
     verify: bool,
     as_json: bool,
 ) -> None:
-    """Compare the devices with a lock and show it; leave with the exit code.
+    """Compare the devices with a lock, print the differences, and exit with the devices' code.
 
-    `of` is a playbook or a lock.
+    `of` is a playbook or a lock file.
     """
     from fleet.config.lockfile import load_lock, lock_path  # noqa: PLC0415 - what knows playbooks
     from fleet.config.playbook import load_playbook  # noqa: PLC0415 - what knows playbooks

@@ -1,4 +1,4 @@
-"""`fleet trust`: show host keys, pin them, and say who was trusted when."""
+"""`fleet trust`: shows and pins host keys, and shows who trusted which key when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fleet config trust`: folders of other users from which fleet may take its files."""
+"""`fleet config trust`: folders of other users that fleet trusts."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def trust(
             raise InputError(
                 "--remove needs a folder", hint="fleet config trust (lists the trusted folders)"
             )
-        found = [str(each) for each in trusted.folders()]
-        output.answer(found, "\n".join(found) or "no folder is trusted", as_json=as_json)
+        folders = [str(each) for each in trusted.folders()]
+        output.answer(folders, "\n".join(folders) or "no folder is trusted", as_json=as_json)
         return
     real = trusted.distrust(folder) if remove else trusted.trust(folder)
     word = "no longer trusted" if remove else "trusted, with all that is in it"

@@ -1,4 +1,6 @@
-"""`fleet undo`: the system of devices as it was before a deploy, without releases."""
+"""`fleet undo`: restores the system of devices to its state before a deploy, but not the
+releases.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ def undo(
 
 
 def _ask(run_id: str, changed: Mapping[str, Sequence[str]]) -> None:
-    """Show what is to be undone and ask. Raises InputError if there is no terminal to ask on."""
+    """Show the changes to undo and ask. Raises InputError if there is no terminal to ask on."""
     if not sys.stdin.isatty():
         raise InputError(
             "fleet cannot ask before it undoes changes of the system: standard input is not a "

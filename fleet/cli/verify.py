@@ -1,4 +1,4 @@
-"""`fleet verify`: does the deployed model answer as it should?"""
+"""`fleet verify`: a check of the answers of the deployed model."""
 
 from __future__ import annotations
 
@@ -112,8 +112,10 @@ def _write(results: Sequence[DeviceResult[None]], junit: Path | None, kept: Path
 
 
 def show_answers(results: Sequence[DeviceResult[None]]) -> None:
-    """Print the pass rate of each device with its interval, the prompts that failed, the nodes that
-    were compared, and in which answers devices differ.
+    """Print the pass rate of each device with its interval, the failed prompts and the compared
+    nodes.
+
+    Also print the answers in which devices differ.
     """
     records = [record for result in results for record in result.records if record.suite]
     rows = [_row(record) for record in records]
@@ -129,8 +131,9 @@ def show_answers(results: Sequence[DeviceResult[None]]) -> None:
 
 
 def show_nodes(results: Sequence[DeviceResult[None]]) -> None:
-    """Print the first wrong node of each device with its neighbours; without a wrong one, the
-    nodes that differ most by themselves.
+    """Print the first wrong node of each device with its neighbours.
+
+    Without a wrong node, print the nodes with the largest differences of their own.
     """
     for record in (record for result in results for record in result.records):
         if record.suite is None or not record.suite.nodes:
@@ -156,7 +159,7 @@ def _decibel(number: float | None) -> str:
 
 
 def between_devices(results: Sequence[DeviceResult[None]]) -> list[str]:
-    """Return the answers in which devices of one chip with the same release differ."""
+    """Return the answers in which devices with the same chip and release differ."""
     groups: dict[tuple[object, ...], list[tuple[str, SuiteResult]]] = {}
     for result in results:
         for name in dict.fromkeys(r.suite.name for r in result.records if r.suite):
@@ -169,15 +172,15 @@ def between_devices(results: Sequence[DeviceResult[None]]) -> list[str]:
 
 
 def _row(record: Record) -> tuple[str, ...]:
-    found = record.suite
-    assert found is not None
-    low, high = found.interval()
+    suite = record.suite
+    assert suite is not None
+    low, high = suite.interval()
     return (
         record.host,
-        found.name,
-        found.shown.removesuffix(" prompts").removesuffix(" samples"),
+        suite.name,
+        suite.shown.removesuffix(" prompts").removesuffix(" samples"),
         f"{low:.0%} to {high:.0%}",
-        str(found.at_least),
-        "right" if found.holds else "wrong",
+        str(suite.at_least),
+        "right" if suite.holds else "wrong",
         "yes" if record.emulated else "no",
     )

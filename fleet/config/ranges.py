@@ -78,10 +78,9 @@ def _backwards(text: str) -> InventoryError:
 
 
 def split_port(name: str) -> tuple[str, int | None]:
-    """Split a port off a name: `evk1:2222` → ("evk1", 2222), `[2001:db8::1]:22` → ("2001:db8::1",
-    22).
+    """Split a port off a name; names without a port and bare IPv6 addresses stay unchanged.
 
-    Names without a port and bare IPv6 addresses are returned unchanged, with None.
+    `evk1:2222` → ("evk1", 2222), `[2001:db8::1]:22` → ("2001:db8::1", 22).
     """
     bracketed = re.fullmatch(
         r"\[([0-9A-Fa-f.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\](?::(\d{1,5}))?", name
