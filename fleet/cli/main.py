@@ -202,7 +202,7 @@ def build(word: str = "", then: str = "") -> typer.Typer:
         return tree
     for panel, words in PANELS.items():
         for name in words.keys() & {word} if word in MODULES else words:
-            entry = _config(then) if name == "config" else _found(name)
+            entry = _config(then) if name == "config" else _entry(name)
             if isinstance(entry, typer.Typer):
                 tree.add_typer(entry, name=name, rich_help_panel=panel)
             else:
@@ -220,7 +220,7 @@ def _config(then: str) -> typer.Typer:
     return group
 
 
-def _found(word: str) -> Any:  # noqa: ANN401 - a function whose signature typer reads, or a group
+def _entry(word: str) -> Any:  # noqa: ANN401 - a function whose signature typer reads, or a group
     module = importlib.import_module(f"fleet.cli.{MODULES[word]}")
     python = f"{word}_" if word in vars(builtins) else word.replace("-", "_")
     function = getattr(module, python, None)

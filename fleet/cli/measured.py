@@ -189,7 +189,7 @@ def _conditions(hosts: Mapping[str, Sequence[dict[str, Any]]]) -> None:
     """
     groups: dict[str, list[str]] = {}
     for host, mine in hosts.items():
-        groups.setdefault(_state(_found(mine)), []).append(host)
+        groups.setdefault(_state(_condition_rows(mine)), []).append(host)
     for names in groups.values():
         line = conditions_line([record for name in names for record in hosts[name]])
         if line:
@@ -203,7 +203,7 @@ def conditions_line(records: Sequence[Mapping[str, Any]]) -> str:
     The form is `temperature at the start 41.3 to 52.0 °C (nspss-0), 61.0 °C peak; governor ...`.
     The records are plain data.
     """
-    rows = _found(records)
+    rows = _condition_rows(records)
     parts = [_state(rows)]
     costs = [conditions["cost"] for conditions in rows if conditions.get("cost") is not None]
     if costs:
@@ -213,7 +213,7 @@ def conditions_line(records: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _found(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _condition_rows(records: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return [record.get("conditions") or {} for record in records]
 
 
