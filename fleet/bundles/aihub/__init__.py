@@ -1,4 +1,5 @@
-"""What Qualcomm AI Hub compiled or linked, as a bundle folder.
+"""Models that Qualcomm AI Hub compiled or linked, pulled into a bundle folder.
 
-Written against the client `qai-hub` 0.56.0 and tested with it; AI Hub itself was never reached.
+The package is written for the client `qai-hub` 0.56.0 and tested with it. It was never tested with
+AI Hub itself.
 """

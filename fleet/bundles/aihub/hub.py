@@ -1,4 +1,7 @@
-"""The border to the `qai-hub` client: its calls, and its failures as ours, without secrets."""
+"""The boundary to the client `qai-hub`: its calls, and its exceptions as fleet's errors.
+
+No error message contains a secret such as the API token or a signed address.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _CONFIGURE = (
     "qai-hub configure --api_token TOKEN (copy the token from the account page of AI "
     "Hub); or set QAIHUB_CLIENT_INI to the path of a client.ini"
 )
-# At DEBUG and INFO they write signed addresses, which open the file for whoever has them.
+# At DEBUG and INFO these loggers write signed addresses, which give anybody access to the file.
 _TALKERS = ("urllib3", "LogRetry", "botocore", "s3transfer", "backoff")
 _NETWORK = ("requests", "urllib3", "botocore", "s3transfer")
 
@@ -29,9 +32,9 @@ _NETWORK = ("requests", "urllib3", "botocore", "s3transfer")
 class Hub:
     """AI Hub as the user's client is configured (`~/.qai_hub/client.ini`, QAIHUB_CLIENT_INI).
 
-    All calls have the deadlines and retries of the client: 3 s to connect, 28 s to the next
-    byte (4 s in a download), six more tries. Raises AiHubError, and InputError for an id that
-    AI Hub does not know.
+    All calls have the deadlines and retries of the client: 3 s to connect, 28 s until the next byte
+    (4 s in a download), and six more attempts. A call raises AiHubError if it fails, and InputError
+    for an id that AI Hub does not know.
     """
 
     def __init__(self) -> None:
@@ -54,19 +57,25 @@ class Hub:
 
     @property
     def client_version(self) -> str:
-        """`0.56.0`."""
+        """The version of the package qai-hub, such as `0.56.0`."""
         return str(self._client.__version__)
 
     def state_of(self, number: int) -> str:
-        """`done`, `failed`, `created`, `optimizing_model`, ...; `unspecified` for a new one."""
+        """Return the name of a job's state: `done`, `failed`, `created`, `optimizing_model`, ...
+
+        A state that this client does not know is `unspecified`.
+        """
         return self._word("JobState", number)
 
     def model_type_of(self, number: int) -> str:
-        """`qnn_context_binary`, `onnx`, `qnn_dlc`, `tflite`, ..."""
+        """Return the type of a model: `qnn_context_binary`, `onnx`, `qnn_dlc`, `tflite`, ..."""
         return self._word("ModelType", number)
 
     def metadata_of(self, model: Message) -> dict[str, str]:
-        """Metadata by key (`qairt_sdk_version`, `qnn_context_bin_soc_model`); new keys dropped."""
+        """Return the metadata of a model by key (`qairt_sdk_version`, `qnn_context_bin_soc_model`).
+
+        Keys that this client does not know are dropped.
+        """
         entries = {
             self._word("ModelMetadataKey", key): value
             for key, value in model.metadata.entries.items()
@@ -75,32 +84,33 @@ class Hub:
         return entries
 
     def job(self, job_id: str) -> Message:
-        """A job as the client's message `Job`."""
+        """Return a job as the client's message `Job`."""
         return self._call(f"job {job_id}", lambda: self._api.get_job(self._config, job_id))
 
     def job_result(self, job_id: str) -> Message:
-        """What a job says of its work: `JobResult`."""
+        """Return the result of a job as the client's message `JobResult`."""
         return self._call(
             f"the result of job {job_id}", lambda: self._api.get_job_results(self._config, job_id)
         )
 
     def model(self, model_id: str) -> Message:
-        """A model as the client's message `Model`."""
+        """Return a model as the client's message `Model`."""
         return self._call(f"model {model_id}", lambda: self._api.get_model(self._config, model_id))
 
     def device(self, name: str, os: str) -> Message | None:
-        """The device of this name, None when AI Hub has it no more."""
-        found = self._call(
+        """Return the device of this name, or None if AI Hub no longer has it."""
+        answer = self._call(
             f"device {name}", lambda: self._api.get_device_list(self._config, name, os)
         )
-        return next((device for device in found.devices if device.name == name), None)
+        return next((device for device in answer.devices if device.name == name), None)
 
     def download(self, model_id: str, folder: Path, verbose: bool) -> Path:
-        """The file of a model in `folder`, called `model` and as its name on AI Hub ends.
+        """Download the file of a model into `folder` and return its path.
 
-        The client starts again from the first byte when the connection breaks, up to six times,
-        and tells its progress on standard error when `verbose`. Its temporary file is in
-        `folder` too: a disk that is large enough for the bundle is then enough.
+        The file is called `model` and has the suffix of its name on AI Hub. If the connection
+        breaks, the client starts again from the first byte, up to six times. If `verbose` is True,
+        the client prints its progress on standard error. The client's temporary file is in `folder`
+        too, so only the disk of the bundle needs space.
         """
         with _temporary_files_in(folder):
             path = self._call(
@@ -112,7 +122,9 @@ class Hub:
         return Path(path)
 
     def clean(self, text: str) -> str:
-        """What AI Hub said, without the token, on one line, cut."""
+        """Return a text of AI Hub without the token, on one line, cut after `_MAX_WORDS`
+        characters.
+        """
         token = str(self._config.api_token)
         words = " ".join((text.replace(token, "***") if token else text).split())
         return words if len(words) <= _MAX_WORDS else f"{words[:_MAX_WORDS]} ..."
@@ -121,7 +133,7 @@ class Hub:
         problem: AiHubError
         try:
             config = self._client.Client().config
-        except Exception as error:  # noqa: BLE001 - and its text may quote the line of the token
+        except Exception as error:  # noqa: BLE001 - its text may quote the token
             why = "is not configured" if _not_found(error) else "is configured wrongly"
             problem = AiHubError(
                 f"the client of AI Hub {why}: {self._path} must have a section [api] "
@@ -135,7 +147,10 @@ class Hub:
         raise problem
 
     def _call(self, what: str, function: Callable[[], Message]) -> Message:
-        """The answer. What the client raises holds addresses and headers: it is not chained."""
+        """Return the result of a call to the client. Raises AiHubError or InputError.
+
+        The client's exceptions contain addresses and headers, so they are not chained.
+        """
         try:
             with _silent():
                 return function()
@@ -168,7 +183,10 @@ class Hub:
         )
 
     def _refusal(self, status: int, text: str, what: str) -> FleetError:
-        """What `status` means. `text` is AI Hub's; the words of a storage are not quoted."""
+        """Return the error for an HTTP status. `text` is the answer of AI Hub itself.
+
+        `text` is "" if a storage server answered, because its words are not quoted.
+        """
         answer = self._answer(text)
         if status == 404:
             return InputError(
@@ -210,7 +228,7 @@ class Hub:
         try:
             text = str(json.loads(text)["detail"])
         except (ValueError, KeyError, TypeError):
-            if "<" in text or "{" in text:  # a page or a record, for no person to read
+            if "<" in text or "{" in text:  # HTML or JSON, which a user cannot read
                 return ""
         return f": {self.clean(text)}" if text.strip() else ""
 
@@ -227,7 +245,9 @@ def _not_found(error: BaseException) -> bool:
 
 
 def _status(error: BaseException) -> int | None:
-    """The HTTP status behind an error of the client, of requests' retries, or of S3."""
+    """Return the HTTP status in an exception of the client, of requests' retries, or of S3, or
+    None.
+    """
     status = getattr(error, "status_code", None)
     if status is None and type(error).__name__ == "RetryError":
         match = re.search(r"too many (\d{3}) error responses", str(error))

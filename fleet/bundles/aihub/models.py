@@ -1,4 +1,7 @@
-"""Models that AI Hub offers compiled, by the wheel qai-hub-models, of which nothing is imported."""
+"""The models that AI Hub offers already compiled, as listed in the wheel qai-hub-models.
+
+Nothing is imported from the wheel.
+"""
 
 from __future__ import annotations
 
@@ -10,28 +13,33 @@ from fleet.model.errors import InputError
 from fleet.model.extras import installer
 
 WHEEL = "qai-hub-models"
-# Runtime of AI Hub → runner of fleet; voice_ai is an SDK of its own that fleet does not start.
+# Runtime of AI Hub → runner of fleet. voice_ai is a separate SDK, which fleet does not start.
 _RUNNERS = {"genie": "genie", "geniex_qairt": "geniex", "geniex_llamacpp": "geniex", "voice_ai": ""}
 
 
 def wheel() -> tuple[Path, str]:
-    """Return the folder of the installed package and its version. Raises InputError."""
+    """Return the folder of the installed wheel and its version. Raises InputError if the wheel is
+    not installed.
+    """
     from importlib import metadata  # noqa: PLC0415 - mail and zip files
 
     try:
-        found = metadata.distribution(WHEEL)
+        package = metadata.distribution(WHEEL)
     except metadata.PackageNotFoundError:
         raise InputError(
             f"AI Hub's figures are in the Python package {WHEEL}, which is not installed",
             hint=shlex.join([*installer(), "--no-deps", WHEEL])
             + " (7 MB; the packages that it needs for other things are left out)",
         ) from None
-    return Path(str(found.locate_file("qai_hub_models"))), found.version
+    return Path(str(package.locate_file("qai_hub_models"))), package.version
 
 
 def offered(name: str) -> InputError:
-    """Return the error for the name of a model where a job is wanted: what AI Hub has of it."""
-    said, fetch = "", f"qai-hub-models fetch {name} --help"
+    """Return the error for the name of a model in place of the id of a job.
+
+    The error lists the runtimes for which AI Hub offers the model.
+    """
+    support, fetch = "", f"qai-hub-models fetch {name} --help"
     try:
         folder, version = wheel()
         path = folder / "models" / name / "manifest.yaml"
@@ -42,7 +50,7 @@ def offered(name: str) -> InputError:
     if runtimes:
         words = [f"{each}: {f'runner {_RUNNERS[each]}' if _RUNNERS.get(each) else 'none yet'}"
                  for each in runtimes]  # fmt: skip
-        said = f" (qai-hub-models {version}; fleet runs it with: {', '.join(words)})"
+        support = f" (qai-hub-models {version}; fleet runs it with: {', '.join(words)})"
     runs = next((each for each in runtimes if _RUNNERS.get(each)), "")
     of_gguf = runs == "geniex_llamacpp"
     fits = [each for each in manifest.get("supported_precisions", [])
@@ -55,6 +63,6 @@ def offered(name: str) -> InputError:
     )
     return InputError(
         f"'{name}' is not a job of yours, but a model; what AI Hub offers compiled comes by its "
-        f"own program{said}",
+        f"own program{support}",
         hint=hint if runs or not runtimes else "fleet config runners (lists what fleet runs)",
     )

@@ -1,4 +1,4 @@
-"""`aihub:ID` → a bundle folder with its record."""
+"""A download of a job or model of AI Hub (`aihub:ID`) into a bundle folder with its record."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from fleet.model.files import check_name, listed
 from fleet.model.runtime import same_build
 from fleet.runtimes.tree import ZipTree, open_zip
 
-# The QAIRT that made a model: AI Hub's word, the word of the archive, and the record of it.
+# The QAIRT version that made a model, from AI Hub and from the archive, and its record.
 
 _RECORD = "tool-versions.yaml"
 
@@ -44,19 +44,20 @@ _RECORD = "tool-versions.yaml"
 def qairt_of(
     metadata: Mapping[str, str], tools: Mapping[str, str]
 ) -> tuple[str | None, str, list[str]]:
-    """QAIRT version, where that stands, and contradictions. None and "" when nobody says it.
+    """Return the QAIRT version of a model, its source, and notes about contradictions.
 
-    `metadata` is that of the model, `tools` the tool versions of the job's result by name.
+    The version is None and the source is "" if no source has a version. `metadata` is the metadata
+    of the model; `tools` has the tool versions of the job's result by name.
     """
-    said = {
+    texts = {
         "model metadata QAIRT_SDK_VERSION": metadata.get("qairt_sdk_version"),
         "model metadata QNN_SDK_VERSION": metadata.get("qnn_sdk_version"),
     }
     for name, value in tools.items():
         bare = re.sub(r"[^a-z]", "", name.lower())
         if bare in {"qairt", "qnn", "qairtsdk", "qnnsdk"}:
-            said[f"tool version {name} of the job"] = value
-    known = {where: clean for where, text in said.items() if (clean := clean_version(text))}
+            texts[f"tool version {name} of the job"] = value
+    known = {where: clean for where, text in texts.items() if (clean := clean_version(text))}
     if not known:
         return None, "", []
     source, version = next(iter(known.items()))
@@ -69,9 +70,9 @@ def qairt_of(
 
 
 def record_version(folder: Path, version: str | None) -> list[str]:
-    """Write tool-versions.yaml where no file of the bundle says its QAIRT; notes for people.
+    """Write tool-versions.yaml if no file of the bundle has its QAIRT version, and return notes.
 
-    A record that came in the archive stays as it is, also when AI Hub says otherwise.
+    A version in the archive stays unchanged, even if AI Hub gives another version.
     """
     for name, keys in VERSION_FILES:
         path = folder / name
@@ -97,12 +98,15 @@ def record_version(folder: Path, version: str | None) -> list[str]:
     return []
 
 
-# Which chip a model of AI Hub was made for: device attributes and model metadata → SoC.
+# The chip that a model of AI Hub was made for, from device attributes and model metadata.
 
 
 @dataclass(frozen=True)
 class Target:
-    """A device of AI Hub. None is unknown; `notes` are contradictions, for people."""
+    """A device of AI Hub. A value of None is unknown.
+
+    `notes` describe contradictions and are shown to the user.
+    """
 
     name: str
     os: str
@@ -114,23 +118,23 @@ class Target:
 
 
 def target_of(name: str, os: str, attributes: Iterable[str], metadata: Mapping[str, str]) -> Target:
-    """What is known of the target.
+    """Return the chip, soc_model and Hexagon arch that a model was compiled for.
 
-    `attributes` are AI Hub's: `chipset:qualcomm-qcs9075`, `hexagon:v73`, `soc-model:77`
-    (docs/sources/deployment.md 8); `metadata` that of the model. What the context binary says
-    counts, then the attributes, then the table of SoCs.
+    `attributes` are those of AI Hub's device: `chipset:qualcomm-qcs9075`, `hexagon:v73`,
+    `soc-model:77` (docs/sources/deployment.md 8). `metadata` is the metadata of the model. The
+    values of the context binary take precedence, then the attributes, then the SoC table.
     """
-    told = [text.partition(":")[::2] for text in attributes]
-    chipsets = [value for key, value in told if key == "chipset"]
+    pairs = [text.partition(":")[::2] for text in attributes]
+    chipsets = [value for key, value in pairs if key == "chipset"]
     models = {
         "the model": _number(metadata.get("qnn_context_bin_soc_model")),
-        "the device": _number(next((v for key, v in told if key == "soc-model"), None)),
+        "the device": _number(next((v for key, v in pairs if key == "soc-model"), None)),
     }
     soc_model = next((model for model in models.values() if model), None)
     row = next((row for row in map(by_hub_chipset, chipsets) if row), None) or _only(soc_model)
     archs = {
         "the model": _arch(metadata.get("qnn_context_bin_hexagon_version")),
-        "the device": _arch(next((v for key, v in told if key == "hexagon"), None)),
+        "the device": _arch(next((v for key, v in pairs if key == "hexagon"), None)),
         "the table of SoCs": str(row["arch"]) if row and row.get("arch") else None,
     }
     return Target(
@@ -149,15 +153,15 @@ def _only(soc_model: int | None) -> Row | None:
     return rows[0] if len(rows) == 1 else None
 
 
-def _contradictions(what: str, said: Mapping[str, object]) -> tuple[str, ...]:
-    known = {who: value for who, value in said.items() if value is not None}
+def _contradictions(what: str, values: Mapping[str, object]) -> tuple[str, ...]:
+    known = {source: value for source, value in values.items() if value is not None}
     if len(set(known.values())) < 2:
         return ()
-    return (f"{what}: " + ", ".join(f"{who} says {value}" for who, value in known.items()),)
+    return (f"{what}: " + ", ".join(f"{source} says {value}" for source, value in known.items()),)
 
 
 def _number(text: str | None) -> int | None:
-    """0 is QNN's word for no chip in particular."""
+    """Return a soc_model as a number, or None. 0 is QNN's value for an unspecified chip."""
     match = re.fullmatch(r"\d{1,6}", (text or "").strip())
     return (int(match[0]) or None) if match else None
 
@@ -167,11 +171,11 @@ def _arch(text: str | None) -> str | None:
     return f"v{match[1]}" if match else None
 
 
-# A folder that is there whole or not at all.
+# A folder that is created atomically.
 
 
 def require_free(folder: Path) -> None:
-    """Raises InputError when something is there already."""
+    """Raise InputError if the folder exists already, or if its parent does not exist."""
     if folder.exists() or folder.is_symlink():
         raise InputError(
             f"the folder {folder} already exists, and fleet does not overwrite it",
@@ -183,10 +187,11 @@ def require_free(folder: Path) -> None:
 
 @contextmanager
 def whole(folder: Path) -> Iterator[Path]:
-    """An empty folder beside `folder`; renamed to it at the end, removed when something fails.
+    """Yield an empty staging folder, which becomes `folder` at the end.
 
-    What a killed process left is removed first. Raises AiHubError while another process makes
-    the same folder, InputError when somebody else made it meanwhile.
+    The staging folder is next to `folder`. It is removed if an error is raised. Files of a killed
+    process are removed first. Raises AiHubError while another process creates the same folder, and
+    InputError if the folder exists or was created in the meantime.
     """
     require_free(folder)
     stage = folder.with_name(f".{folder.name}.part")
@@ -224,9 +229,9 @@ def _lock(descriptor: int, folder: Path) -> None:
         ) from None
 
 
-# A reference → the model to get, and the job that made it.
+# The model that a reference names, and the job that made the model.
 
-POLL_SECONDS = 10.0  # what the client itself waits between two looks
+POLL_SECONDS = 10.0  # the client's own interval between two requests
 _SCHEME = "aihub:"
 _ID = re.compile(r"^[A-Za-z0-9]{2,64}$")
 _MODEL = re.compile(r"[a-z0-9]+(_[a-z0-9]+)+")  # qwen3_4b; ids of jobs have no underscore
@@ -249,11 +254,11 @@ class HubSource:
 
 
 def checked_id(reference: str) -> str:
-    """`aihub:jabc123` → `jabc123`. Raises InputError."""
-    scheme, found, name = reference.partition(":")
+    """Return the id in a reference: `aihub:jabc123` → `jabc123`. Raises InputError."""
+    scheme, colon, name = reference.partition(":")
     if f"{scheme}:" == _SCHEME and _MODEL.fullmatch(name):
         raise offered(name)
-    if f"{scheme}:" != _SCHEME or not found or not _ID.match(name):
+    if f"{scheme}:" != _SCHEME or not colon or not _ID.match(name):
         if repository := _HUGGING_FACE.match(reference):
             raise InputError(
                 f"'{reference}' is a repository of Hugging Face, and fleet downloads only from "
@@ -270,10 +275,10 @@ def checked_id(reference: str) -> str:
 
 
 def find(hub: Hub, name: str, wait_seconds: float, say: Callable[[str], None]) -> HubSource:
-    """The model of a job, or a model by its own id. Ids of jobs begin with `j`.
+    """Return the model of a job, or a model by its own id. Ids of jobs begin with `j`.
 
-    A job that still runs is waited for up to `wait_seconds`. Raises AiHubError when it failed
-    or still runs, InputError for a job that makes no model.
+    Waits up to `wait_seconds` for a job that is still running. Raises AiHubError if the job failed
+    or is still running, and InputError for a job that produces no model.
     """
     if not name.startswith("j"):
         model = hub.model(name)
@@ -286,12 +291,12 @@ def find(hub: Hub, name: str, wait_seconds: float, say: Callable[[str], None]) -
             f"job {name} is done, but its result contains no model",
             hint="check the job on the AI Hub web page",
         )
-    model = hub.model(job.target_model.model_id)  # complete only now
+    model = hub.model(job.target_model.model_id)  # only complete after the job has ended
     return HubSource(model, job, name, kind, state, _tools(hub, name, kind))
 
 
 def date_of(stamp: Message) -> str | None:
-    """A time of AI Hub in UTC, ISO 8601; None when there is none."""
+    """Return a time of AI Hub in UTC as ISO 8601, or None if it is not set."""
     return datetime.fromtimestamp(stamp.seconds, UTC).isoformat() if stamp.seconds else None
 
 
@@ -299,15 +304,15 @@ def _ended(
     hub: Hub, name: str, seconds: float, say: Callable[[str], None]
 ) -> tuple[str, Message, str]:
     deadline = Deadline(seconds)
-    told = ""
+    last_state = ""
     while True:
         kind, job = _opened(hub, name)
         state = hub.state_of(job.job_state)
         if state in _ENDED or deadline.expired:
             break
-        if state != told:
+        if state != last_state:
             say(f"job {name}: {state}, waiting for up to {deadline.remaining:.0f} s")
-            told = state
+            last_state = state
         time.sleep(min(POLL_SECONDS, deadline.remaining))
     if state == "failed":
         reason = hub.clean(job.failure_reason) or "AI Hub gives no reason"
@@ -340,7 +345,7 @@ def _opened(hub: Hub, name: str) -> tuple[str, Message]:
 
 
 def _tools(hub: Hub, name: str, kind: str) -> dict[str, str]:
-    """Tool versions by name; a result that is not kept any more is no failure."""
+    """Return the tool versions by name. They are empty if AI Hub no longer keeps the result."""
     try:
         result = getattr(hub.job_result(name), f"{kind}_job_result")
     except InputError:
@@ -349,25 +354,28 @@ def _tools(hub: Hub, name: str, kind: str) -> dict[str, str]:
     return {tool.name: tool.version for tool in getattr(detail, "tool_versions", ())}
 
 
-# The file of a model → the files of a bundle. An archive is not trusted.
+# The files of a bundle from the downloaded file of a model. An archive is not trusted.
 
 RECORD = "aihub.json"
-_MAX_MEMBER = 64_000_000_000  # the largest shard seen has 1.5 GB; a float ONNX model has its all
+_MAX_MEMBER = 64_000_000_000  # the largest known shard has 1.5 GB; a float ONNX model is one file
 _MAX_FILES = 10_000
-_MAX_RATIO = 250  # of the whole; weights shrink 1 to 4 times
+_MAX_RATIO = 250  # of all files together; weights shrink 1 to 4 times
 _HEADROOM_BYTES = 50_000_000
 
 
 def safe_name(text: str, otherwise: str) -> str:
-    """A name of AI Hub as a file name: letters, digits, `.`, `_`, `-`."""
+    """Return a name of AI Hub as a file name of letters, digits, `.`, `_` and `-`.
+
+    `otherwise` is returned if no such character is left.
+    """
     return re.sub(r"[^A-Za-z0-9._-]+", "_", text)[:100].strip("._-") or otherwise
 
 
 def lay_out(asset: Path, folder: Path, stem: str) -> None:
-    """Unpack a zip into `folder`, move any other file there, called `stem` and its suffix.
+    """Unpack a zip into `folder`, or move any other file there as `stem` with its suffix.
 
-    A single folder at the top of a zip falls away: a bundle has its files at its root. Raises
-    AiHubError for a damaged or hostile archive, and for a full disk.
+    If a zip has a single folder at its top, the files of this folder go to the root of the bundle.
+    Raises AiHubError for a damaged or hostile archive, and for a full disk.
     """
     try:
         if asset.suffix.lower() == ".zip":
@@ -401,7 +409,7 @@ def _unpack(tree: ZipTree, asset: Path, folder: Path) -> None:
         raise AiHubError(
             "the archive that AI Hub sent is empty", hint="check the job on the AI Hub web page"
         )
-    # Members of a bomb share their bytes: each alone looks harmless.
+    # The members of a zip bomb share their bytes, so each member alone looks harmless.
     if len(sizes) > _MAX_FILES or total > _HEADROOM_BYTES + _MAX_RATIO * asset.stat().st_size:
         raise AiHubError(
             "fleet did not unpack the archive from AI Hub, because its size is implausible: "
@@ -440,7 +448,7 @@ _RUNTIME = re.compile(r"--target_runtime[= ]+([A-Za-z0-9_]+)")
 
 @dataclass(frozen=True)
 class Pulled:
-    """A new bundle folder. `record` is what aihub.json says, `notes` are for people."""
+    """A new bundle folder. `record` is the content of aihub.json; `notes` are for the user."""
 
     folder: Path
     record: dict[str, Any]
@@ -448,7 +456,9 @@ class Pulled:
 
     @property
     def next_commands(self) -> list[str]:
-        """What fits the files: a look, and wrappers where context binaries have none."""
+        """Commands that fit the files: an inspection, and wrappers for context binaries without
+        one.
+        """
         kind = self.record["kind"]
         names = [file["name"] for file in self.record["files"]]
         folder = shlex.quote(str(self.folder))
@@ -466,9 +476,10 @@ def pull(
     verbose: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> Pulled:
-    """Get the model of `reference` into `folder`, which must not exist; default: named after it.
+    """Download the model of `reference` into `folder`, which must not exist.
 
-    Raises InputError and AiHubError; then there is no folder.
+    The default folder is named after the model and the id. Raises InputError or AiHubError; after
+    an error there is no folder.
     """
     name = checked_id(reference)
     if folder is not None:
@@ -493,7 +504,7 @@ def pull(
 
 
 def _stem(title: str) -> str:
-    """A name without the endings that say what it is: the file brings its own."""
+    """Return a name without the endings of file formats, because the file has its own suffix."""
     return re.sub(r"(\.(zip|genie|onnx|bin|dlc|tflite|onnxruntime_genai))+$", "", title) or "model"
 
 
@@ -564,7 +575,10 @@ def _record(
 
 
 def _files(bundle: Path) -> list[dict[str, Any]]:
-    """Every file with size in bytes and SHA-256; SHA256SUMS of the weights when there is none."""
+    """Return every file with its size in bytes and its SHA-256.
+
+    Writes SHA256SUMS of the weights if the bundle has no such file.
+    """
     files = listed(bundle)
     weights = [file for file in files if any(fnmatchcase(str(file["name"]), w) for w in _WEIGHTS)]
     if weights and not (bundle / SUMS).exists():
@@ -574,7 +588,7 @@ def _files(bundle: Path) -> list[dict[str, Any]]:
 
 
 def _kind(bundle: Path) -> str:
-    """The kind of bundle; `files` where only a guess without any mark is left."""
+    """Return the kind of the bundle, or `files` if the kind is only a guess without any mark."""
     kind = guessed(bundle)
     genie = any(fnmatchcase(path.name, "*genie_config*.json") for path in bundle.iterdir())
     return "files" if kind == "genie" and not genie else kind
