@@ -1,4 +1,4 @@
-"""The record by which ONNX Runtime judges a compiled model before it loads it."""
+"""The compatibility record that ONNX Runtime reads before it loads a compiled model."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ _PARTS = 8
 
 @dataclass(frozen=True)
 class Compatibility:
-    """`v2:6:2.51.0:5.51.0:73:77:0:0`, as the script in the wheel of onnxruntime-qnn has it.
+    """The fields of a record such as `v2:6:2.51.0:5.51.0:73:77:0:0`.
 
-    `archs`, `soc_models`, `vtcm_mb` are empty where the record says 0 or nothing.
+    The form is that of the script in the wheel of onnxruntime-qnn. `archs`, `soc_models` and
+    `vtcm_mb` are empty if the record has 0 or nothing in their place.
     """
 
     backend_id: int
@@ -23,7 +24,10 @@ class Compatibility:
 
 
 def parse(text: str) -> Compatibility | None:
-    """None for text of another form or version: unknown, not wrong."""
+    """Parse a record. Returns None for a text of another form or version.
+
+    Such a text is unknown, not wrong.
+    """
     parts = text.strip().split(":")
     if len(parts) != _PARTS or parts[0] != "v2":
         return None

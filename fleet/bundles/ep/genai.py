@@ -1,9 +1,10 @@
 """Folders of onnxruntime-genai for context binaries of a language model, as AI Hub exports them.
 
-A prompt graph and a token graph with a cache that slides by a window, in one part or several;
-around them position-processor, quantizer and dequantizer for the CPU. The parts, their names and
-`genai_config.json` are those of quic/ai-hub-models, models/_shared/llama3/ort_genai.py, and what
-the cache needs is in src/models/windowed_kv_cache.cpp of microsoft/onnxruntime-genai.
+A model has a prompt graph and a token graph with a cache that slides by a window, in one part or in
+several. A position-processor, a quantizer and a dequantizer for the CPU surround them. The parts,
+their names and `genai_config.json` are those of quic/ai-hub-models,
+models/_shared/llama3/ort_genai.py. The needs of the cache are in src/models/windowed_kv_cache.cpp
+of microsoft/onnxruntime-genai.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from fleet.model.plain import read_plain
 GENAI = "genai_config.json"
 _CACHE = re.compile(r"past_(key|value)_(\d+)_(in|out)")
 _MASK, _POSITIONS, _LOGITS = "attention_mask_before_processor", "position_ids", "dequantized"
-_FLOAT_MASK = -50.0  # what AI Hub adds to a score that does not count
+_FLOAT_MASK = -50.0  # the value that AI Hub adds to a masked score
 _Positive = Annotated[float, msgspec.Meta(gt=0)]
 _EXPORT = (
     "name all context binaries of one AI Hub export: fleet bundle wrap-ep --genai FOLDER/*.bin"
@@ -47,7 +48,7 @@ class Llama3(msgspec.Struct, frozen=True):
 
 
 class GenaiModel(msgspec.Struct, frozen=True):
-    """What no context binary says of its model, by its names in `config.json`."""
+    """Values of a model that no context binary contains, by their names in `config.json`."""
 
     rope_theta: _Positive
     eos_token_id: tuple[int, ...]
@@ -59,7 +60,7 @@ class GenaiModel(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Stage:
-    """A graph in the pipeline, and the wrapper in which it is."""
+    """A graph in the pipeline, with its wrapper and its number of tokens (`width`)."""
 
     wrapper: str
     graph: Graph
@@ -68,9 +69,10 @@ class Stage:
 
 @dataclass(frozen=True)
 class GenaiLayout:
-    """The graphs of a decoder in the order in which they run: those of the prompt come first.
+    """The graphs of a decoder in the order in which they run, with the graphs of the prompt first.
 
-    `cache` is one input of the cache for keys, `layers` their number.
+    `window` is the number of tokens of a prompt graph. `cache` is one input of the cache for keys,
+    and `layers` is the number of such inputs.
     """
 
     stages: tuple[Stage, ...]
@@ -84,22 +86,23 @@ class GenaiLayout:
 
     @property
     def context(self) -> int:
-        """Tokens of prompt and answer together."""
+        """The number of tokens of prompt and answer together."""
         return self.mask.shape[-1]
 
 
 def read_description(folder: Path) -> GenaiModel:
-    """Return what `config.json` of Hugging Face, else `genie_config.json`, says of the model.
+    """Return the values of a model from `config.json` of Hugging Face or from `genie_config.json`.
 
-    Raises BundleError or InputError: neither file is there, or a value is missing or unknown.
+    `config.json` is preferred. Raises BundleError or InputError if neither file exists, or if a
+    value is missing or unknown.
     """
     path, ids = folder / "config.json", folder / "generation_config.json"
     if path.is_file():
-        said = read_json(path)
+        values = read_json(path)
         more = read_json(ids) if ids.is_file() else {}
-        rope = said.get("rope_parameters") or said.get("rope_scaling")
-        theta = said.get("rope_theta", _at(rope, "rope_theta"))
-        said["eos_token_id"] = more.get("eos_token_id", said.get("eos_token_id"))
+        rope = values.get("rope_parameters") or values.get("rope_scaling")
+        theta = values.get("rope_theta", _at(rope, "rope_theta"))
+        values["eos_token_id"] = more.get("eos_token_id", values.get("eos_token_id"))
     else:
         path = folder / "genie_config.json"
         if not path.is_file():
@@ -112,7 +115,7 @@ def read_description(folder: Path) -> GenaiModel:
         place = _at(dialog, "engine", "model", "positional-encoding")
         theta = _at(place, "rope-theta") or _at(dialog, "engine", "backend", "QnnHtp", "rope-theta")
         rope, names = _at(place, "rope-scaling"), ("bos", "eos")
-        said = {f"{name}_token_id": _at(dialog, "context", f"{name}-token") for name in names}
+        values = {f"{name}_token_id": _at(dialog, "context", f"{name}-token") for name in names}
     pairs = rope.items() if isinstance(rope, dict) else ()
     rope = {key.replace("-", "_"): value for key, value in pairs}
     kind = rope.get("rope_type", rope.get("type", "default"))
@@ -121,16 +124,16 @@ def read_description(folder: Path) -> GenaiModel:
             f"{path} has the rotary embedding {str(kind)[:80]!r}, which fleet does not compute",
             hint="use the position-processor.onnx and the genai_config.json of the exporter",
         )
-    ends = said["eos_token_id"]
+    ends = values["eos_token_id"]
     ends = ends or None if isinstance(ends, list) or ends is None else [ends]
     more = {"rope_theta": theta, "eos_token_id": ends, "llama3": rope if kind == "llama3" else None}
     return read_plain(
-        GenaiModel, {**said, **more}, str(path), "copy config.json of the model there"
+        GenaiModel, {**values, **more}, str(path), "copy config.json of the model there"
     )
 
 
 def _at(value: Any, *keys: str) -> Any:  # noqa: ANN401 - JSON of a stranger
-    """Return a value by keys; None if one of them is not there."""
+    """Return the value at a path of keys, or None if one of the keys is missing."""
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value
@@ -139,8 +142,8 @@ def _at(value: Any, *keys: str) -> Any:  # noqa: ANN401 - JSON of a stranger
 def read_layout(files: Sequence[GraphFile]) -> GenaiLayout:
     """Return the prompt graphs and token graphs of binaries, in their order.
 
-    Of graphs for several contexts the longest is taken, of several prompt widths the largest.
-    Raises BundleError: a part is missing, or the layout is another one.
+    The graphs of the longest context are used, and the largest width of a prompt graph. Raises
+    BundleError if a part is missing or if the layout is another one.
     """
     stages = [
         Stage(name, graph, _width(graph))
@@ -174,8 +177,8 @@ def _layout(prompt: list[Stage], token: list[Stage]) -> GenaiLayout:
     if unknown:
         problem = f"no graph of these binaries makes the input {unknown[0]}"
     elif wrong or "input_ids" not in inputs or not keys:
-        found = [*(wrong or ["input_ids" if keys else "past_key_0_in"])]
-        problem = f"the graphs have no input {found[0]}, or more than one"
+        missing = [*(wrong or ["input_ids" if keys else "past_key_0_in"])]
+        problem = f"the graphs have no input {missing[0]}, or more than one"
     elif len(logits) != 1:
         problem = (
             f"the last part {prompt[-1].graph.name} has {len(logits)} outputs beside the cache"
@@ -198,7 +201,10 @@ def _layout(prompt: list[Stage], token: list[Stage]) -> GenaiLayout:
 
 
 def _ordered(stages: list[Stage]) -> list[Stage]:
-    """Sort the parts of one chain: each after those whose outputs it reads."""
+    """Sort the parts of one chain: each part follows the parts whose outputs it reads.
+
+    Raises BundleError for a loop.
+    """
     makers = {t.name: at for at, stage in enumerate(stages) for t in stage.graph.outputs}
     needs = {
         at: {makers[t.name] for t in stage.graph.inputs if t.name in makers}
@@ -211,45 +217,47 @@ def _ordered(stages: list[Stage]) -> list[Stage]:
 
 
 def _width(graph: Graph) -> int:
-    """Return how many tokens a graph takes at once."""
+    """Return the number of tokens that a graph processes at once. Raises BundleError if it has
+    none.
+    """
     for tensor in graph.inputs:
         if tensor.name == "input_ids" and tensor.shape:
             return tensor.shape[-1]
     for tensor in graph.inputs:
         if len(tensor.shape) > 2 and any(role in tensor.name for role in ("cos", "sin", "mask")):
             return tensor.shape[-2]
-    for tensor in graph.inputs:  # hidden states, of an output layer alone
+    for tensor in graph.inputs:  # hidden states, if the graph is only an output layer
         if len(tensor.shape) > 1 and not _CACHE.fullmatch(tensor.name):
             return tensor.shape[-2]
     raise BundleError(f"graph {graph.name} takes no tokens", hint=_EXPORT)
 
 
 def _context(graph: Graph) -> int:
-    """Return the tokens of the mask of a graph; 0 if it has none."""
+    """Return the number of tokens in the mask of a graph, or 0 if it has no mask."""
     return next((t.shape[-1] for t in graph.inputs if "mask" in t.name and t.shape), 0)
 
 
 def frequencies(model: GenaiModel, pairs: int) -> list[float]:
-    """Return by how many radians each pair of a head turns from one position to the next.
+    """Return the angle in radians by which each pair of a head turns from one position to the next.
 
-    `llama3` as in modeling_rope_utils.py of huggingface/transformers.
+    The scaling `llama3` is that of modeling_rope_utils.py of huggingface/transformers.
     """
     plain = [model.rope_theta ** (-at / pairs) for at in range(pairs)]
-    said = model.llama3
-    if said is None:
+    rope = model.llama3
+    if rope is None:
         return plain
-    low, high = said.low_freq_factor, said.high_freq_factor
+    low, high = rope.low_freq_factor, rope.high_freq_factor
 
     def scaled(turn: float) -> float:
-        share = said.original_max_position_embeddings * turn / (2 * math.pi)
+        share = rope.original_max_position_embeddings * turn / (2 * math.pi)
         share = min(max((share - low) / ((high - low) or 1.0), 0.0), 1.0)
-        return (1 - share) * turn / said.factor + share * turn
+        return (1 - share) * turn / rope.factor + share * turn
 
     return [scaled(turn) for turn in plain]
 
 
 class _Nodes:
-    """A graph in the making."""
+    """An ONNX graph under construction."""
 
     def __init__(self, onnx: ModuleType) -> None:
         self._onnx, self._nodes, self._constants = onnx, list[Any](), list[Any]()
@@ -284,10 +292,11 @@ class _Nodes:
 
 
 def _position_processor(onnx: ModuleType, layout: GenaiLayout, model: GenaiModel) -> bytes:
-    """Positions and the mask of genai → cosine, sine, and what is added to a score.
+    """Return the model that computes cosine, sine and mask from the inputs of genai.
 
+    The inputs are the positions and the mask of genai. The computed mask is added to the scores.
     The keys stand at the right end of the context, so query i of n may see the first
-    context - n + i + 1 of them.
+    context - n + i + 1 keys.
     """
     nodes, context, pairs = _Nodes(onnx), layout.context, layout.cos.shape[-1]
     node, constant = nodes.node, nodes.constant
@@ -317,14 +326,17 @@ def _position_processor(onnx: ModuleType, layout: GenaiLayout, model: GenaiModel
 
 
 def _turned(layout: GenaiLayout) -> Iterator[tuple[str, list[int | str], Tensor]]:
-    """Yield name, shape and tensor of what the position processor gives to the quantizer."""
+    """Yield the name, shape and tensor of each output of the position processor."""
     for tensor in (layout.mask, layout.cos, layout.sin):
         shape: list[int | str] = [1, 1, "width", tensor.shape[-1]]
         yield f"{tensor.name}_before_quantizer", shape, tensor
 
 
 def _boundary(onnx: ModuleType, nodes: _Nodes, way: str, pair: tuple[str, str], t: Tensor) -> None:
-    """Add a node between float and the stored type of a tensor: a cast if it has no scale."""
+    """Add a node between float and the stored type of a tensor.
+
+    The node is a cast if the tensor has no scale.
+    """
     source, into = pair
     if t.scale is None or t.offset is None:
         kind = t.element if way == "QuantizeLinear" else "FLOAT"
@@ -355,7 +367,10 @@ def _dequantizer(onnx: ModuleType, layout: GenaiLayout) -> bytes:
 
 
 def configuration(layout: GenaiLayout, model: GenaiModel) -> dict[str, Any]:
-    """Return genai_config.json. The sampler is greedy; a request may ask for another one."""
+    """Return the content of genai_config.json.
+
+    The sampler is greedy; a request may ask for another sampler.
+    """
     kv, _, size, _ = layout.cache.shape
     heads, ends = model.num_attention_heads or kv, model.eos_token_id
     first = ends[0] if model.bos_token_id is None else model.bos_token_id
@@ -421,11 +436,11 @@ def _pipeline(layout: GenaiLayout) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def surroundings(files: Sequence[GraphFile], folder: Path | None) -> dict[Path, bytes]:
-    """Return all files of a genai folder beside the wrappers. `folder` is that of the binaries if
-    it is None.
+    """Return all files of a genai folder except the wrappers, by path.
 
-    Raises BundleError: binaries of several folders; `read_layout`, `read_description`; without
-    the package onnx.
+    If `folder` is None, the files go to the folder of the binaries. Raises BundleError for binaries
+    of several folders, if the package onnx is not installed, and as `read_layout` and
+    `read_description` do.
     """
     onnx = onnx_package("to write the parts of a genai folder")
     folders = {folder or file.path.parent for file in files}

@@ -1,4 +1,4 @@
-"""Graphs of a context binary with all that an ONNX wrapper has to say of them."""
+"""The graphs of a context binary, with everything that their ONNX wrapper needs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from fleet.bundles.context import ask_library
 from fleet.model.errors import BundleError
 
-# Qnn_DataType_t of QnnTypes.h → element type of ONNX. Stored numbers go as they are: a
-# quantized tensor (SFIXED, UFIXED) has the type of what is stored.
+# Qnn_DataType_t of QnnTypes.h → element type of ONNX. Stored numbers are not converted, so a
+# quantized tensor (SFIXED, UFIXED) has the type of its stored numbers.
 ELEMENTS: Mapping[int, str] = {
     0x0008: "INT8",
     0x0016: "INT16",
@@ -40,7 +40,8 @@ _BUILD = re.compile(r"v?(\d+\.\d+\.\d+)\.(\d{6,12})")
 class Tensor:
     """An input or output of a graph. `element` is ONNX's name of the stored type.
 
-    real = (stored + offset) * scale where the tensor is quantized with one pair; None else.
+    If the tensor is quantized with one pair of `scale` and `offset`, real = (stored + offset) *
+    scale. Otherwise both are None.
     """
 
     name: str
@@ -52,7 +53,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Graph:
-    """One graph of a context binary."""
+    """A graph of a context binary."""
 
     name: str
     inputs: tuple[Tensor, ...]
@@ -61,7 +62,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class GraphFile:
-    """A context binary with its graphs. `build_id` as it stands there, with `v`."""
+    """A context binary with its graphs. `build_id` is the text of the file, with its `v`."""
 
     path: Path
     build_id: str
@@ -76,8 +77,9 @@ class GraphFile:
     def compatibility(self) -> str:
         """`v2:<backend>:<QAIRT>:<backend API>:<arch>:<soc_model>:<VTCM MB>:<user driver>`.
 
-        The record that ONNX Runtime checks before it loads; as the script in the wheel of
-        onnxruntime-qnn 2.7.0 documents it. "" when a part of it is not known.
+        ONNX Runtime checks this record before it loads a model. The form is documented in the
+        script in the wheel of onnxruntime-qnn 2.7.0. The text is "" if the QAIRT version or the
+        arch is unknown.
         """
         version = _BUILD.fullmatch(self.build_id)
         if version is None or not self.hexagon_arch:
@@ -87,7 +89,11 @@ class GraphFile:
 
 
 def read_graphs(path: Path, library: Path) -> GraphFile:
-    """Ask libQnnSystem. Raises BundleError: damaged, or with a type that ONNX does not have."""
+    """Read the graphs of a context binary with libQnnSystem.
+
+    Raises BundleError if the library cannot be loaded, if the file is damaged, or if a tensor has a
+    type that ONNX does not have.
+    """
     answer = ask_library(library, path)
     if answer is None:
         raise BundleError(

@@ -1,4 +1,4 @@
-"""ONNX models of a bundle: which context binaries and other files they name.
+"""ONNX models of a bundle, with the context binaries and other files that they name.
 
 EPContext is described in onnxruntime.ai/docs/execution-providers/EP-Context-Design.html.
 """
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, ValueInfoProto
 
 
-# What ONNX Runtime's QNN provider does not take of a model, told before a byte is sent.
+# Obstacles: parts of a model that ONNX Runtime's QNN provider does not accept. They are reported
+# before fleet sends any data.
 #
-# A session of fleet has no fallback to the CPU, so one node that QNN does not take ends it. Nodes
-# that onnxruntime computes itself while it loads (constants, shapes) and operators that are
-# functions
-# of others are left out: nothing is claimed of them.
+# A session of fleet has no fallback to the CPU, so a single node that QNN does not accept ends the
+# session. Nodes that onnxruntime computes itself while it loads (constants, shapes) and operators
+# that are defined by other operators are not judged.
 
 FREE, OPERATOR, TYPE, OPSET = "onnx-free-dimension", "onnx-operator", "onnx-type", "onnx-opset"
 _OWN_DOMAINS = ("", "ai.onnx", "com.microsoft", "com.ms.internal.nhwc")
@@ -38,8 +38,10 @@ _QUANTISE = "quantise it statically: onnxruntime.quantization.quantize(model, ou
 
 @dataclass(frozen=True)
 class Obstacle:
-    """One thing in a model that QNN does not take. `dimension` is its name if a playbook can
-    give it a number.
+    """A part of a model that QNN does not accept.
+
+    `dimension` is the name of a free dimension, to which a playbook can give a number; ""
+    otherwise.
     """
 
     rule: str
@@ -56,8 +58,8 @@ def obstacles(onnx: ModuleType, model: ModelProto) -> tuple[Obstacle, ...]:
     inputs = [value for value in model.graph.input if value.name not in weights]
     return (
         *_opset(model),
-        *(found for value in inputs for found in _free(value)),
-        *(found for value in (*inputs, *model.graph.output) for found in _type(onnx, value)),
+        *(item for value in inputs for item in _free(value)),
+        *(item for value in (*inputs, *model.graph.output) for item in _type(onnx, value)),
         *_nodes(onnx, model),
     )
 
@@ -116,32 +118,32 @@ def _type(onnx: ModuleType, value: ValueInfoProto) -> Iterator[Obstacle]:
 
 @dataclass
 class _Graph:
-    """Which values of a graph are constant, and which nodes make and read each value."""
+    """The constant values of a graph, and the nodes that make and read each value."""
 
     constants: set[str]
     makers: dict[str, NodeProto] = field(default_factory=dict)
     readers: dict[str, list[NodeProto]] = field(default_factory=dict)
 
     def readers_of(self, node: NodeProto, kind: str) -> list[NodeProto]:
-        """The nodes of one kind that read the first output of a node."""
+        """Return the nodes of one kind that read the first output of a node."""
         return [other for other in self.readers.get(node.output[0], []) if other.op_type == kind]
 
 
 def _nodes(onnx: ModuleType, model: ModelProto) -> Iterator[Obstacle]:
     graph, table = model.graph, _table()
-    seen = _Graph({tensor.name for tensor in graph.initializer})
+    relations = _Graph({tensor.name for tensor in graph.initializer})
     for node in graph.node:
-        seen.makers.update(dict.fromkeys(node.output, node))
+        relations.makers.update(dict.fromkeys(node.output, node))
         for name in node.input:
-            seen.readers.setdefault(name, []).append(node)
+            relations.readers.setdefault(name, []).append(node)
     ranks = _ranks(model)
     functions = {(function.domain, function.name) for function in model.functions}
     for node in graph.node:
-        if all(name in seen.constants for name in node.input if name) and not _has_graph(node):
-            seen.constants.update(node.output)
+        if all(name in relations.constants for name in node.input if name) and not _has_graph(node):
+            relations.constants.update(node.output)
         elif (node.domain, node.op_type) in functions:
             continue
-        elif reason := _refused(onnx, node, seen, table):
+        elif reason := _refused(onnx, node, relations, table):
             yield _of_node(node, *reason)
         elif deep := [n for n in (*node.input, *node.output) if ranks.get(n, 0) > table["rank"]]:
             have = f"{deep[0]} has {ranks[deep[0]]} dimensions"
@@ -161,15 +163,18 @@ def _of_node(node: NodeProto, have: str, need: str, cure: str) -> Obstacle:
 
 
 def _refused(
-    onnx: ModuleType, node: NodeProto, seen: _Graph, table: Mapping[str, Any]
+    onnx: ModuleType, node: NodeProto, relations: _Graph, table: Mapping[str, Any]
 ) -> tuple[str, str, str] | None:
-    """Return what is wrong with a node, what QNN wants, and the cure; None if nothing is known."""
+    """Return the problem of a node, what QNN needs, and the cure.
+
+    Returns None if no problem is known.
+    """
     kind, ours = node.op_type, "an operator that QNN has"
     if node.domain not in _OWN_DOMAINS:
         cure = "export it again without this operator, or use an op package with QAIRT's own tools"
         return f"its domain {node.domain} is not ONNX Runtime's", ours, cure
     if kind in table["integer"]:
-        if _is_dynamic_pattern(node, seen):
+        if _is_dynamic_pattern(node, relations):
             return None
         return "the operator is one of dynamic quantisation", ours, _QUANTISE
     known = kind in table["operators"] or kind in table["fused"] or _is_function(onnx, node)
@@ -186,26 +191,29 @@ def _has_graph(node: NodeProto) -> bool:
 
 
 def _is_function(onnx: ModuleType, node: NodeProto) -> bool:
-    """True if ONNX defines the operator by others, which onnxruntime may put in its place."""
+    """Return True if ONNX defines the operator by others, which onnxruntime may use instead."""
     try:
         schema = onnx.defs.get_schema(node.op_type, domain=node.domain.replace("ai.onnx", ""))
     except onnx.defs.SchemaError:
-        return node.domain == "com.microsoft"  # unknown here, so nothing is claimed
+        return node.domain == "com.microsoft"  # unknown here, so it is not judged
     return bool(schema.has_function or schema.has_context_dependent_function)
 
 
-def _is_dynamic_pattern(node: NodeProto, seen: _Graph) -> bool:
-    """True in DynamicQuantizeLinear → MatMulInteger → Cast → Mul by the product of the scales."""
+def _is_dynamic_pattern(node: NodeProto, relations: _Graph) -> bool:
+    """Return True if the node is part of a known pattern of dynamic quantisation.
+
+    The pattern is DynamicQuantizeLinear → MatMulInteger → Cast → Mul by the product of the scales.
+    """
     if node.op_type == "DynamicQuantizeLinear":
-        readers = seen.readers.get(node.output[0], [])
-        return bool(readers) and all(_is_dynamic_pattern(reader, seen) for reader in readers)
+        readers = relations.readers.get(node.output[0], [])
+        return bool(readers) and all(_is_dynamic_pattern(reader, relations) for reader in readers)
     muls = [
         mul
-        for cast in seen.readers_of(node, "Cast")
-        for mul in seen.readers_of(cast, "Mul")
+        for cast in relations.readers_of(node, "Cast")
+        for mul in relations.readers_of(cast, "Mul")
         if node.op_type == "MatMulInteger"
     ]
-    makers = [seen.makers.get(name) for mul in muls for name in mul.input]
+    makers = [relations.makers.get(name) for mul in muls for name in mul.input]
     return any(maker is not None and maker.op_type == "Mul" for maker in makers)
 
 
@@ -215,12 +223,15 @@ def _ranks(model: ModelProto) -> dict[str, int]:
 
 
 SOURCES = {"qnn", "qnnexecutionprovider"}  # compared without case by onnxruntime-qnn
-LARGEST = 2**31 - 1  # bytes: protobuf ends there; larger models have their weights outside
+LARGEST = 2**31 - 1  # bytes, the limit of protobuf; larger models have their weights in other files
 
 
 @dataclass(frozen=True)
 class EpNode:
-    """One EPContext node. `context` is relative to the model; "" where it is embedded."""
+    """An EPContext node. `context` is a path relative to the model.
+
+    `context` is "" if the context is embedded, or if another node of the model has it.
+    """
 
     name: str
     context: str
@@ -232,12 +243,13 @@ class EpNode:
 
 @dataclass(frozen=True)
 class OnnxModel:
-    """What a model says of itself. Shapes: a number, or the name of a free dimension.
+    """The inputs, outputs, EPContext nodes and file names of an ONNX model.
 
-    `others` counts nodes that are no EPContext: they are compiled on the device, or run on its
-    CPU. `external` are files with weights. `compatibility` is the record that
-    `bundles.ep.compatibility` reads, "" without one. `ir_version` is that of ONNX's format,
-    `obstacles` what QNN does not take of it.
+    A dimension of a shape is a number, or the name of a free dimension. `others` counts the nodes
+    that are not EPContext: the device compiles them, or runs them on its CPU. `external` are files
+    with weights. `compatibility` is the record that `bundles.ep.compatibility` reads, "" without a
+    record. `ir_version` is the version of the ONNX format. `obstacles` are the parts that QNN does
+    not accept.
     """
 
     name: str
@@ -252,7 +264,11 @@ class OnnxModel:
 
 
 def read_model(path: Path, name: str) -> OnnxModel:
-    """Raises BundleError: no ONNX model, or a name in it that leads out of its folder."""
+    """Read an ONNX model, without the weights in other files.
+
+    Raises BundleError if the file is not an ONNX model or is larger than 2 GiB, and if it names a
+    file outside its folder.
+    """
     onnx = onnx_package("to read ONNX models")
     if path.stat().st_size > LARGEST:
         raise BundleError(
@@ -290,7 +306,10 @@ def read_model(path: Path, name: str) -> OnnxModel:
 
 
 def beside(model: str, named: str, key: str) -> str:
-    """A file that a model names, relative to the bundle. Raises BundleError: it leads out."""
+    """Return the path of a file that a model names, relative to the bundle.
+
+    Raises BundleError if the path leads out of the folder of the model.
+    """
     path = PurePosixPath(named)
     if not named or path.is_absolute() or ".." in path.parts or "\\" in named:
         raise BundleError(
@@ -302,15 +321,15 @@ def beside(model: str, named: str, key: str) -> str:
 
 
 def _ep_node(onnx: ModuleType, node: NodeProto, model: str) -> EpNode:
-    found = {
+    attributes = {
         attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute
     }
 
     def text(key: str) -> str:
-        value = found.get(key, b"")
+        value = attributes.get(key, b"")
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
-    embedded = bool(found.get("embed_mode", 1))
+    embedded = bool(attributes.get("embed_mode", 1))
     source = text("source")
     if source and source.lower() not in SOURCES:
         raise BundleError(
@@ -318,7 +337,7 @@ def _ep_node(onnx: ModuleType, node: NodeProto, model: str) -> EpNode:
             f"EPContext node has source '{source[:80]}'",
             hint="compile the model with the QNN execution provider of ONNX Runtime",
         )
-    main = bool(found.get("main_context", 1))
+    main = bool(attributes.get("main_context", 1))
     context = "" if embedded or not main else text("ep_cache_context")
     if main and not embedded:
         beside(model, context, "ep_cache_context")
@@ -330,15 +349,15 @@ def _ep_node(onnx: ModuleType, node: NodeProto, model: str) -> EpNode:
 def _values(
     onnx: ModuleType, values: Iterable[ValueInfoProto]
 ) -> dict[str, tuple[str, tuple[int | str, ...]]]:
-    found = {}
+    rows = {}
     for value in values:
         kind = value.type.tensor_type
         shape = tuple(
             int(dim.dim_value) if dim.HasField("dim_value") else str(dim.dim_param)
             for dim in kind.shape.dim
         )
-        found[value.name] = (onnx.TensorProto.DataType.Name(kind.elem_type).lower(), shape)
-    return found
+        rows[value.name] = (onnx.TensorProto.DataType.Name(kind.elem_type).lower(), shape)
+    return rows
 
 
 def _external(onnx: ModuleType, graph: GraphProto, model: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The package `onnx`, where it is installed: reading and writing models is its business."""
+"""The optional package `onnx`, which reads and writes ONNX models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fleet.model.extras import install_extra
 
 
 def onnx_package(why: str) -> ModuleType:
-    """The module. Raises BundleError with the command that installs it."""
+    """Import the package. Raises BundleError with the command that installs it."""
     try:
         import onnx  # noqa: PLC0415
         import onnx.helper  # noqa: PLC0415

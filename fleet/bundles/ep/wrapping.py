@@ -1,4 +1,4 @@
-"""ONNX wrappers for context binaries: one EPContext node a graph, the binary beside it."""
+"""ONNX wrappers for context binaries: one EPContext node for each graph, next to the binary."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 @dataclass(frozen=True)
 class Wrapper:
-    """A wrapper that was written."""
+    """A wrapper that was written to `path`."""
 
     path: Path
     file: GraphFile
@@ -35,29 +35,31 @@ class Wrapper:
 
 
 def wrapper_names(file: GraphFile) -> dict[str, Graph]:
-    """File name of the wrapper → graph: `<stem>.onnx`, of several graphs `<graph>.onnx`.
+    """Return the graphs by the file names of their wrappers.
 
-    AI Hub names the wrappers of its parts after the graphs too. Raises BundleError when two
-    graphs would get one name.
+    The name is `<stem>.onnx` for a binary with one graph, and `<graph>.onnx` for several graphs. AI
+    Hub also names the wrappers of its parts after the graphs. Raises BundleError if two graphs
+    would get the same name.
     """
     if len(file.graphs) == 1:
         return {f"{file.path.stem}.onnx": file.graphs[0]}
-    found: dict[str, Graph] = {}
+    wrappers: dict[str, Graph] = {}
     for graph in file.graphs:
         name = f"{_UNFIT.sub('_', graph.name).strip('._') or 'graph'}.onnx"
-        if name.lower() in {other.lower() for other in found}:
+        if name.lower() in {other.lower() for other in wrappers}:
             raise BundleError(
                 f"two graphs of {file.path} have names that lead to the same file {name}",
                 hint="compile the model again with other graph names",
             )
-        found[name] = graph
-    return found
+        wrappers[name] = graph
+    return wrappers
 
 
 def wrapper(file: GraphFile, graph: Graph) -> bytes:
-    """The model as bytes. Its inputs and outputs have the stored types of the graph.
+    """Return the ONNX model of a graph as bytes.
 
-    Raises BundleError without the package onnx.
+    Its inputs and outputs have the stored types of the graph. Raises BundleError if the package
+    onnx is not installed.
     """
     onnx = onnx_package("to write a wrapper")
     helper = onnx.helper
@@ -95,11 +97,11 @@ def write_wrappers(
     folder: Path | None = None,
     more: Mapping[Path, bytes] | None = None,
 ) -> list[Wrapper]:
-    """Write them beside their binaries, or into `folder`, which has the binaries then too; and
-    with them the files `more`.
+    """Write the wrappers next to their binaries, or into `folder`, and the files `more`.
 
-    Nothing is written over what differs. Raises BundleError for such a file, for two wrappers
-    of one name, for a folder without the binaries, or when it cannot be written.
+    `folder` must then contain the binaries. An existing file with other content is not overwritten.
+    Raises BundleError for such a file, for two wrappers of one name, for a folder without the
+    binaries, and if a file cannot be written.
     """
     planned: dict[Path, bytes] = dict(more or {})
     made: list[Wrapper] = []
