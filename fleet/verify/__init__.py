@@ -1,1 +1,1 @@
-"""Whether an answer is right: checks of texts and tensors. Knows no device."""
+"""Checks of answers: texts and tensors. This package knows no device."""

@@ -1,6 +1,6 @@
 """Checks and detectors for the answers of language models.
 
-A check compares an answer with what its question expects. A detector needs no expectation: it
+A check compares an answer with the expectation of its question. A detector needs no expectation: it
 finds answers that no healthy model gives (docs/verify.md).
 """
 
@@ -36,14 +36,14 @@ _NUMBER = re.compile(
     rf"[-+{_MINUS}]?\d(?:[\d,_'{_APOSTROPHE}]*\d)?(?:\.\d+)?(?:[eE][-+]?\d+)?(?:\s?%)?"
 )
 _FENCE = re.compile(r"```[A-Za-z0-9_-]*\s*\n(.*?)```", re.DOTALL)
-# One model had these repeats as a right answer: three columns of a table, a line of dashes.
+# The limits allow repeats that a right answer had: three columns of a table, a line of dashes.
 _REPEATS, _REPEATED_CHARS, _REPEATED_SHARE = 5, 24, 0.5
 _LONGEST_PERIOD = 200  # characters of the repeated part; longer ones are paragraphs
 _MANY_WORDS, _DISTINCT_SHARE = 40, 0.15
 
 
 def judge(question: SuiteQuestion, raw: SuiteAnswer) -> SuiteAnswer:
-    """Return an answer with its thought split off and its faults found."""
+    """Return an answer with the thought split off and with its faults."""
     thought, text, open_thought = split_thought(raw.text)
     faults = list(raw.faults)
     if not faults:
@@ -55,7 +55,7 @@ def judge(question: SuiteQuestion, raw: SuiteAnswer) -> SuiteAnswer:
 
 
 def judge_suite(suite: Suite, answers: Sequence[SuiteAnswer]) -> SuiteResult:
-    """Return the result of a suite; an answer that is missing does not pass."""
+    """Return the result of a suite. A missing answer does not pass."""
     given = {answer.name: answer for answer in answers}
     judged = [
         judge(question, given.get(question.name) or _missing(question))
@@ -73,7 +73,7 @@ def _missing(question: SuiteQuestion) -> SuiteAnswer:
 
 
 def _constant(answers: list[SuiteAnswer]) -> list[SuiteAnswer]:
-    """Mark every answer if all prompts of the suite got the same one."""
+    """Add a fault to every answer if all prompts of the suite got the same answer."""
     texts = {answer.text.strip() for answer in answers}
     if len(answers) < 2 or len(texts) > 1:
         return answers
@@ -82,26 +82,27 @@ def _constant(answers: list[SuiteAnswer]) -> list[SuiteAnswer]:
 
 
 def unsteady(results: Sequence[tuple[str, SuiteResult]]) -> list[str]:
-    """Return how results of the same suite differ from the first, a sentence for each answer.
+    """Return how results of the same suite differ from the first, as a sentence for each answer.
 
-    Each result comes with the words for it, such as `repeat 2`. Empty if all are equal.
+    Each result comes with its label, such as `repeat 2`. The list is empty if all results are
+    equal.
     """
     if not results:
         return []
     label, first = results[0]
     wanted = {answer.name: answer.text for answer in first.answers}
-    found = []
+    sentences = []
     for other, result in results[1:]:
         for answer in result.answers:
             text = wanted.get(answer.name, "")
             if answer.text != text:
                 place = _first_difference(text, answer.text)
-                found.append(f"{answer.name}: {other} differs from {label} {place}")
-    return found
+                sentences.append(f"{answer.name}: {other} differs from {label} {place}")
+    return sentences
 
 
 def _first_difference(one_text: str, other_text: str) -> str:
-    """Return `from word 7 on`; of tensors, `in y`."""
+    """Return the place of the first difference: `from word 7 on`, or `in y` for tensors."""
     tensors = [dict(part.partition(": ")[::2] for part in text.split("; ") if ": " in part)
                for text in (one_text, other_text)]  # fmt: skip
     if one_text.endswith("]") and tensors[0].keys() == tensors[1].keys():
@@ -114,9 +115,9 @@ def _first_difference(one_text: str, other_text: str) -> str:
 
 
 def split_thought(text: str) -> tuple[str, str, bool]:
-    """Return (thought, answer, True if the thought never ends).
+    """Return the thought, the answer, and True if the thought never ends.
 
-    Templates of some models open <think> in the prompt, so that the text has only the end.
+    The templates of some models open <think> in the prompt. The text then has only the end.
     """
     head, close, tail = text.rpartition(_CLOSE)
     if close:
@@ -131,23 +132,23 @@ def split_thought(text: str) -> tuple[str, str, bool]:
 
 
 def _detected(question: SuiteQuestion, raw: str, text: str, finish: str | None) -> list[str]:
-    found: list[str] = []
+    faults: list[str] = []
     if EMPTY in question.detect and not text:
-        found.append("empty answer")
+        faults.append("empty answer")
     if NOT_UTF8 in question.detect and "\ufffd" in raw:
-        found.append("not UTF-8: the answer contains bytes that are no text")
+        faults.append("not UTF-8: the answer contains bytes that are no text")
     if REPETITION in question.detect and (part := repeated(raw)):
-        found.append(f"repetition: {_quoted(part)} again and again")
+        faults.append(f"repetition: {_quoted(part)} again and again")
     if NO_STOP in question.detect and finish == "token-limit":
-        found.append(f"no stop: the answer reached the limit of {question.max_tokens} tokens")
-    return found
+        faults.append(f"no stop: the answer reached the limit of {question.max_tokens} tokens")
+    return faults
 
 
 def repeated(text: str) -> str:
     """Return the part that an answer repeats until its end, or "" for a healthy answer.
 
-    Only the end counts, because a model in a loop does not leave it. Lists and tables repeat
-    too, but with other words in each line.
+    Only the end is checked, because a model in a loop does not leave the loop. Lists and tables
+    repeat too, but with other words in each line.
     """
     text = " ".join(text.split())
     for period in range(1, min(_LONGEST_PERIOD, len(text) // _REPEATS) + 1):
@@ -162,7 +163,7 @@ def repeated(text: str) -> str:
 
 
 def _periodic_end(text: str, period: int) -> int:
-    """Return how many characters of the end repeat with this period."""
+    """Return the number of characters at the end that repeat with this period."""
     index = len(text) - 1
     while index >= period and text[index] == text[index - period]:
         index -= 1
@@ -173,9 +174,9 @@ def _periodic_end(text: str, period: int) -> int:
 
 
 def _unmet(checks: Iterable[AnswerCheck], text: str, thought: str) -> list[str]:
-    found = (_thinks(check, thought) if check.kind == "thinks" else
-             _KINDS[check.kind](check, text) for check in checks)  # fmt: skip
-    return [fault for fault in found if fault]
+    results = (_thinks(check, thought) if check.kind == "thinks" else
+               _KINDS[check.kind](check, text) for check in checks)  # fmt: skip
+    return [fault for fault in results if fault]
 
 
 def _folded(check: AnswerCheck, text: str) -> str:
@@ -207,24 +208,24 @@ def _regex(check: AnswerCheck, text: str) -> str:
 
 def _number(check: AnswerCheck, text: str) -> str:
     wanted, tolerance = check.value
-    found = numbers_in(text)
-    if not found:
+    numbers = numbers_in(text)
+    if not numbers:
         return f"number: expected {wanted:g}, but {_quoted(text)} has no number"
-    if abs(found[-1] - wanted) <= tolerance:
+    if abs(numbers[-1] - wanted) <= tolerance:
         return ""
     within = f" ± {tolerance:g}" if tolerance else ""
-    return f"number: expected {wanted:g}{within}, the last number is {found[-1]:g}"
+    return f"number: expected {wanted:g}{within}, the last number is {numbers[-1]:g}"
 
 
 def numbers_in(text: str) -> list[float]:
-    """Return the numbers of a text in order; 1,234.5 is one number, and so is 12 %."""
-    found = []
+    """Return the numbers of a text in order. 1,234.5 is a single number, and so is 12 %."""
+    numbers = []
     for match in _NUMBER.findall(text):
         plain = re.sub(rf"[,_'{_APOSTROPHE}%\s]", "", match).replace(_MINUS, "-")
         value = float(plain)
         if math.isfinite(value):
-            found.append(value)
-    return found
+            numbers.append(value)
+    return numbers
 
 
 def _choice(check: AnswerCheck, text: str) -> str:
@@ -264,19 +265,19 @@ def _json(check: AnswerCheck, text: str) -> str:
     except ValueError:
         return f"json: {_quoted(text)} is not valid JSON"
     for key, wanted in check.value.get("fields", {}).items():
-        found, there = _field(value, key)
+        member, there = _field(value, key)
         if not there:
             return f"json: the field {key} is missing"
-        if not same(found, wanted):
-            return f"json: the field {key} is {_plain(found)}, expected {_plain(wanted)}"
+        if not same(member, wanted):
+            return f"json: the field {key} is {_plain(member)}, expected {_plain(wanted)}"
     fault = unlike_schema(value, check.value["schema"]) if "schema" in check.value else ""
     return f"json: {fault}" if fault else ""
 
 
 def json_in(text: str) -> Any:  # noqa: ANN401 - any JSON value
-    """Return the JSON value of an answer: the whole text, or the only fenced block of it.
+    """Return the JSON value of an answer: the whole text, or its only fenced block.
 
-    Raises ValueError.
+    Raises ValueError if there is no such value.
     """
     try:
         try:
@@ -291,7 +292,7 @@ def json_in(text: str) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def _field(value: object, path: str) -> tuple[object, bool]:
-    """Return the member at `a.b.0` of a JSON value, and True if it is there."""
+    """Return the member at `a.b.0` of a JSON value, and True if the member exists."""
     for key in path.split("."):
         if isinstance(value, dict) and key in value:
             value = value[key]
@@ -302,25 +303,25 @@ def _field(value: object, path: str) -> tuple[object, bool]:
     return value, True
 
 
-def same(found: object, wanted: object) -> bool:
-    """Return True for equal JSON values; 1 and 1.0 are equal, 1 and true are not."""
-    if isinstance(found, bool) or isinstance(wanted, bool):
-        return found is wanted
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        return found.keys() == wanted.keys() and all(same(found[k], wanted[k]) for k in found)
-    if isinstance(found, list) and isinstance(wanted, list):
-        return len(found) == len(wanted) and all(map(same, found, wanted))
-    return found == wanted
+def same(actual: object, wanted: object) -> bool:
+    """Return True for equal JSON values. 1 and 1.0 are equal; 1 and true are not equal."""
+    if isinstance(actual, bool) or isinstance(wanted, bool):
+        return actual is wanted
+    if isinstance(actual, dict) and isinstance(wanted, dict):
+        return actual.keys() == wanted.keys() and all(same(actual[k], wanted[k]) for k in actual)
+    if isinstance(actual, list) and isinstance(wanted, list):
+        return len(actual) == len(wanted) and all(map(same, actual, wanted))
+    return actual == wanted
 
 
 def _tool_call(check: AnswerCheck, text: str) -> str:
     name, arguments = check.value
-    found = calls_in(text)
-    if not found:
+    calls = calls_in(text)
+    if not calls:
         return f"tool_call: {_quoted(text)} calls no tool"
-    fault = _unlike_call(found[0], name, arguments)
-    if len(found) > 1 and not fault:
-        return f"tool_call: expected one call of {name}, got {len(found)} calls"
+    fault = _unlike_call(calls[0], name, arguments)
+    if len(calls) > 1 and not fault:
+        return f"tool_call: expected one call of {name}, got {len(calls)} calls"
     return f"tool_call: {fault}" if fault else ""
 
 
@@ -349,36 +350,36 @@ _KINDS: dict[str, Callable[[AnswerCheck, str], str]] = {
 }
 
 
-# Tool calls, in the formats that models were trained on: Llama 3 writes {"name": ...,
-# "parameters": {...}}, Qwen and Hermes the same with `arguments` between <tool_call> tags, Mistral
-# a list after [TOOL_CALLS], Nemotron a list between <TOOLCALL> tags, ToolACE Python calls.
+# Tool calls, in the formats that models were trained on. Llama 3 writes {"name": ...,
+# "parameters": {...}}. Qwen and Hermes write the same with `arguments` between <tool_call> tags,
+# Mistral a list after [TOOL_CALLS], Nemotron a list between <TOOLCALL> tags, ToolACE Python calls.
 
 _TAGGED = re.compile(
     r"<tool_call>(.*?)(?:</tool_call>|$)|<TOOLCALL>(.*?)(?:</TOOLCALL>|$)", re.DOTALL
 )
 _MISTRAL = re.compile(r"\[TOOL_CALLS\](.*)", re.DOTALL)
 _LLAMA_TAG = "<|python_tag|>"
-_MOST_CHARS = 1 << 16  # of one answer; a longer one is no tool call
+_MOST_CHARS = 1 << 16  # a longer answer is not a tool call
 
 
 @dataclass(frozen=True)
 class ToolCall:
-    """One tool call."""
+    """A tool call: the name of the tool and its arguments."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 def calls_in(text: str) -> list[ToolCall]:
-    """Return the tool calls of an answer in order; none for text that calls no tool."""
+    """Return the tool calls of an answer in order. The list is empty if the text calls no tool."""
     text = text.strip()[:_MOST_CHARS].removeprefix(_LLAMA_TAG)
     tagged = ["".join(pair) for pair in _TAGGED.findall(text)]
     mistral = _MISTRAL.findall(text)
     parts = tagged or mistral or [*_FENCE.findall(text), text]
     for part in [parts] if tagged else [[part] for part in parts]:
-        found = [call for each in part for call in _calls(each.strip())]
-        if found:
-            return found
+        calls = [call for each in part for call in _calls(each.strip())]
+        if calls:
+            return calls
     return []
 
 
@@ -413,10 +414,13 @@ def _json_call(item: object) -> ToolCall | None:
 
 
 def _python_calls(text: str) -> Iterator[ToolCall]:
-    """`[weather(city="Rome", days=2)]`, with or without brackets; values are literals."""
+    """Parse Python calls: `[weather(city="Rome", days=2)]`, with or without brackets.
+
+    The values are literals. Nothing is yielded for other code.
+    """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of an unknown escape in a string
+            warnings.simplefilter("ignore")  # warnings about an unknown escape in a string
             body = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
@@ -452,9 +456,9 @@ _TYPES: dict[str, Callable[[object], bool]] = {
 
 
 def unlike_schema(value: object, schema: Mapping[str, Any], where: str = "the answer") -> str:
-    """Return how a JSON value differs from a schema, or "".
+    """Return how a JSON value differs from a schema, or "" if the value fits.
 
-    Knows the words of `SCHEMA_WORDS`; the reader of suites refuses all others.
+    Supports the keywords of `SCHEMA_WORDS`; the reader of suites refuses all other keywords.
     """
     kinds = schema.get("type", ())
     kinds = [kinds] if isinstance(kinds, str) else kinds

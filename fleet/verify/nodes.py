@@ -1,18 +1,20 @@
-"""Where a network begins to differ: every node of an ONNX graph, on the device and here.
+"""The first wrong node of a network: every node of an ONNX graph, on the device and here.
 
 The device runs the deployed model with the tensors between its nodes as additional outputs. Each
-node is then computed here once more from the inputs that it had on the device. A node whose output
-differs from that is wrong by itself; one that only passes on the error of its inputs is not. So
-the first wrong node is named even where the noise of quantisation grows from node to node.
+node is then computed here again, from the inputs that the node had on the device. A node whose
+output differs from this result is wrong by itself. A node that only passes on the error of its
+inputs is not wrong. So the first wrong node is named even if the noise of quantisation grows from
+node to node.
 
-A tensor is taken where it is quantised, because providers run DequantizeLinear, operator and
-QuantizeLinear as one operation (onnxruntime, onnxruntime/core/optimizer/qdq_transformer): an
-output between them would split it.
+A tensor is read after its quantisation, because providers run DequantizeLinear, operator and
+QuantizeLinear as one operation (onnxruntime, onnxruntime/core/optimizer/qdq_transformer). An output
+between them would split this operation.
 
-A node is wrong if it differs by more than `WRONG_STEPS` steps from what it should give, or has
-another shape. A step is one of 8 bits over the range of the encoding (of a float tensor: over its
-own range), because the HTP computes products of 16-bit activations and 8-bit weights no finer: on
-its emulator nodes without a fault differ by 2 such steps at most (benchmarks/verify_nodes.py).
+A node is wrong if its output differs from the expected output by more than `WRONG_STEPS` steps, or
+if it has another shape. A step is one of 8 bits over the range of the encoding, or over the own
+range of a float tensor. The reason is that the HTP computes products of 16-bit activations and
+8-bit weights no finer. On the HTP emulator, nodes without a fault differ by at most 2 such steps
+(benchmarks/verify_nodes.py).
 """
 
 from __future__ import annotations
@@ -34,23 +36,23 @@ from fleet.verify.tensors import Array, Reference, difference
 
 WRONG_STEPS = 4.0
 _STEPS = 255  # of a range
-GROUP_BYTES = 256 << 20  # of tensors that the device gives at once
+GROUP_BYTES = 256 << 20  # of the tensors that the device returns in one run
 _QUANTISE, _DEQUANTISE = "QuantizeLinear", "DequantizeLinear"
-_FUSED = {"Relu", "Clip"}  # providers run them with the node before
+_FUSED = {"Relu", "Clip"}  # providers fuse them with the preceding node
 _UNSEEN = {"Shape", "Size", "ConstantOfShape", "Range"}  # not computed on the device
 _LOOSE = TensorLimits(max_abs=math.inf)
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """The quantisation of one tensor; `axis` of scales by channel."""
+    """The quantisation of one tensor. `axis` is the axis of scales by channel."""
 
     scale: Array
     zero_point: Array
     axis: int = 1
 
     def real(self, stored: Array) -> Array:
-        """Return the numbers that the stored integers mean."""
+        """Return the real numbers for the stored integers."""
         shape = [1] * stored.ndim
         if self.scale.size > 1:
             shape[self.axis] = -1
@@ -59,28 +61,33 @@ class Encoding:
         return (stored.astype(np.float32) - zero) * scale
 
     def rounded(self, numbers: Array) -> Array:
-        """Return the numbers that an encoding of the whole tensor keeps of these."""
+        """Return the numbers after quantisation and dequantisation.
+
+        The encoding must have one scale for the whole tensor.
+        """
         limits = np.iinfo(self.zero_point.dtype)
         stored = np.rint(numbers / self.scale) + self.zero_point
         return self.real(np.clip(stored, limits.min, limits.max)).astype(numbers.dtype)
 
     @property
     def step(self) -> float:
-        """A step of 8 bits over the range, or of the encoding if that has fewer bits."""
+        """The size of a step of 8 bits over the range, or of the encoding if it has fewer bits."""
         limits = np.iinfo(self.zero_point.dtype)
         return float(self.scale.max()) * max(1.0, (limits.max - limits.min) / _STEPS)
 
     @property
     def text(self) -> str:
-        """`uint8, scale 0.0123, zero 128`."""
+        """The encoding as a text, such as `uint8, scale 0.0123, zero 128`."""
         zero = f"zero {int(self.zero_point.flat[0])}" if self.zero_point.size == 1 else "by channel"
         return f"{self.zero_point.dtype}, scale {float(self.scale.max()):.4g}, {zero}"
 
 
 @dataclass(frozen=True)
 class NetworkNode:
-    """A node whose output can be seen. `value`: the output of the operator; `tensor`: where it
-    is stored, quantised or not; `reads`: the values and inputs of the network that it uses.
+    """A node whose output can be read.
+
+    `value` is the output of the operator. `tensor` is the name under which the value is stored,
+    quantised or not. `reads` are the values and the inputs of the network that the node uses.
     """
 
     name: str
@@ -91,7 +98,7 @@ class NetworkNode:
     encoding: Encoding | None = None
 
     def real(self, stored: Array) -> Array:
-        """Return the numbers of the stored tensor."""
+        """Return the real numbers of the stored tensor."""
         return stored if self.encoding is None else self.encoding.real(stored)
 
 
@@ -99,14 +106,14 @@ GIVEN = "/given"
 
 
 class Network:
-    """An ONNX graph: its nodes in order, and variants of it with other inputs and outputs."""
+    """An ONNX graph: its nodes in order, and variants with other inputs and outputs."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._onnx = loaded("onnx", "onnx", "comparing the nodes of a network")
         try:
             self._model = self._onnx.load(str(path), load_external_data=False)
-        except Exception as error:  # protobuf and onnx raise by classes of their own
+        except Exception as error:  # protobuf and onnx have their own exceptions
             raise SuiteError(
                 f"cannot read the ONNX model {path}: {reason(error)}",
                 hint="name an ONNX file whose graph was not compiled",
@@ -122,36 +129,36 @@ class Network:
 
     @cached_property
     def nodes(self) -> tuple[NetworkNode, ...]:
-        """Nodes whose output depends on an input of the network, in the order of the graph."""
-        found: dict[str, NetworkNode] = {}
+        """The nodes whose output depends on an input of the network, in the order of the graph."""
+        entries: dict[str, NetworkNode] = {}
         through: dict[str, tuple[str, ...]] = {name: (name,) for name in self.inputs}
         for node in self._ordered():
             reads = tuple(dict.fromkeys(v for i in node.input for v in through.get(i, ())))
             if not reads:
                 continue
             for output in filter(None, node.output):
-                seen = self._seen(node, output, reads)
-                through[output] = reads if seen is None else (seen.value,)
-                if seen is not None:
-                    found[output] = seen
-        return tuple(found.values())
+                entry = self._seen(node, output, reads)
+                through[output] = reads if entry is None else (entry.value,)
+                if entry is not None:
+                    entries[output] = entry
+        return tuple(entries.values())
 
     def taken(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """Return the inputs as the first nodes get them: rounded, where they are quantised."""
-        found = dict(inputs)
+        """Return the inputs as the first nodes get them: rounded if they are quantised."""
+        values = dict(inputs)
         for name, value in inputs.items():
             encoding = self._encoding(name)
             if encoding is not None and encoding.scale.size == 1:
-                found[name] = encoding.rounded(value)
-        return found
+                values[name] = encoding.rounded(value)
+        return values
 
     def _ordered(self) -> list[Any]:
-        """Return the nodes so that each one stands behind those that it reads."""
+        """Return the nodes so that each node follows the nodes whose outputs it reads."""
         ready = {*self.inputs, *self._constants, ""}
         left, done = list(self._model.graph.node), list[Any]()
         while left:
             now = [node for node in left if all(name in ready for name in node.input)]
-            if not now:  # an input from a graph around this one
+            if not now:  # an input comes from an enclosing graph
                 return [*done, *left]
             done += now
             ready.update(name for node in now for name in node.output)
@@ -193,7 +200,7 @@ class Network:
         return made
 
     def whole(self, nodes: Iterable[NetworkNode]) -> bytes:
-        """Return the model with the tensors of `nodes` as additional outputs."""
+        """Return the model as bytes, with the tensors of `nodes` as additional outputs."""
         model = self._onnx.ModelProto()
         model.CopyFrom(self._model)
         there = {end.name for end in model.graph.output}
@@ -204,8 +211,8 @@ class Network:
     def apart(self, nodes: Sequence[NetworkNode], given: Mapping[str, Array]) -> bytes:
         """Return a model that computes each of `nodes` from the values `given`, by their names.
 
-        A value that is not given is computed from those that are. Inputs of the model have the
-        names of the values with `GIVEN` behind.
+        A value that is not given is computed from the given values. The inputs of the model have
+        the names of the values with the suffix `GIVEN`.
         """
         stored = {node.tensor: node.value for node in self.nodes if node.value in given}
         wanted, used = [node.tensor for node in nodes], set[str]()
@@ -245,20 +252,21 @@ class Network:
 def groups(
     device: Network, reference: Network, inputs: Mapping[str, Array]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the tensors to ask a device for, in groups of `GROUP_BYTES` as the reference has them.
+    """Return the tensors to request from a device, in groups of `GROUP_BYTES`.
 
-    Raises SuiteError if the two networks share no tensor, and for what the reference refuses.
+    The sizes are those of the reference. Raises SuiteError if the two networks share no tensor, and
+    if the reference refuses the inputs.
     """
     pairs = _pairs(device, reference)
     here = Reference(reference.path, reference.whole([own for _, own in pairs]))
     sizes = {name: value.nbytes for name, value in here.outputs(inputs).items()}
-    found, room = list[list[str]](), 0
+    batches, room = list[list[str]](), 0
     for node, own in pairs:
         room -= sizes[own.tensor]
-        if not found or room < 0:
-            found, room = [*found, []], GROUP_BYTES - sizes[own.tensor]
-        found[-1].append(node.tensor)
-    return tuple(tuple(group) for group in found)
+        if not batches or room < 0:
+            batches, room = [*batches, []], GROUP_BYTES - sizes[own.tensor]
+        batches[-1].append(node.tensor)
+    return tuple(tuple(group) for group in batches)
 
 
 def _pairs(device: Network, reference: Network) -> list[tuple[NetworkNode, NetworkNode]]:
@@ -279,24 +287,26 @@ def compare_nodes(
     inputs: Mapping[str, Array],
     stored: Mapping[str, Array],
 ) -> tuple[NodeDifference, ...]:
-    """Compare the tensors that a device gave (`stored`, by name) with a reference, node by node.
+    """Compare the tensors of a device (`stored`, by name) with a reference, node by node.
 
-    Raises SuiteError for what the reference refuses.
+    Raises SuiteError if the two networks share no tensor, and if the reference refuses the inputs.
     """
     pairs = [pair for pair in _pairs(device, reference) if pair[0].tensor in stored]
     here = Reference(reference.path, reference.whole([own for _, own in pairs]))
     wanted = here.outputs(inputs)
-    found = {node.value: node.real(stored[node.tensor]) for node, _ in pairs}
+    outputs = {node.value: node.real(stored[node.tensor]) for node, _ in pairs}
     right = {own.value: own.real(wanted[own.tensor]) for _, own in pairs}
-    same = [found[node.value].shape == right[node.value].shape for node, _ in pairs]
+    same = [outputs[node.value].shape == right[node.value].shape for node, _ in pairs]
     first = pairs[: same.index(False)] if False in same else pairs
-    alone = _alone(reference, [own for _, own in first], found, device.taken(inputs))
+    alone = _alone(reference, [own for _, own in first], outputs, device.taken(inputs))
     rows, errors = list[NodeDifference](), dict[str, float | None]()
     for node, own in pairs:
         known = [errors.get(name, EQUAL_DB) for name in node.reads]
         sure = [number for number in known if number is not None]
         before = min(sure, default=EQUAL_DB) if len(sure) == len(known) else None
-        row = _row((node, own), found[node.value], right[node.value], alone.get(node.value), before)
+        row = _row(
+            (node, own), outputs[node.value], right[node.value], alone.get(node.value), before
+        )
         errors[node.value] = row.after_db
         rows.append(row)
     return tuple(rows)
@@ -305,11 +315,11 @@ def compare_nodes(
 def _alone(
     reference: Network,
     nodes: Sequence[NetworkNode],
-    found: Mapping[str, Array],
+    actual: Mapping[str, Array],
     inputs: Mapping[str, Array],
 ) -> dict[str, Array]:
-    """Return what each node gives from the inputs that it had on the device."""
-    given = {node.value: found[node.value] for node in nodes}
+    """Return the output of each node for the inputs that the node had on the device."""
+    given = {node.value: actual[node.value] for node in nodes}
     run = Reference(reference.path, reference.apart(nodes, given))
     fed = {**inputs, **{value + GIVEN: array for value, array in given.items()}}
     made = run.outputs({name: fed[name] for name in run.inputs})
@@ -318,29 +328,29 @@ def _alone(
 
 def _row(
     pair: tuple[NetworkNode, NetworkNode],
-    found: Array,
+    actual: Array,
     right: Array,
     alone: Array | None,
     before: float | None,
 ) -> NodeDifference:
     node, own = pair
-    shapes = [list(found.shape), list(right.shape)]
+    shapes = [list(actual.shape), list(right.shape)]
     row = NodeDifference(
-        node.name, node.kind, node.value, tuple(found.shape),
-        node.encoding.text if node.encoding else str(found.dtype),
+        node.name, node.kind, node.value, tuple(actual.shape),
+        node.encoding.text if node.encoding else str(actual.dtype),
         before_db=before,
     )  # fmt: skip
     if own.encoding and node.encoding and own.encoding.text != node.encoding.text:
         row = replace(row, reference_encoding=own.encoding.text)
-    if found.shape != right.shape:
+    if actual.shape != right.shape:
         return replace(row, fault=f"the shape is {shapes[0]}, in the reference {shapes[1]}")
-    if not np.isfinite(found).all() and np.isfinite(right).all():
+    if not np.isfinite(actual).all() and np.isfinite(right).all():
         return replace(row, fault="the output has values that are NaN or infinite")
-    after = difference(node.value, right, found, _LOOSE)
+    after = difference(node.value, right, actual, _LOOSE)
     row = replace(row, after_db=_capped(after.sqnr_db))
-    if alone is None:  # behind a node of another shape
+    if alone is None:  # after a node of another shape
         return row
-    by_itself = difference(node.value, alone, found, _LOOSE)
+    by_itself = difference(node.value, alone, actual, _LOOSE)
     steps = [each.encoding.step for each in (node, own) if each.encoding is not None]
     step = max(steps, default=by_itself.span / _STEPS)
     size = by_itself.max_abs / step if step else 0.0

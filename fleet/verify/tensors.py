@@ -1,12 +1,13 @@
-"""Tensors compared with what they should be: files, measures of difference, limits.
+"""Comparison of tensors with their references: files, measures of difference, limits.
 
-The limits without a word from the user follow from the scale of the output. A step of b bits over
-the range of a tensor gives a signal-to-noise ratio of 6.02 b + 1.76 dB (Bennett, Bell System
-Technical Journal 27, 1948): 50 dB for 8 bits. The noise of n quantised layers adds up to
-50 - 10 log10(n) dB, which is 30 dB for 100 layers; 10 dB are left for layers that amplify. Hence
-20 dB, and a largest difference of a quarter of the range: a saturated or swapped channel exceeds
-it, the tail of the noise at 20 dB (RMS 1/35 of the range of a uniform signal) does not.
-Integer tensors (token ids, classes) have to be equal.
+The default limits follow from the scale of the output. A step of b bits over the range of a tensor
+gives a signal-to-noise ratio of 6.02 b + 1.76 dB (Bennett, Bell System Technical Journal 27, 1948):
+50 dB for 8 bits. The noise of n quantised layers adds up to 50 - 10 log10(n) dB, which is 30 dB for
+100 layers. 10 dB are left for layers that amplify, so the limit of the ratio is 20 dB.
+
+The limit of the largest difference is a quarter of the range. A saturated or swapped channel
+exceeds this limit. The tail of the noise at 20 dB (RMS 1/35 of the range of a uniform signal) does
+not exceed it. Integer tensors (token ids, classes) have to be equal.
 """
 
 from __future__ import annotations
@@ -46,8 +47,10 @@ _Right = Callable[[Mapping[str, Array], Position | None], dict[str, Array]]
 
 @dataclass(frozen=True)
 class TensorDifference:
-    """How far a tensor is from its reference. `sqnr_db` is inf for equal tensors; `span` is the
-    range of the reference, the unit of `max_abs` for a person.
+    """The difference between a tensor and its reference.
+
+    `sqnr_db` is inf for equal tensors. `span` is the range of the reference, with which a user
+    compares `max_abs`.
     """
 
     name: str
@@ -62,7 +65,7 @@ class TensorDifference:
 
     @property
     def text(self) -> str:
-        """`y: max 0.012 of a range of 3.1, SQNR 34.2 dB, cosine 0.9998`."""
+        """The measures as a text: `y: max 0.012 of a range of 3.1, SQNR 34.2 dB, cosine 0.9998`."""
         if math.isinf(self.sqnr_db):
             return f"{self.name}: equal"
         return (
@@ -72,10 +75,10 @@ class TensorDifference:
 
 
 def difference(name: str, wanted: Array, found: Array, limits: TensorLimits) -> TensorDifference:
-    """Compare a tensor with its reference. Raises SuiteError for another shape, and for a type
-    that is no number.
+    """Compare a tensor with its reference.
 
-    Values that are not finite are a fault, and are left out of the measures.
+    Values that are not finite are a fault, and are left out of the measures. Raises SuiteError for
+    another shape, and for a type that is not numeric.
     """
     for array in (found, wanted):
         if array.dtype.kind not in _NUMBERS:
@@ -151,7 +154,7 @@ def _faults(made: TensorDifference, wanted: Array, found: Array, limits: TensorL
 
 
 def top_agreement(wanted: Array, found: Array, k: int) -> float:
-    """Return the mean share of the k largest entries of the last axis that both have."""
+    """Return the mean share of the k largest entries of the last axis that both tensors have."""
     both = [np.atleast_1d(each.astype(np.float64)) for each in (wanted, found)]
     rows = [each.reshape(-1, each.shape[-1]) for each in both]
     k = min(k, rows[0].shape[-1])
@@ -160,12 +163,12 @@ def top_agreement(wanted: Array, found: Array, k: int) -> float:
     return sum(shared) / (k * len(shared)) if shared else 1.0
 
 
-# Samples: read and checked before anything is sent
+# Samples, which are read and checked before fleet sends any data
 
 
 @dataclass(frozen=True)
 class PreparedSamples:
-    """Samples ready to send. `archive` is an .npz with `NUMBER/tensor` for each input."""
+    """Samples ready to send. `archive` is an .npz with a member `NUMBER/tensor` for each input."""
 
     names: tuple[str, ...]
     archive: bytes
@@ -175,14 +178,14 @@ class PreparedSamples:
     inputs_sha256: str = ""
 
     def inputs(self, number: int) -> dict[str, Array]:
-        """Return the inputs of a sample."""
-        found, _ = arrays_of(self.archive)
+        """Return the inputs of a sample by name."""
+        arrays, _ = arrays_of(self.archive)
         mine = f"{number}/"
-        return {name[len(mine) :]: v for name, v in found.items() if name.startswith(mine)}
+        return {name[len(mine) :]: v for name, v in arrays.items() if name.startswith(mine)}
 
 
 def packed(inputs: Iterable[Mapping[str, Array]]) -> bytes:
-    """Return an .npz with `NUMBER/tensor` for the tensors of each sample."""
+    """Return an .npz with a member `NUMBER/tensor` for each tensor of each sample."""
     rows = enumerate(inputs)
     return packed_named({f"{number}/{name}": v for number, row in rows for name, v in row.items()})
 
@@ -196,11 +199,14 @@ def packed_named(arrays: Mapping[str, Array]) -> bytes:
 
 
 def arrays_of(archive: bytes) -> tuple[dict[str, Array], str]:
-    """Return the tensors of an .npz that a device made, and the problem with it. Never raises."""
+    """Return the tensors of an .npz that a device made, and a message if the file is damaged.
+
+    Never raises.
+    """
     try:
-        found = np.load(io.BytesIO(archive), allow_pickle=False) if archive else {}
-        return {name: found[name] for name in found}, ""
-    except Exception as error:  # noqa: BLE001 - numpy, zip and zlib raise what they like
+        members = np.load(io.BytesIO(archive), allow_pickle=False) if archive else {}
+        return {name: members[name] for name in members}, ""
+    except Exception as error:  # noqa: BLE001 - numpy, zip and zlib raise many types
         return {}, f"the outputs are damaged: {reason(error)}"
 
 
@@ -210,7 +216,8 @@ Ends = Mapping[str, tuple[str, tuple[int | str, ...]]]  # tensor → type and sh
 def prepare(use: TensorUse, inputs: Ends | None, outputs: Ends | None) -> PreparedSamples:
     """Read all samples and compare them with the inputs and outputs of the model.
 
-    None for a model whose tensors are not known. Raises SuiteError with the place of the sample.
+    `inputs` and `outputs` are None if the tensors of the model are not known. Raises SuiteError
+    with the position of the sample.
     """
     fed, expected = list[dict[str, Array]](), list[Mapping[str, Array]]()
     for sample in use.samples:
@@ -241,35 +248,35 @@ def prepare(use: TensorUse, inputs: Ends | None, outputs: Ends | None) -> Prepar
 
 
 def _digest(rows: Iterable[Mapping[str, Array]]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, value in (part for row in rows for part in row.items()):
-        found.update(name.encode() + value.tobytes())
-    return found.hexdigest()
+        digest.update(name.encode() + value.tobytes())
+    return digest.hexdigest()
 
 
-_INPUTS = "inputs"  # member of recorded outputs: the digest of the inputs
+_INPUTS = "inputs"  # the member of recorded outputs with the digest of the inputs
 
 
 def recorded(prepared: PreparedSamples, archive: bytes) -> bytes:
-    """Return the outputs that a device gave with the digest of their inputs: a later reference.
+    """Return the outputs of a device with the digest of their inputs, as a later reference.
 
-    Damaged outputs are returned as they are.
+    Damaged outputs are returned unchanged.
     """
-    found = io.BytesIO(archive)
-    if not zipfile.is_zipfile(found):
+    buffer = io.BytesIO(archive)
+    if not zipfile.is_zipfile(buffer):
         return archive
     try:
-        with zipfile.ZipFile(found, "a") as made, made.open(f"{_INPUTS}.npy", "w") as stream:
+        with zipfile.ZipFile(buffer, "a") as made, made.open(f"{_INPUTS}.npy", "w") as stream:
             np.lib.format.write_array(stream, np.array(prepared.inputs_sha256))
     except (zipfile.BadZipFile, OSError, ValueError):
         return archive
-    return found.getvalue()
+    return buffer.getvalue()
 
 
 def _recorded(path: Path, fed: Sequence[Mapping[str, Array]]) -> _Right | None:
-    """Return what gives the outputs of a sample that a run recorded; None if this is a model.
+    """Return a function that gives the recorded outputs of a sample, or None if `path` is a model.
 
-    Raises SuiteError for outputs of other inputs.
+    Raises SuiteError if the outputs were recorded with other inputs.
     """
     if path.suffix != ".npz":
         return None
@@ -295,12 +302,18 @@ _Runs = tuple[Callable[[dict[str, Array]], list[Array]], list[str], list[str]]
 
 
 class Reference:
-    """A model on the CPU of this workstation: by ONNX Runtime if it is installed, else by the
-    evaluator of the ONNX package, which is slower.
+    """A model on the CPU of this workstation.
+
+    ONNX Runtime runs the model if it is installed. Otherwise the evaluator of the ONNX package runs
+    it, which is slower.
     """
 
     def __init__(self, path: Path, model: bytes | None = None) -> None:
-        """`model` stands for the content of the file; weights beside it are those of `path`."""
+        """Load the model from `path`.
+
+        `model` replaces the content of the file; the weights next to the file are still those of
+        `path`.
+        """
         self._path = path
         self._model = model
         try:
@@ -312,7 +325,7 @@ class Reference:
         ort: Any = importlib.import_module("onnxruntime")
         options = ort.SessionOptions()
         options.log_severity_level = 3
-        # Fused nodes round otherwise than the device does, which runs each by itself.
+        # Fused nodes round differently from the device, which runs each node by itself.
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         folder = str(self._path.parent)
         options.add_session_config_entry(EXTERNAL_FOLDER, folder)
@@ -337,7 +350,7 @@ class Reference:
     def _guarded(self, hint: str = _UNCOMPILED) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # both raise by classes of their own
+        except Exception as error:  # both have their own exceptions
             raise SuiteError(
                 f"the reference {self._path} cannot be run here: {reason(error)}",
                 hint=hint,
@@ -346,10 +359,10 @@ class Reference:
     def outputs(
         self, inputs: Mapping[str, Array], position: Position | None = None
     ) -> dict[str, Array]:
-        """Return all outputs by name. Raises SuiteError at the place of the sample."""
+        """Return all outputs by name. Raises SuiteError with the position of the sample."""
         try:
             values = self._run(dict(inputs))
-        except Exception as error:  # both raise by classes of their own
+        except Exception as error:  # both have their own exceptions
             raise SuiteError(
                 f"the reference {self._path.name} does not take this sample: {reason(error)}",
                 position=position,
@@ -360,13 +373,13 @@ class Reference:
 
 def _tensor(file: TensorFile, position: Position) -> Array:
     try:
-        found = load(file.path, file.dtype, file.shape)
-        if file.member not in found:
+        members = load(file.path, file.dtype, file.shape)
+        if file.member not in members:
             raise SuiteError(
-                f"{file.path} has no tensor '{file.member}', only {', '.join(found)}",
+                f"{file.path} has no tensor '{file.member}', only {', '.join(members)}",
                 hint="write FILE.npz:NAME with one of these names",
             )
-        value = found[file.member]
+        value = members[file.member]
         require_finite(file.member, value, file.path)
     except SuiteError as error:
         error.position = error.position or position
@@ -377,7 +390,7 @@ def _tensor(file: TensorFile, position: Position) -> Array:
 def _fit(
     given: Mapping[str, Array], ends: Ends | None, kind: str, position: Position, *, whole: bool
 ) -> None:
-    """Raise SuiteError for a tensor that the model does not have in this type and shape."""
+    """Raise SuiteError for a tensor that the model does not have with this name, type and shape."""
     if ends is None:
         return
     lost = sorted(ends.keys() - given.keys()) if whole else []
@@ -404,17 +417,17 @@ def _fit(
 
 
 def judge_samples(prepared: PreparedSamples, archive: bytes, fault: str = "") -> SuiteResult:
-    """Return one answer for each sample from the .npz that the device made.
+    """Return the result of the samples, with an answer for each sample, from the device's .npz.
 
-    `fault` says why the run failed, for samples without outputs. Never raises for what a device
-    wrote.
+    `fault` is the reason why the run failed, for samples without outputs. Nothing that a device
+    wrote raises an error.
     """
-    found, damage = arrays_of(archive)
+    arrays, damage = arrays_of(archive)
     fault = fault or damage
     answers = []
     for number, (name, wanted) in enumerate(zip(prepared.names, prepared.expected, strict=True)):
         mine = f"{number}/"
-        own = {key[len(mine) :]: found[key] for key in found if key.startswith(mine)}
+        own = {key[len(mine) :]: arrays[key] for key in arrays if key.startswith(mine)}
         texts, faults = [], [] if wanted or own else [fault or "no answer: no output came back"]
         for tensor, value in (wanted or own).items():
             got = own.get(tensor)
@@ -423,26 +436,26 @@ def judge_samples(prepared: PreparedSamples, archive: bytes, fault: str = "") ->
                 continue
             limits = prepared.limits.get(tensor, prepared.limits.get("", TensorLimits()))
             try:
-                one = difference(tensor, value, got, limits)
+                measures = difference(tensor, value, got, limits)
             except InputError as error:
                 faults.append(error.message)
                 continue
             bytes_of = hashlib.sha256(np.ascontiguousarray(got).tobytes()).hexdigest()
-            text = one.text if wanted else f"{tensor}: recorded"
+            text = measures.text if wanted else f"{tensor}: recorded"
             texts.append(f"{text} [{bytes_of[:12]}]")
-            faults += one.faults
+            faults += measures.faults
         answers.append(SuiteAnswer(name, "; ".join(texts), faults=tuple(dict.fromkeys(faults))))
     count = len(prepared.names)
     return SuiteResult(SAMPLES, prepared.sha256, count, count, tuple(answers))
 
 
 def outputs_in(expected: Sequence[Mapping[str, Array]], files: Mapping[str, bytes]) -> bytes:
-    """Return an .npz of `NUMBER/output` from files that a run left. Never raises.
+    """Return an .npz of `NUMBER/output` from the files that a run left. Never raises.
 
-    An output is named by its file, with or without folders. A raw file has the type and the shape
-    of its reference; one of another size has another shape.
+    An output has the name of its file, with or without folders. A raw file has the type and the
+    shape of its reference. A raw file of another size is returned as bytes in one dimension.
     """
-    found: dict[str, Array] = {}
+    outputs: dict[str, Array] = {}
     for number, row in enumerate(expected):
         for name, wanted in row.items():
             same = [file for file in files if f"/{file}".endswith(f"/{name}")]
@@ -451,25 +464,26 @@ def outputs_in(expected: Sequence[Mapping[str, Array]], files: Mapping[str, byte
             data = files[same[0]]
             if name.endswith(".npy"):
                 with suppress(ValueError, EOFError, OSError):
-                    found[f"{number}/{name}"] = np.load(io.BytesIO(data), allow_pickle=False)
+                    outputs[f"{number}/{name}"] = np.load(io.BytesIO(data), allow_pickle=False)
                 continue
             fits = len(data) == wanted.nbytes
             raw = np.frombuffer(data, wanted.dtype if fits else np.uint8)
-            found[f"{number}/{name}"] = raw.reshape(wanted.shape) if fits else raw
-    return packed_named(found)
+            outputs[f"{number}/{name}"] = raw.reshape(wanted.shape) if fits else raw
+    return packed_named(outputs)
 
 
 def load(path: Path, dtype: str = "", shape: tuple[int, ...] = ()) -> Mapping[str, Array]:
-    """Return the tensors of a .npy (name ""), .npz or raw file; raw needs dtype and shape.
+    """Return the tensors of a .npy file (with the name ""), .npz file or raw file.
 
-    Raises SuiteError for a file that cannot be read, holds other types, or is of another size.
+    A raw file needs `dtype` and `shape`. Raises SuiteError for a file that cannot be read, contains
+    other types, or has another size.
     """
     try:
         if path.suffix in {".npy", ".npz"}:
-            found = np.load(path, allow_pickle=False)
-            if isinstance(found, np.ndarray):
-                return {"": found}
-            return {name: found[name] for name in found.files}
+            content = np.load(path, allow_pickle=False)
+            if isinstance(content, np.ndarray):
+                return {"": content}
+            return {name: content[name] for name in content.files}
         data = path.read_bytes()
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise SuiteError(
@@ -491,7 +505,7 @@ def load(path: Path, dtype: str = "", shape: tuple[int, ...] = ()) -> Mapping[st
 
 
 def require_finite(name: str, value: Array, path: Path) -> None:
-    """Raise SuiteError for NaN or infinity in a file that a sample or reference comes from."""
+    """Raise SuiteError for NaN or infinity in a file of a sample or a reference."""
     bad = 0 if np.issubdtype(value.dtype, np.integer) else int(np.sum(~np.isfinite(value)))
     if bad:
         raise SuiteError(
