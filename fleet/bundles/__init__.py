@@ -1,1 +1,1 @@
-"""Bundles: what a folder holds, what it needs, and whether it can run on a device."""
+"""Bundles: the files of a folder, its needs, and the check of a bundle against a device."""

@@ -1,16 +1,22 @@
-"""What a run opens is what is sent: each library, model and data file of a start is in the release,
-on the device, or refused by name before a byte.
+"""The closure of a run: every library, model and data file that a start opens.
 
-A `.dlc` was seen to be sent without the libQnnModelDlc.so of its own command line; 265 MB to a
-Linux board whose configuration named QnnHtp.dll; 17 MB of a program that needed GLIBC_2.43; a
-program whose library is not on the device, 16 MB, to end with status 127 (`libgomp.so.1: cannot
-open shared object file`); qnn-net-run of SDK 2.25 with 112 MB (`libpython3.10.so.1.0`).
+Each of these files is in the release or on the device. Otherwise fleet refuses the run by the name
+of the file, before it sends any data.
 
-What is looked at: the command line and the environment of every start, its configuration, each
-configuration of the bundle that is read on the way, what the bundle's own formats name, the
-required files of the runtime, what each ELF file is linked with, the list of files of each Python
-package.
-A file that a program opens by a name of its own is seen only where the runtime's table has it.
+These mistakes happened without this check:
+
+- A `.dlc` was sent without the libQnnModelDlc.so of its own command line.
+- 265 MB were sent to a Linux board whose configuration named QnnHtp.dll.
+- 17 MB were sent for a program that needed GLIBC_2.43.
+- 16 MB were sent for a program whose library is not on the device. It ended with status 127
+  (`libgomp.so.1: cannot open shared object file`).
+- 112 MB were sent for qnn-net-run of SDK 2.25 (`libpython3.10.so.1.0`).
+
+The check reads the command line, the environment and the configuration of every start. It reads the
+configurations of the bundle that these name, and the names in the bundle's own formats. It also
+reads the required files of the runtime, the linked libraries of each ELF file, and the list of
+files of each Python package. If a program opens a file by a name of its own, the check knows this
+file only from the runtime's table.
 """
 
 from __future__ import annotations
@@ -45,7 +51,7 @@ _ON_WINDOWS = re.compile(r"[\w.+-]+\.dll", re.IGNORECASE)
 _ON_LINUX = re.compile(r"lib[\w.+-]+\.so(\.[0-9.]+)?")
 _OF_RUNTIME = re.compile(r"lib(Qnn|Genie|Htp|SnpeHtp)\w*\.so|lib[\w+-]+-[0-9a-f]{6,16}\.so[0-9.]*")
 _CONFIG_BYTES = 1 << 20
-_PACKAGES = {  # of Debian 12 and Ubuntu 22.04; libc++1 comes with the libunwind.so.1 that it needs
+_PACKAGES = {  # of Debian 12 and Ubuntu 22.04; libc++1 installs the libunwind.so.1 that it needs
     "libatomic.so.1": "libatomic1",
     "libc++.so.1": "libc++1",
     "libc++abi.so.1": "libc++abi1",
@@ -58,8 +64,9 @@ _PACKAGES = {  # of Debian 12 and Ubuntu 22.04; libc++1 comes with the libunwind
 
 @dataclass(frozen=True)
 class Launch:
-    """One start as its command line says it. `cwd` is relative to the release; `config` is the
-    text of a configuration that this start brings.
+    """A start of a program, as its command line describes it.
+
+    `cwd` is relative to the release. `config` is the text of the configuration of this start.
     """
 
     argv: tuple[str, ...]
@@ -69,7 +76,9 @@ class Launch:
 
     @property
     def words(self) -> Iterator[str]:
-        """All words but scripts for `sh -c`; a word of several values is also its parts."""
+        """The words of the start, without scripts for `sh -c`, and the parts of a word of several
+        values.
+        """
         for word in (*self.argv, *self.env.values()):
             if "\n" not in word:
                 yield word
@@ -78,8 +87,10 @@ class Launch:
 
 @dataclass(frozen=True)
 class SentFiles:
-    """What goes to a device: the files, where the bundle's are (`bundle`, or "" for the release
-    folder), the files of the runtime that the runner requires, and whether the device runs Windows.
+    """The files that go to a device.
+
+    `bundle` is the folder of the bundle's files, or "" for the release folder. `required` are the
+    files of the runtime that the runner requires. `windows` is True if the device runs Windows.
     """
 
     files: tuple[FileRef, ...]
@@ -88,15 +99,17 @@ class SentFiles:
     windows: bool = False
 
     def placed(self, name: str) -> str:
-        """The release name of a file of the bundle."""
+        """Return the name in the release for a file of the bundle."""
         return posixpath.join(self.bundle, name)
 
 
 @dataclass(frozen=True)
 class OpenedFiles:
-    """What the starts on one kind of device open beyond the release: `findings` are refusals,
-    `libraries` (with those who name them) and `programs` may be on the device. `linked` has the
-    program of the runtime and the user's programs and libraries, as `linked_files`.
+    """The files outside the release that the starts on one kind of device open.
+
+    `findings` are refusals. `libraries` (with the names of their users) and `programs` may be on
+    the device. `linked` has the program of the runtime and the user's programs and libraries, as
+    returned by `linked_files`.
     """
 
     findings: tuple[Finding, ...]
@@ -106,7 +119,7 @@ class OpenedFiles:
 
 
 def unsent(bundle: Bundle, release: SentFiles, launches: Sequence[Launch]) -> tuple[Finding, ...]:
-    """Return a refusal for each file that a run opens and that does not go along."""
+    """Return a refusal for each file that a run opens and that is not sent."""
     names = {item.name for item in release.files}
     folders = {parent for name in names for parent in _parents(name)}
     opened: dict[str, str] = {}
@@ -150,11 +163,11 @@ def _release_words(launch: Launch) -> Iterator[str]:
                 yield name
 
 
-_FOLDERS = {"lib", "dsp", "bin", "bundle", "site"}  # of a layout; one may be empty
+_FOLDERS = {"lib", "dsp", "bin", "bundle", "site"}  # folders of a release, which may be empty
 
 
 def _bundle_words(bundle: Bundle, release: SentFiles, launch: Launch) -> Iterator[tuple[str, str]]:
-    """Return files of the bundle's folder that a start names, whether they are sent or not."""
+    """Yield the files of the bundle's folder that a start names, whether they are sent or not."""
     for word in launch.words:
         yield from _word(bundle, release, launch.cwd, word, "the command line of the run")
     by = "the configuration of the run"
@@ -166,8 +179,9 @@ def _bundle_words(bundle: Bundle, release: SentFiles, launch: Launch) -> Iterato
 
 
 def _configurations(release: SentFiles, launch: Launch) -> Iterator[FileRef]:
-    """Return files of the release that the command line names and that name others: a list of
-    inputs, a configuration of the backend extensions.
+    """Return the files of the release that the command line names and that may name other files.
+
+    Examples are a list of inputs and a configuration of the backend extensions.
     """
     names = {
         posixpath.normpath(posixpath.join(launch.cwd, word.removeprefix("{release}/")))
@@ -182,7 +196,7 @@ def _word(
 ) -> Iterator[tuple[str, str]]:
     word = word.removeprefix("{release}/") if word.startswith("{release}/") else word
     odd = not word or word.startswith(("/", "{", "-")) or len(word) > 1024
-    if odd or bundle.kind == "runtime":  # which has no folder
+    if odd or bundle.kind == "runtime":  # a runtime has no folder
         return
     for base in {cwd, release.bundle}:
         name = posixpath.normpath(posixpath.join(base, word))
@@ -198,7 +212,7 @@ def _word(
 
 
 def _strings_of(text: str) -> Iterator[str]:
-    """Return the strings of a JSON text, else the words of a list of files."""
+    """Yield the strings of a JSON text, or the words of a text that is not JSON."""
     try:
         stack = [json.loads(text)] if text.strip() else []
     except (ValueError, RecursionError):
@@ -238,7 +252,11 @@ def _cure_of_unsent(name: str, bundle: Bundle, release: SentFiles) -> str:
 
 @lru_cache(maxsize=4096)
 def _linked(path: Path, size: int, changed: int) -> Linked | None:
-    """What an ELF file for a CPU is linked with; of a gigabyte only some pages are read."""
+    """Return the linked libraries of an ELF file for a CPU, or None for another file.
+
+    Only some pages of a large file are read. `changed` (mtime in ns) is only a part of the cache
+    key.
+    """
     del changed
     if size < 64:
         return None
@@ -253,7 +271,7 @@ def _linked(path: Path, size: int, changed: int) -> Linked | None:
 
 
 def linked(path: Path) -> Linked | None:
-    """Return what a program or library is linked with; None for what no loader takes."""
+    """Return the linked libraries of a file, or None if no loader accepts the file."""
     try:
         stat = path.stat()
     except OSError:
@@ -262,12 +280,15 @@ def linked(path: Path) -> Linked | None:
 
 
 def linked_files(paths: Iterable[Path]) -> dict[Path, Linked]:
-    """Return what each of these files is linked with, without those that no loader takes."""
-    return {path: found for path in paths if (found := linked(path)) is not None}
+    """Return the linked libraries of each file, without the files that no loader accepts."""
+    return {path: result for path in paths if (result := linked(path)) is not None}
 
 
 def _linked_of_runtime(files: tuple[FileRef, ...]) -> Iterator[tuple[str, str]]:
-    """Return libraries of QAIRT or of a wheel that a file of the release is linked with."""
+    """Yield the libraries of QAIRT or of a wheel that a file of the release is linked with.
+
+    Libraries in the release are left out.
+    """
     places: dict[str, str] = {}
     for item in files:
         places.setdefault(item.name.rpartition("/")[2], item.name)
@@ -275,14 +296,14 @@ def _linked_of_runtime(files: tuple[FileRef, ...]) -> Iterator[tuple[str, str]]:
         base = item.name.rpartition("/")[2]
         if ".so" not in base and not item.executable:
             continue
-        found = linked(item.source)
-        for library in found.needed if found is not None else ():
+        links = linked(item.source)
+        for library in links.needed if links is not None else ():
             if library not in places and _OF_RUNTIME.fullmatch(library):
                 yield posixpath.join(posixpath.dirname(item.name), library), base
 
 
 def _of_packages(files: tuple[FileRef, ...]) -> Iterator[tuple[str, str]]:
-    """Return the libraries and data of Python packages, by the RECORD of each (PEP 376)."""
+    """Yield the files of Python packages, from the RECORD of each package (PEP 376)."""
     for item in files:
         folder, _, base = item.name.rpartition("/")
         if base != "RECORD" or not folder.endswith(".dist-info"):
@@ -297,8 +318,9 @@ def _of_packages(files: tuple[FileRef, ...]) -> Iterator[tuple[str, str]]:
 def foreign(
     bundle: Bundle, release: SentFiles, launches: Sequence[Launch]
 ) -> tuple[tuple[Finding, ...], dict[str, tuple[str, ...]]]:
-    """Return refusals of libraries of another system, and the libraries by name that the release
-    lacks: the device may have them.
+    """Return refusals of libraries for another system, and the libraries missing in the release.
+
+    The missing libraries may be on the device. Each has the names of its users.
     """
     bases = {item.name.rpartition("/")[2] for item in release.files}
     wrong, other = (_ON_LINUX, _ON_WINDOWS) if release.windows else (_ON_WINDOWS, _ON_LINUX)
@@ -344,24 +366,27 @@ def _foreign(library: str, user: str, *, windows: bool) -> Finding:
 
 
 def needs(own: Mapping[Path, Linked], files: Iterable[FileRef]) -> dict[str, tuple[str, ...]]:
-    """Library → programs and libraries that are linked with it, but for those of the release.
+    """Return the missing libraries, each with the programs and libraries that are linked with it.
 
-    `own` are the programs and the user's libraries, `files` is all of the release.
+    `own` are the programs and the user's libraries. `files` are all files of the release; a library
+    among them is not missing.
     """
     names = {item.name.rsplit("/", 1)[-1] for item in files}
-    found: dict[str, list[str]] = {}
+    users_of: dict[str, list[str]] = {}
     for path, result in own.items():
         for library in result.needed:
             if library not in names:
-                found.setdefault(library, []).append(path.name)
-    return {library: tuple(users) for library, users in sorted(found.items())}
+                users_of.setdefault(library, []).append(path.name)
+    return {library: tuple(users) for library, users in sorted(users_of.items())}
 
 
 def newer_glibc(
     own: Mapping[Path, Linked], files: Iterable[FileRef], facts: Facts
 ) -> tuple[Finding, ...]:
-    """Return a refusal for each program or library that needs a newer C library than the
-    device's; none where the device's is unknown or the release brings one.
+    """Return a refusal for each program or library that needs a newer C library than the device's.
+
+    Returns no refusal if the version on the device is unknown, or if the release contains a C
+    library.
     """
     if any(item.name.endswith("/libc.so.6") for item in files):
         return ()
@@ -369,12 +394,12 @@ def newer_glibc(
         have = version_key(facts.libc_version or "")
     except ValueError:
         return ()
-    found = []
+    findings = []
     for path, result in own.items():
         needed = result.glibc
         if needed and (facts.libc not in {None, "glibc"} or max(needed) > have):
             text = ".".join(map(str, max(needed)))
-            found.append(
+            findings.append(
                 Finding(
                     GLIBC,
                     "refuse",
@@ -387,19 +412,22 @@ def newer_glibc(
                     "DT_VERNEED of the file (Linux Standard Base, symbol versions)",
                 )
             )
-    return tuple(found)
+    return tuple(findings)
 
 
 def device_programs(launches: Sequence[Launch]) -> tuple[str, ...]:
-    """Return programs of the device that the starts begin with; `env A=B PROGRAM` is PROGRAM."""
-    found = []
+    """Return the programs of the device that the starts run.
+
+    In `env A=B PROGRAM`, the program is PROGRAM.
+    """
+    programs = []
     for launch in launches:
         words = [word for word in launch.argv if "=" not in word or "/" in word.partition("=")[0]]
         if words and words[0] in {"env", "/usr/bin/env"}:
             words = [word for word in words[1:] if not word.startswith("-")]
         if words and re.fullmatch(r"[\w./+-]+", words[0]) and "{" not in words[0]:
-            found.append(words[0])
-    return tuple(dict.fromkeys(found))
+            programs.append(words[0])
+    return tuple(dict.fromkeys(programs))
 
 
 def absent(programs: Collection[str], there: Collection[str], runner: str) -> tuple[Finding, ...]:
@@ -423,7 +451,7 @@ def absent(programs: Collection[str], there: Collection[str], runner: str) -> tu
 def lacking(
     wanted: Mapping[str, tuple[str, ...]], there: Collection[str], facts: Facts
 ) -> tuple[Finding, ...]:
-    """A refusal for each library that neither the release nor the device has."""
+    """Return a refusal for each library that is neither in the release nor on the device."""
     return tuple(
         Finding(
             RULE,
@@ -441,7 +469,7 @@ def lacking(
 
 
 def _cure(library: str, facts: Facts) -> str:
-    """With the package where the device's own distribution has it."""
+    """Return the cure, with the package of the device's distribution if there is one."""
     package = _PACKAGES.get(library)
     python = re.fullmatch(r"libpython(3\.[0-9]+)\.so\.1\.0", library)
     if python and (facts.tools.python3_version or "").startswith(f"{python[1]}."):
@@ -457,10 +485,10 @@ def _cure(library: str, facts: Facts) -> str:
 
 
 def executorch_pair(own: Collection[Path], qairt: str, *, emulator: bool) -> tuple[Finding, ...]:
-    """An ExecuTorch and a QAIRT version that were seen to fail together on x86_64.
+    """Return a finding for an ExecuTorch and a QAIRT version that fail together on x86_64.
 
-    A refusal only there, and only of the backend that was tried, which is known by its name: a
-    build of the user's own may have other headers.
+    The finding is a refusal only on the emulator, and only for the backend that was tested. This
+    backend is recognised by its name. The user's own build may have other headers.
     """
     row = load("qairt_releases")["executorch"]
     if qairt not in row["fails"]:

@@ -1,8 +1,8 @@
-"""One context binary: what compiled it, for which chip, and whether it is whole.
+"""A context binary: its compiler, its chip, and whether the file is complete.
 
-libQnnSystem refuses every cut or grown file (QNN_SYSTEM_CONTEXT_ERROR_MALFORMED_BINARY,
-30010; 30001 for an empty one): measured with cuts of 1, 16, 4096 bytes and more on QAIRT 2.47
-and 2.51 files. It does not see changed or zeroed weights: only a hash finds those.
+libQnnSystem refuses every truncated or extended file (QNN_SYSTEM_CONTEXT_ERROR_MALFORMED_BINARY,
+30010; 30001 for an empty file). This was measured with cuts of 1, 16, 4096 bytes and more on files
+of QAIRT 2.47 and 2.51. libQnnSystem does not detect changed or zeroed weights; only a hash does.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from fleet.model.bundle import ContextBinary
 from fleet.model.errors import BundleError, reason
 from fleet.model.files import sha256_file
 
-# Plain text that stands in every context binary: build id, SoC, Hexagon arch, VTCM.
+# Markers: plain text in every context binary with build id, SoC, Hexagon arch and VTCM.
 #
-# Used where no libQnnSystem can be loaded. fleet has no parser of the binary layout.
+# fleet reads them if no libQnnSystem can be loaded. It has no parser of the binary layout.
 # Source: docs/sources/qairt.md 3 (QAIRT 2.47 to 2.51).
 
 _MARKERS_BUILD_ID = re.compile(rb"v(\d{1,3}\.\d{1,4}\.\d{1,4}\.\d{6,12})(?:_\d+)?(?!\d)")
 _SOC = re.compile(rb"soc_type=([A-Za-z0-9_]{1,40});arch=(\d{2,3});")
 _VTCM = re.compile(rb"vtcm_size=(\d{1,12})(?!\d)")
-_UNKNOWN_SOC = "UNKNOWN_SDM"  # compiled with neither soc_model nor arch; its arch text says 68
+_UNKNOWN_SOC = "UNKNOWN_SDM"  # compiled with neither soc_model nor arch; its arch text is 68
 _MEBI = 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Markers:
-    """What the text says; None for what it does not say."""
+    """The values of the markers, None for a missing marker."""
 
     build_id: str | None = None
     soc_type: str | None = None
@@ -45,7 +45,10 @@ class Markers:
 
 
 def read_markers(path: Path) -> Markers:
-    """The first of each marker. Reads up to the whole file, about 1 GB/s. Raises OSError."""
+    """Return the first value of each marker. Raises OSError.
+
+    Reads up to the whole file, at about 1 GB/s.
+    """
     if path.stat().st_size == 0:
         return Markers()
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -66,11 +69,11 @@ def read_markers(path: Path) -> Markers:
 
 
 def megabytes(count: int) -> int | None:
-    """Bytes of VTCM as MB of 2^20, rounded up; None for 0, which stands for no answer."""
+    """Return bytes of VTCM as MB of 2^20 bytes, rounded up, or None for 0, which means unknown."""
     return -(-count // _MEBI) if count else None
 
 
-SECONDS = 30.0  # a 3 GB file was answered within 0.3 s; a cold disk or NFS takes more
+SECONDS = 30.0  # a 3 GB file took 0.3 s; a cold disk or NFS takes longer
 _CODES = {
     30001: "the file is empty",
     30010: "truncated or damaged (QNN_SYSTEM_CONTEXT_ERROR_MALFORMED_BINARY, 30010)",
@@ -86,11 +89,11 @@ _PACKAGE_PARENT = str(Path(__file__).parents[2])
 def inspect_context(
     path: Path, system_library: Path | None = None, *, name: str = "", sha256: str | None = None
 ) -> ContextBinary:
-    """What is known of a context binary; a damaged one is a value with `problem`, no error.
+    """Return the known facts of a context binary. A damaged binary has a `problem`; it is no error.
 
-    `system_library` is an x86_64 libQnnSystem.so that this host can load; without it, or when
-    it cannot be loaded, the plain-text markers are read. `name` is the name in the bundle,
-    `sha256` a hash that is known already. Raises BundleError when the file cannot be read.
+    `system_library` is an x86_64 libQnnSystem.so that this host can load. Without the library, or
+    if it cannot be loaded, the plain-text markers are read. `name` is the name in the bundle.
+    `sha256` is a known hash of the file. Raises BundleError if the file cannot be read.
     """
     try:
         size = path.stat().st_size
@@ -151,7 +154,10 @@ def _from_library(base: ContextBinary, markers: Markers, answer: dict[str, Any])
 
 
 def ask_library(library: Path, path: Path) -> dict[str, Any] | None:
-    """What the reading process said; None when the library itself cannot be used."""
+    """Return the output of the reading process, or None if the library cannot be used.
+
+    If the file cannot be read, the answer has a `problem`.
+    """
     environment = {
         "PATH": os.defpath,
         "PYTHONPATH": _PACKAGE_PARENT,
@@ -164,21 +170,21 @@ def ask_library(library: Path, path: Path) -> dict[str, Any] | None:
         )
     except subprocess.TimeoutExpired as error:
         if not error.stdout:
-            return None  # it hangs before the file is opened
+            return None  # the library hangs before the file is opened
         return {"problem": f"libQnnSystem did not finish reading the file within {SECONDS:g} s"}
     except OSError:
         return None
-    said: dict[str, Any] = {}
+    answer: dict[str, Any] = {}
     for line in done.stdout.splitlines():
         try:
-            said |= json.loads(line)
+            answer |= json.loads(line)
         except ValueError:
             continue  # a line that was cut by a crash
-    if "system" not in said:
+    if "system" not in answer:
         return None
-    if "binary" not in said:
-        said["problem"] = _problem(said.get("code"), done.returncode)
-    return said
+    if "binary" not in answer:
+        answer["problem"] = _problem(answer.get("code"), done.returncode)
+    return answer
 
 
 def _problem(code: int | None, status: int) -> str:
@@ -190,5 +196,5 @@ def _problem(code: int | None, status: int) -> str:
 
 
 def is_htp(context: ContextBinary) -> bool:
-    """False only when the file is known to be for another backend (GPU, ...)."""
+    """Return True unless the file is known to be for another backend, such as the GPU."""
     return context.backend_id in {None, _HTP}

@@ -1,9 +1,11 @@
-"""What the loader of a shared object would see: the libraries it needs, the functions it exports.
+"""The loader's view of a shared object: the libraries that it needs, the functions that it exports.
 
-Read from the dynamic segment, so a stripped file answers too. Little-endian ELF32 (Hexagon) and
-ELF64. Every offset is checked against the file. Source: System V gABI chapter 5; GNU hash table
-as glibc and bionic read it. Not pyelftools: it builds every hash table as a list of numbers (6 s
-for a wrong count in a file of 33 MB) and takes 25 times as long for the symbols.
+The data is read from the dynamic segment, so that stripped files can be read too. The formats are
+little-endian ELF32 (Hexagon) and ELF64. Every offset is checked against the size of the file.
+Source: System V gABI chapter 5; the GNU hash table as glibc and bionic read it.
+
+pyelftools is not used, because it builds every hash table as a list of numbers. That takes 6 s for
+a wrong count in a file of 33 MB. It also takes 25 times as long for the symbols.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from dataclasses import dataclass
 from fleet.runtimes.scan import elf_segments
 
 Image = bytes | mmap.mmap
-_PROGRAM, _SHARED = 2, 3  # a program that is no PIE; a library or a PIE
+_PROGRAM, _SHARED = 2, 3  # a program that is not a PIE; a library or a PIE
 _PT_LOAD, _PT_DYNAMIC, _PT_NOTE = 1, 2, 4
 _NEEDED, _HASH, _STRTAB, _SYMTAB, _STRSZ, _GNU_HASH = 1, 4, 5, 6, 10, 0x6FFFFEF5
 _VERNEED, _VERNEEDNUM, _HEXAGON = 0x6FFFFFFE, 0x6FFFFFFF, 164
@@ -27,14 +29,19 @@ _DEFAULT, _PROTECTED = 0, 3
 
 
 class NotReadableError(ValueError):
-    """The bytes are no whole shared object; the text says why. Never leaves fleet.bundles."""
+    """An error for bytes that are not a complete ELF file; its text is the reason.
+
+    The error never leaves fleet.bundles.
+    """
 
 
 @dataclass(frozen=True)
 class Dynamic:
-    """`functions` are exported and defined here; `others` is name → why it is not one of them.
+    """The dynamic symbols of a shared object.
 
-    `needed` are names of libraries. `android` is True for a file with Android's own note.
+    `functions` are exported and defined in the file. `others` has every other name with the reason
+    why it is not an exported function. `needed` are names of libraries. `android` is True for a
+    file with Android's own note.
     """
 
     functions: frozenset[str]
@@ -44,7 +51,7 @@ class Dynamic:
 
 
 def read_dynamic(data: bytes) -> Dynamic:
-    """The dynamic segment of a shared object. Raises NotReadableError for anything else."""
+    """Read the dynamic segment of a shared object. Raises NotReadableError for another file."""
     if _kind(data) != _SHARED:
         raise NotReadableError("the file is not a shared object (.so)")
     try:
@@ -55,15 +62,17 @@ def read_dynamic(data: bytes) -> Dynamic:
 
 @dataclass(frozen=True)
 class Linked:
-    """Names of the `needed` libraries, and the versions of glibc's symbols that are used."""
+    """The names of the `needed` libraries, and the versions of the glibc symbols that are used."""
 
     needed: tuple[str, ...]
     glibc: tuple[tuple[int, ...], ...]
 
 
 def read_linked(data: Image) -> Linked | None:
-    """Return what a library or a program for a CPU is linked with; of a static one nothing, None
-    for code of a DSP. Raises NotReadableError for anything else.
+    """Return the linked libraries of a library or program for a CPU.
+
+    The result is empty for a static program, and None for code of a DSP. Raises NotReadableError
+    for any other file.
     """
     if _kind(data) not in {_PROGRAM, _SHARED}:
         raise NotReadableError("the file is neither a program nor a shared object (.so)")
@@ -76,7 +85,7 @@ def read_linked(data: Image) -> Linked | None:
 
 
 def _kind(data: Image) -> int:
-    """e_type of the header."""
+    """Return e_type of the ELF header. Raises NotReadableError."""
     if data[:4] != b"\x7fELF":
         raise NotReadableError("the file is not an ELF file")
     if len(data) < 52 or data[4] not in {1, 2} or data[5] != 1:
@@ -116,12 +125,12 @@ class _Reader:
         entries = list(self._entries())
         table = dict(entries)
         names = self._names(table)
-        found = [_GLIBC.fullmatch(name) for name in self._versions(table, names)]
-        glibc = {tuple(map(int, match[1].split("."))) for match in found if match}
+        matches = [_GLIBC.fullmatch(name) for name in self._versions(table, names)]
+        glibc = {tuple(map(int, match[1].split("."))) for match in matches if match}
         return Linked(_needed(entries, names), tuple(sorted(glibc)))
 
     def _versions(self, table: dict[int, int], names: bytes) -> Iterator[str]:
-        """Names of symbol versions of other libraries: Elf64_Verneed and Elf64_Vernaux."""
+        """Yield the symbol versions of other libraries (Elf64_Verneed and Elf64_Vernaux)."""
         if not {_VERNEED, _VERNEEDNUM} <= set(table):
             return
         at = self._place(table[_VERNEED])
@@ -153,26 +162,29 @@ class _Reader:
             yield tag, value
 
     def _place(self, address: int) -> int:
-        """File offset of a virtual address."""
+        """Return the file offset of a virtual address. Raises NotReadableError."""
         for part in self._segments:
             if part.kind == _PT_LOAD and part.address <= address < part.address + part.size:
                 return part.offset + address - part.address
         raise NotReadableError("the file is truncated: its symbol tables are missing")
 
     def _symbols(self, table: dict[int, int], names: bytes) -> dict[str, str]:
-        """Name → why it is no exported function, "" for one that is."""
+        """Return each symbol with the reason why it is not an exported function.
+
+        The reason is "" for an exported function.
+        """
         form = "<IBBH16x" if self._wide else "<I8xBBH"
         size = struct.calcsize(form)
         start = self._place(table[_SYMTAB]) + size  # the first one is empty
         end = start + size * max(0, self._count(table) - 1)
         if end > len(self._data):
             raise NotReadableError("the file is truncated in its symbol table")
-        found: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for index, info, other, section in struct.iter_unpack(form, self._data[start:end]):
             name = _name(names, index)
-            if found.get(name) != "":
-                found[name] = _not_exported(info, other & 3, section)
-        return found
+            if reasons.get(name) != "":
+                reasons[name] = _not_exported(info, other & 3, section)
+        return reasons
 
     def _count(self, table: dict[int, int]) -> int:
         if _HASH in table:
@@ -185,7 +197,7 @@ class _Reader:
         )
 
     def _gnu_count(self, at: int) -> int:
-        """One more than the last symbol: the end of the chain that begins last."""
+        """Return the index after the last symbol: the end of the chain that begins last."""
         buckets, first, bloom = struct.unpack_from("<III", self._data, at)
         start = at + 16 + bloom * (8 if self._wide else 4)
         chain = start + 4 * buckets
@@ -199,7 +211,10 @@ class _Reader:
         return last + 1
 
     def _owners(self) -> Iterator[bytes]:
-        """Owners of all notes; Android's compiler driver puts one of its own into every file."""
+        """Yield the owners of all notes.
+
+        Android's compiler driver writes its own note into every file.
+        """
         for segment in self._segments:
             at, end = segment.offset, segment.offset + segment.size
             while segment.kind == _PT_NOTE and at + 12 <= end:

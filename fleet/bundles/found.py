@@ -1,4 +1,4 @@
-"""What every kind of bundle needs: files by name, SHA256SUMS, the QAIRT version it asks for."""
+"""Common parts of every kind of bundle: files by name, SHA256SUMS, the required QAIRT version."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VERSION_FILES = (("tool-versions.yaml", ("qairt",)), ("metadata.json", ("tool_ve
 
 @dataclass
 class Found:
-    """Paths by name inside a bundle folder, and what is wrong on the way."""
+    """The files of a bundle folder by name, with the missing files and the warnings."""
 
     root: Path
     paths: dict[str, Path] = field(default_factory=dict)
@@ -28,7 +28,10 @@ class Found:
 
 
 def check_sums(files: tuple[FileRef, ...], found: Found) -> tuple[tuple[WrongHash, ...], str]:
-    """Files that differ from SHA256SUMS, and its name when there is one."""
+    """Return the files that differ from SHA256SUMS, and the name of this file.
+
+    The name is "" if the bundle has no such file. Raises BundleError for a wrong line.
+    """
     if SUMS not in found.paths:
         return (), ""
     expected = read_sums(found.paths[SUMS])
@@ -42,7 +45,10 @@ def check_sums(files: tuple[FileRef, ...], found: Found) -> tuple[tuple[WrongHas
 
 
 def qairt_of(found: Found, contexts: tuple[ContextBinary, ...]) -> tuple[str | None, str]:
-    """The QAIRT version that the bundle asks for, and where that stands."""
+    """Return the QAIRT version that the bundle needs, and the name of the file with this version.
+
+    Adds a warning if the version differs from the build of the context binaries.
+    """
     first = next((item for item in contexts if item.build_id), None)
     for name, keys in VERSION_FILES:
         path = found.paths.get(name)
@@ -60,7 +66,10 @@ def qairt_of(found: Found, contexts: tuple[ContextBinary, ...]) -> tuple[str | N
 
 
 def clean_version(text: str | None) -> str | None:
-    """`v2.45.0.260326_1` → `2.45.0.260326`; None for text that is no version."""
+    """Return a version without its prefix and suffix: `v2.45.0.260326_1` → `2.45.0.260326`.
+
+    Returns None for a text that is not a version.
+    """
     core = (text or "").strip().removeprefix("v").split("_", 1)[0].split("-", 1)[0]
     parts = core.split(".")
     whole = 2 <= len(parts) <= 4 and all(part.isascii() and part.isdigit() for part in parts)
@@ -68,7 +77,9 @@ def clean_version(text: str | None) -> str | None:
 
 
 def read_sums(path: Path) -> dict[str, str]:
-    """Name → expected SHA-256 of a `sha256sum` file. Raises BundleError for a wrong line."""
+    """Return the expected SHA-256 by name from a `sha256sum` file. Raises BundleError for a wrong
+    line.
+    """
     expected = {}
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line.strip() or line.startswith("#"):

@@ -1,8 +1,8 @@
-"""A bundle of kind `genie`: its configuration, found by content, and every file that it names.
+"""A bundle of kind `genie`: its configuration, recognised by content, and every file that it names.
 
-The keys are those that libGenie's own validators and readers accept (Dialog.cpp, Engine.cpp,
-Embedding.cpp, ImageEncoder.cpp, TextEncoder.cpp, LoraConfig.cpp and ssd-q1.cpp, in the sources of
-Genie that come with the SDK as examples/Genie, of QAIRT 2.4x and newer); layouts:
+The keys are those that libGenie's own validators and readers accept. These are Dialog.cpp,
+Engine.cpp, Embedding.cpp, ImageEncoder.cpp, TextEncoder.cpp, LoraConfig.cpp and ssd-q1.cpp. The
+sources come with the SDK as examples/Genie, of QAIRT 2.4x and newer. The layouts are those of
 ai-hub-models `llm_helpers.py` and docs.qualcomm.com 80-63442-100 (docs/sources/deployment.md 4).
 """
 
@@ -31,8 +31,8 @@ from fleet.model.files import file_ref
 from fleet.model.home import fleet_home
 
 FILE, SHARD, FOLDER, OUTPUT = "file", "context binary", "folder", "output"
-# What a key names, by the key or by its parent and the key; all but the last are read at a start.
-# Strings and lists of strings; a number in place of a name (quant-param) is no name.
+# The kind of file behind a key, or behind a parent and its key. A start reads all kinds but OUTPUT.
+# The values are strings and lists of strings; a number in place of a name (quant-param) is ignored.
 KEYS = {
     "path": FILE,  # tokenizer
     "adapters.path": FOLDER,  # LoRA version 1: TENSOR.raw for each tensor
@@ -58,10 +58,10 @@ KEYS = {
     "output-dir": OUTPUT,
     "cache-dir": OUTPUT,
 }
-_IN_FOLDER = {"forecast-prefix-name": "kv-cache.primary.qnn-htp"}  # the file that is read
+_IN_FOLDER = {"forecast-prefix-name": "kv-cache.primary.qnn-htp"}  # the file that Genie reads
 _MAY_BE_EMPTY = {"bin-sections", "quant-bin-sections"}
-_RECORD = "record://"  # a record inside a DLC, no file
-# The sections of a dialog and of the nodes of a pipeline (Node.cpp), of which a file has one.
+_RECORD = "record://"  # a record inside a DLC, not a file
+# The sections of a dialog and of the nodes of a pipeline (Node.cpp). A file has one of them.
 SECTIONS = (
     *("dialog", "text-generator", "text-encoder", "lut-encoder", "image-encoder", "embedding"),
     *("standalone-engine", "diffuser", "lm-executor"),
@@ -69,7 +69,7 @@ SECTIONS = (
 SCRIPT = "*genie*app*"  # AI Hub: genie-app-script.txt
 _CONFIG_BYTES = 1 << 20  # a tokenizer of the same folder has several MB
 _LOOKS_LIKE_A_FILE = re.compile(r"[^\s{}]+\.(bin|raw|json|dlc|so|dll|onnx|gguf)", re.IGNORECASE)
-# Sent although no configuration names them: small, and people look for them on the device.
+# Small files that fleet sends without a name in a configuration: users expect them on the device.
 _COMPANIONS = (
     *("sample_prompt*.txt", "tool-versions.yaml", "metadata.json", "metadata.yaml"),
     *("tokenizer_config.json", "special_tokens_map.json", "generation_config.json"),
@@ -80,7 +80,7 @@ _COMPANION_BYTES = 1024 * 1024
 
 @dataclass(frozen=True)
 class Named:
-    """A file that the configuration names. `key` is where, like `dialog.tokenizer.path`."""
+    """A file that the configuration names. `key` is its place, such as `dialog.tokenizer.path`."""
 
     name: str
     key: str
@@ -89,8 +89,9 @@ class Named:
 
 @dataclass
 class GenieConfig:
-    """A Genie configuration. Its `data` names files of the bundle as the device finds them;
-    `resolved` are the names that were spelled otherwise, (as written, in the bundle).
+    """A Genie configuration. Its `data` has the names of files as the device finds them.
+
+    `resolved` maps the names that were spelled differently to their names in the bundle.
     """
 
     path: Path
@@ -102,15 +103,16 @@ class GenieConfig:
 
 
 def genie_configs(root: Path) -> list[str]:
-    """Return the names of the Genie dialogs at the top of a folder, found by their content.
+    """Return the names of the Genie dialogs at the top of a folder, recognised by content.
 
-    genie_config.json comes first. What no configuration can be (too large, no JSON) is left out.
+    genie_config.json comes first. Files that cannot be a configuration (too large, not JSON) are
+    left out.
     """
     return [name for name, data in _sections(root) if "dialog" in data]
 
 
 def has_genie_configs(root: Path) -> bool:
-    """Whether a folder has a dialog, a script, or the configuration of a pipeline's node."""
+    """Return True if a folder has a dialog, a script, or the configuration of a pipeline's node."""
     return any(True for _ in _sections(root)) or bool(genie_scripts(root))
 
 
@@ -128,8 +130,10 @@ def _sections(root: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def genie_scripts(root: Path) -> list[str]:
-    """Return the names of the genie-app scripts at the top of a folder: by their name, or, of text
-    files, by a command that makes the configuration of a node.
+    """Return the names of the genie-app scripts at the top of a folder.
+
+    A script is recognised by its name. A text file is also a script if it has a command that
+    creates the configuration of a node.
     """
     try:
         paths = sorted(path for path in root.iterdir() if path.suffix != ".json" and path.is_file())
@@ -153,7 +157,10 @@ def _has_nodes(path: Path) -> bool:
 def inspect_genie(root: Path, chosen: str | None, system_library: Path | None, *, hashes: bool) -> (
     Bundle
 ):  # fmt: skip
-    """Return what fleet knows of a bundle of Genie. `chosen` is the playbook's `config:`."""
+    """Return the known facts of a Genie bundle. Raises BundleError.
+
+    `chosen` is the playbook's `config:`.
+    """
     entry = _entry(root, chosen)
     script = entry if not entry.endswith(".json") else None
     configs = _script_configs(root, entry) if script else [read_config(root, entry)]
@@ -162,7 +169,7 @@ def inspect_genie(root: Path, chosen: str | None, system_library: Path | None, *
     bundle = read_bundle(
         root,
         "genie",
-        lambda found: _collect(configs, script, found),
+        lambda contents: _collect(configs, script, contents),
         system_library,
         hashes=hashes,
     )
@@ -194,7 +201,10 @@ def inspect_genie(root: Path, chosen: str | None, system_library: Path | None, *
 
 
 def _entry(root: Path, chosen: str | None) -> str:
-    """Return the configuration or the genie-app script that a run starts with."""
+    """Return the configuration or the genie-app script with which a run starts.
+
+    Raises BundleError if there is none, or more than one without a choice.
+    """
     try:
         names = sorted(item.name for item in root.iterdir())
     except OSError as error:
@@ -256,7 +266,9 @@ def read_config(root: Path, name: str) -> GenieConfig:
 
 
 class _Reader:
-    """Reads one configuration: the data as it goes to the device, and what the data names."""
+    """A reader of one configuration: the data as it goes to the device, and the files that it
+    names.
+    """
 
     def __init__(self, root: Path, config: GenieConfig) -> None:
         self._root, self._config = root, config
@@ -297,13 +309,16 @@ class _Reader:
             return text
         name = name_in(self._root, text) or clean_name(text, f"{self._config.name} ({place})")
         self._config.named.append(Named(name, place, kind))
-        draft = f"draft_{name}"  # an eaglet dialog names one table; its draft has one of its own
+        draft = f"draft_{name}"  # an eaglet dialog names one table; its draft has a second table
         if key == "lut-path" and (self._root / draft).is_file():
             self._config.named.append(Named(draft, place, kind))
         return self._spelled(text, name)
 
     def _any(self, value: object, where: str) -> object:
-        """A string under a key that fleet does not know may be a file of the bundle too."""
+        """Return a string under an unknown key, with its name in the bundle if it is a file there.
+
+        A string that looks like a file name, but is no file of the bundle, is added to `unknown`.
+        """
         if not isinstance(value, str) or not value or len(value) > 1024 or "\n" in value:
             return value
         name = name_in(self._root, value, files_only=True)
@@ -315,7 +330,9 @@ class _Reader:
         return value
 
     def _spelled(self, text: str, name: str) -> str:
-        """Keep a spelling that the device opens; else write the name in the bundle."""
+        """Return the name as written if the device can open it, and the name in the bundle
+        otherwise.
+        """
         if text.removeprefix("./").rstrip("/").replace("//", "/") == name:
             return text
         self._config.resolved[text] = name
@@ -327,10 +344,10 @@ def _section(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _absent(data: dict[str, Any]) -> Iterator[str]:
-    """Return the keys that libGenie demands of a dialog and that this one does not have.
+    """Yield the keys that libGenie requires in a dialog and that this dialog does not have.
 
-    They are those of validateDialogConfig and validateModelBinaryConfig in Dialog.cpp, the same
-    in three versions of the SDK. The other sections of a configuration are not checked.
+    They are those of validateDialogConfig and validateModelBinaryConfig in Dialog.cpp, which are
+    equal in three versions of the SDK. The other sections of a configuration are not checked.
     """
     dialog = data.get("dialog")
     if not isinstance(dialog, dict):
@@ -352,7 +369,10 @@ def _absent(data: dict[str, Any]) -> Iterator[str]:
 
 
 def _engines(dialog: dict[str, Any]) -> Iterator[Engine]:
-    """`engine` is one object, or a list of them (spd, kv-share, eaglet)."""
+    """Yield the engines of a dialog.
+
+    `engine` is one object, or a list of objects (spd, kv-share, eaglet).
+    """
     engine = dialog.get("engine")
     for item in engine if isinstance(engine, list) else [engine]:
         if not isinstance(item, dict):
@@ -363,17 +383,23 @@ def _engines(dialog: dict[str, Any]) -> Iterator[Engine]:
 
 
 def deciding_backend(engines: tuple[Engine, ...]) -> str | None:
-    """Return the backend of the engine whose tokens count: target or primary, else the first."""
+    """Return the backend of the engine whose tokens are the answer.
+
+    That is the engine with the role target or primary, or else the first engine.
+    """
     chosen = [engine for engine in engines if engine.role in {"target", "primary"}] or engines
     return next((engine.backend for engine in chosen if engine.backend), None)
 
 
 def _script_configs(root: Path, script: str) -> list[GenieConfig]:
-    """Return the configurations of the nodes that a genie-app script creates."""
+    """Return the configurations of the nodes that a genie-app script creates.
+
+    Raises BundleError if there is none, or if a file is missing.
+    """
     names = [word for words in _commands(root / script) for word in words[3:] if
              words[:3] in (["node", "config", "create"], ["dialog", "config", "create"])
              and word.endswith(".json")]  # fmt: skip
-    found = []
+    configs = []
     for text in dict.fromkeys(names):
         name = name_in(root, text, files_only=True)
         if name is None:
@@ -382,17 +408,17 @@ def _script_configs(root: Path, script: str) -> list[GenieConfig]:
                 "file",
                 hint=f"copy {text} into {root}, or correct its name in {script}",
             )
-        found.append(read_config(root, name))
-    if not found:
+        configs.append(read_config(root, name))
+    if not configs:
         raise BundleError(
             f"the genie-app script {script} creates no node from a configuration",
             hint=f"choose another file: bundle: {{path: {root.name}, config: NAME}}",
         )
-    return found
+    return configs
 
 
 def _commands(script: Path) -> Iterator[list[str]]:
-    """Return the words of each command; a line that genie-app could not split has none."""
+    """Yield the words of each command. A line that genie-app could not split is left out."""
     for line in read_text(script).splitlines():
         if line.strip() and not line.lstrip().startswith("#"):
             try:
@@ -402,7 +428,7 @@ def _commands(script: Path) -> Iterator[list[str]]:
 
 
 def _script_files(root: Path, script: str) -> Iterator[Named]:
-    """Return the data files that a genie-app script reads: images, embeddings, prompts."""
+    """Yield the data files that a genie-app script reads: images, embeddings, prompts."""
     for words in _commands(root / script):
         for word in words[2:]:
             name = name_in(root, word, files_only=True)
@@ -417,62 +443,64 @@ def _script_files(root: Path, script: str) -> Iterator[Named]:
                 yield Named(clean_name(word, script), " ".join(words[:3]))
 
 
-def _collect(configs: list[GenieConfig], script: str | None, found: Found) -> list[str]:
-    """Fill in paths, missing and warnings; the names of the shards that are there."""
+def _collect(configs: list[GenieConfig], script: str | None, contents: Found) -> list[str]:
+    """Fill in paths, missing files and warnings. Return the names of the existing shards."""
     shards: list[str] = []
     entry = script or configs[0].name
     if script:
-        found.paths[script] = found.root / script
-        own = GenieConfig(found.root / script, script, {}, list(_script_files(found.root, script)))
-        _add(own, found, shards)
+        contents.paths[script] = contents.root / script
+        own = GenieConfig(
+            contents.root / script, script, {}, list(_script_files(contents.root, script))
+        )
+        _add(own, contents, shards)
     for config in configs:
-        found.paths[config.name] = config.path
-        _add(config, found, shards)
+        contents.paths[config.name] = config.path
+        _add(config, contents, shards)
     for config in configs:
-        _add_nested(config, found)
-        found.warnings += [
+        _add_nested(config, contents)
+        contents.warnings += [
             f"{config.name} names {old}; fleet sends {new} of the bundle and corrects the name"
             for old, new in config.resolved.items()
         ]
-        found.warnings += [
+        contents.warnings += [
             f"{config.name} names {item.name} under the key {item.key}, which fleet does not "
             "know, and the bundle does not contain this file"
             for item in config.unknown
         ]
     left = []
-    for name in _loose(found.root):
+    for name in _loose(contents.root):
         if any(fnmatchcase(name, pattern) for pattern in _COMPANIONS):
-            path = inside(found.root, name, "the bundle")
+            path = inside(contents.root, name, "the bundle")
             if path is not None and path.stat().st_size <= _COMPANION_BYTES:
-                found.paths.setdefault(name, path)
-        elif name not in found.paths and (found.root / name).is_file():
+                contents.paths.setdefault(name, path)
+        elif name not in contents.paths and (contents.root / name).is_file():
             left.append(name)
-    found.warnings += _left_behind(left, entry, found)
+    contents.warnings += _left_behind(left, entry, contents)
     return shards
 
 
-def _add(config: GenieConfig, found: Found, shards: list[str]) -> None:
+def _add(config: GenieConfig, contents: Found, shards: list[str]) -> None:
     for item in config.named:
-        for name in _expand(item, found.root):
-            path = inside(found.root, name, f"{config.name} ({item.key})")
+        for name in _expand(item, contents.root):
+            path = inside(contents.root, name, f"{config.name} ({item.key})")
             if path is None:
-                found.missing.append(MissingFile(name, f"{config.name}: {item.key}"))
+                contents.missing.append(MissingFile(name, f"{config.name}: {item.key}"))
                 continue
-            found.paths.setdefault(name, path)
-            if item.kind == SHARD and name not in shards:  # a folder that is named may hold it
+            contents.paths.setdefault(name, path)
+            if item.kind == SHARD and name not in shards:  # a named folder may contain it too
                 shards.append(name)
 
 
-def _add_nested(config: GenieConfig, found: Found) -> None:
+def _add_nested(config: GenieConfig, contents: Found) -> None:
     """Add the files of the bundle that the extension file of an engine names."""
     for item in config.named:
-        path = found.paths.get(item.name)
+        path = contents.paths.get(item.name)
         if path is None or not item.key.endswith(".extensions"):
             continue
         for text in _strings(read_json(path)):
-            name = name_in(found.root, text, files_only=True)
+            name = name_in(contents.root, text, files_only=True)
             if name is not None:
-                found.paths.setdefault(name, found.root / name)
+                contents.paths.setdefault(name, contents.root / name)
 
 
 def _strings(value: object) -> Iterator[str]:
@@ -483,15 +511,16 @@ def _strings(value: object) -> Iterator[str]:
         yield value
 
 
-def _left_behind(names: list[str], entry: str, found: Found) -> Iterator[str]:
-    """Return a note for each file that stays here although a configuration mentions it, and for
-    each binary that none of the configurations mentions.
+def _left_behind(names: list[str], entry: str, contents: Found) -> Iterator[str]:
+    """Yield a note for each file that is not sent although a configuration mentions it.
+
+    A binary that no configuration mentions has a note too.
     """
-    sent = [name for name in found.paths if name.endswith((".json", ".txt", ".yaml"))]
-    others = [name for name, _ in _sections(found.root) if name not in found.paths]
+    sent = [name for name in contents.paths if name.endswith((".json", ".txt", ".yaml"))]
+    others = [name for name, _ in _sections(contents.root) if name not in contents.paths]
     texts = {}
     for name in [*sent, *others]:
-        path = found.paths.get(name, found.root / name)
+        path = contents.paths.get(name, contents.root / name)
         if path.stat().st_size <= _CONFIG_BYTES:
             texts[name] = path.read_text("utf-8", "replace")
     for name in names:
@@ -508,7 +537,7 @@ def _left_behind(names: list[str], entry: str, found: Found) -> Iterator[str]:
 
 
 def _expand(item: Named, root: Path) -> Iterator[str]:
-    """Return the names of the files that an entry stands for: of a folder, all its files."""
+    """Yield the names of the files for an entry: all files of a folder, or the entry itself."""
     folder = root / item.name
     if item.kind != FOLDER or not folder.is_dir():
         yield item.name
@@ -522,7 +551,7 @@ def _expand(item: Named, root: Path) -> Iterator[str]:
 
 
 def _loose(root: Path) -> Iterator[str]:
-    """Names in the bundle folder and in `artifacts/` (QAIRT GGUF route)."""
+    """Yield the names in the bundle folder and in `artifacts/` (QAIRT GGUF route)."""
     for folder in (root, root / "artifacts"):
         if folder.is_dir():
             for path in sorted(folder.iterdir()):
@@ -530,7 +559,7 @@ def _loose(root: Path) -> Iterator[str]:
 
 
 def _with_resolved(bundle: Bundle, config: GenieConfig) -> Bundle:
-    """Return the bundle with the configuration in which the names are those of the bundle."""
+    """Return the bundle with a configuration whose names are those of the bundle."""
     if not config.resolved:
         return bundle
     data = json.dumps(config.data, indent=2, ensure_ascii=False).encode()
@@ -542,7 +571,11 @@ def _with_resolved(bundle: Bundle, config: GenieConfig) -> Bundle:
 
 
 def corrected_file(name: str, data: bytes) -> Path:
-    """Return a file of FLEET_HOME with this content, to send in place of one of a bundle."""
+    """Return the path of a file in FLEET_HOME with this content, to send in place of a bundle's
+    file.
+
+    Raises BundleError if the file cannot be written.
+    """
     digest = hashlib.sha256(data).hexdigest()
     path = fleet_home() / "corrected" / f"{digest[:16]}-{name.rpartition('/')[2]}"
     if not path.is_file() and not write_whole(path, data):

@@ -1,4 +1,4 @@
-"""A bundle folder → `Bundle`: what it needs, what goes to the device, what is wrong with it."""
+"""The inspection of a bundle folder: its needs, the files for the device, and its faults."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ def inspect_bundle(
     kind: str = "genie",
     config: str | None = None,
 ) -> Bundle:
-    """What fleet knows of a bundle folder; missing and damaged files are data, no errors.
+    """Return the known facts of a bundle folder. Missing and damaged files are data, not errors.
 
-    `kind` is that of the playbook: genie has a configuration that names its files, of the
-    others all files go along. `config` chooses the configuration of a genie bundle that has
-    several. `runtime` stands for a playbook without a bundle: nothing is read.
+    `kind` is the kind of the playbook. A genie bundle has a configuration that names its files; of
+    all other kinds, all files are sent. `config` chooses the configuration of a genie bundle that
+    has several. `runtime` stands for a playbook without a bundle: nothing is read.
 
-    `system_library` is an x86_64 libQnnSystem.so for this host (see `inspect_context`).
-    `hashes=False` leaves every sha256 empty: for a look, not for a deploy. Raises BundleError
-    when there is no configuration, or it cannot be understood, or leads out of the folder.
+    `system_library` is an x86_64 libQnnSystem.so for this host (see `inspect_context`). With
+    `hashes=False` every sha256 is empty; this is for inspection, not for a deploy. Raises
+    BundleError if there is no configuration, if it cannot be understood, or if it names a file
+    outside the folder.
     """
     root = folder.expanduser().absolute()
     if kind == "runtime":
@@ -41,7 +42,7 @@ def inspect_bundle(
 
 
 def guessed(root: Path) -> str:
-    """Return the kind of a bundle folder by its marks; genie if nothing fits."""
+    """Return the kind of a bundle folder by its file names, or genie if nothing fits."""
     try:
         names = sorted(path.name for path in root.iterdir())
     except OSError:

@@ -1,4 +1,4 @@
-"""JSON and YAML files of a bundle, with the place of a mistake."""
+"""JSON and YAML files of a bundle. An error has the position of the mistake."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_BYTES = 16 * 1024 * 1024  # a configuration is a few kB; a tokenizer is nev
 
 
 def read_text(path: Path) -> str:
-    """The text of a small UTF-8 file. Raises BundleError."""
+    """Return the text of a small UTF-8 file. Raises BundleError."""
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise BundleError(
@@ -30,7 +30,7 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object. Raises BundleError with line and column of a mistake."""
+    """Return a JSON object. Raises BundleError with the line and column of a mistake."""
     try:
         value = json.loads(read_text(path))
     except json.JSONDecodeError as error:
@@ -55,9 +55,9 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_version(path: Path, *keys: str) -> str | None:
-    """A text value by keys from a small YAML or JSON file, None when it is not there.
+    """Return a text value by keys from a small YAML or JSON file, or None if it is missing.
 
-    Raises BundleError for a file that is no YAML.
+    Raises BundleError for a file that is not YAML.
     """
     try:
         value: Any = yaml.safe_load(read_text(path))

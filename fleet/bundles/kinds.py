@@ -1,4 +1,4 @@
-"""What a folder without a Genie configuration looks like, for a useful refusal."""
+"""A guess at the kind of a folder without a Genie configuration, for a useful error message."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN = 12
 
 
 def guess(names: list[str]) -> tuple[str, str] | None:
-    """Return the kind that file names look like and what that is called, or None."""
+    """Return the kind that fits the file names, and a description of the folder, or None."""
     for kind in KINDS.values():
         for pattern, what in kind.marks:
             if any(fnmatchcase(name, pattern) for name in names):
@@ -24,8 +24,8 @@ def guess(names: list[str]) -> tuple[str, str] | None:
 def not_supported(root: Path, names: list[str], nodes: dict[str, str]) -> BundleError:
     """Return the error for a folder without a Genie dialog.
 
-    `nodes` are the other configurations of Genie and the section of each: those of the nodes of a
-    pipeline, or of an embedding model alone.
+    `nodes` are the other configurations of Genie with the section of each. They belong to the nodes
+    of a pipeline, or to an embedding model alone.
     """
     if set(nodes.values()) == {"embedding"}:
         return BundleError(

@@ -1,8 +1,8 @@
-"""Op packages: read from their ELF files, named for the device, written out for the runners.
+"""Op packages: read from their ELF files, named for the device, and formatted for the runners.
 
-Machine and Hexagon arch come from the ELF header (e_machine, e_flags), never from the name of
-a folder. The QAIRT version stands in the file where the package fills in `sdkBuildId` with
-QNN_SDK_BUILD_ID of QnnSdkBuildId.h, as the SDK's own generator writes it.
+Machine and Hexagon arch come from the ELF header (e_machine, e_flags), never from the name of a
+folder. The file contains its QAIRT version if the package sets `sdkBuildId` to QNN_SDK_BUILD_ID of
+QnnSdkBuildId.h, as the SDK's own generator does.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from fleet.model.files import FileRef
 from fleet.model.op_package import CPU, HTP, OpLibrary, OpPackage, OpPackageSpec
 from fleet.runtimes.scan import identify
 
-_MOST_BYTES = 1 << 30  # those of mllm and of the SDK's examples are some MB
-# libQnnHtp 2.51.0 asks a package for the first, then for the second (dlsym, seen with LD_DEBUG);
-# INIT_PKG_CORE_INIT_FUNC() of the SDK's headers makes the first.
+_MOST_BYTES = 1 << 30  # the packages of mllm and of the SDK's examples have some MB
+# libQnnHtp 2.51.0 looks up the first function, then the second (dlsym, observed with LD_DEBUG).
+# INIT_PKG_CORE_INIT_FUNC() of the SDK's headers defines the first function.
 ENTRIES = ("op_pkg_init", "qhpi_init")
 _BUILD_ID = re.compile(rb"(?<![0-9A-Za-z.])v(\d{1,3}\.\d{1,4}\.\d{1,4}\.\d{12})(?!\d)")
 # LLaMAPackageInterfaceProvider, exampleInterfaceProvider, QnnOpPackage_interfaceProvider
@@ -30,14 +30,15 @@ _PROVIDER = re.compile(r"[A-Za-z_]\w*[Ii]nterfaceProvider|InterfaceProvider", re
 
 
 def with_op_packages(bundle: Bundle, specs: Iterable[OpPackageSpec]) -> Bundle:
-    """The bundle with the op packages of its playbook. Raises as inspect_op_package does."""
+    """Return the bundle with the op packages of its playbook. Raises as inspect_op_package does."""
     return replace(bundle, op_packages=tuple(inspect_op_package(spec) for spec in specs))
 
 
 def inspect_op_package(spec: OpPackageSpec) -> OpPackage:
-    """Read both libraries. Wrong machines, versions and providers are data for the pre-flight.
+    """Read both libraries of an op package.
 
-    Raises BundleError naming the file that is missing, damaged or no shared object.
+    Wrong machines, versions and providers are data for the pre-flight. Raises BundleError with the
+    name of the file that is missing, damaged or not a shared object.
     """
     named = {CPU: spec.cpu} | ({HTP: spec.htp} if spec.htp else {})
     read = [
@@ -51,12 +52,18 @@ def inspect_op_package(spec: OpPackageSpec) -> OpPackage:
 
 
 def device_name(name: str, role: str) -> str:
-    """`libQnnLLaMAPackage_CPU.so`: what mllm's runner opens (mllm QNNUtils.cpp, AOT docs)."""
+    """Return the name of a library on the device, such as `libQnnLLaMAPackage_CPU.so`.
+
+    mllm's runner opens the libraries by these names (mllm QNNUtils.cpp, AOT docs).
+    """
     return f"lib{name}_{role}.so"
 
 
 def read_library(path: Path, role: str, name: str, *, wanted: str | None = None) -> OpLibrary:
-    """One library. `wanted` is the provider that must be in it. Raises BundleError."""
+    """Read a library of an op package. Raises BundleError.
+
+    `wanted` is the provider that the library must export.
+    """
     data = _bytes(path)
     try:
         machine, arch = identify(data, path.name)
@@ -74,7 +81,7 @@ def read_library(path: Path, role: str, name: str, *, wanted: str | None = None)
         machine=machine,
         hexagon_arch=arch,
         system=None if machine == "hexagon" else _system(dynamic),
-        builds=tuple(sorted({found.decode("ascii") for found in _BUILD_ID.findall(data)})),
+        builds=tuple(sorted({build.decode("ascii") for build in _BUILD_ID.findall(data)})),
         providers=tuple(sorted(filter(_PROVIDER.fullmatch, dynamic.functions))),
         problem=_lacks(dynamic, wanted) if wanted else "",
         needed=dynamic.needed,
@@ -117,9 +124,9 @@ def _lacks(dynamic: Dynamic, wanted: str) -> str:
 
 
 def op_package_files(packages: Iterable[OpPackage], *, dsp: bool) -> tuple[FileRef, ...]:
-    """The libraries under their names in a release.
+    """Return the libraries under their names in a release.
 
-    `dsp` is False on the emulator: code for the DSP stays on the host there.
+    `dsp` is False on the emulator. Code for the DSP then stays on the host.
     """
     folders = {CPU: "lib"} | ({HTP: "dsp"} if dsp else {})
     return tuple(
@@ -131,12 +138,12 @@ def op_package_files(packages: Iterable[OpPackage], *, dsp: bool) -> tuple[FileR
 
 
 def net_run_option(packages: Iterable[OpPackage], *, dsp: bool, lib: str) -> str:
-    """The value of qnn-net-run's `--op_packages`; "" without op packages.
+    """Return the value of qnn-net-run's `--op_packages`, or "" without op packages.
 
-    `path:provider:target`, comma-separated. `lib` is the folder of the CPU libraries as the
-    program sees it; the DSP finds its own by name in ADSP_LIBRARY_PATH. Without a DSP there
-    is one library and no target. Raises BundleError when no provider is known, InputError for
-    a folder that the form cannot hold.
+    The form is `path:provider:target`, comma-separated. `lib` is the folder of the CPU libraries as
+    the program sees it. The DSP finds its own library by name in ADSP_LIBRARY_PATH. Without a DSP
+    there is one library and no target. Raises BundleError if no provider is known, and InputError
+    for a folder name that this form cannot contain.
     """
     return ",".join(entry for package in packages for entry in _entries(package, dsp=dsp, lib=lib))
 

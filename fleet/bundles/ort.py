@@ -26,10 +26,10 @@ _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.txt", "spiece.model")
 
 
 def inspect_ort(root: Path, system_library: Path | None, *, hashes: bool) -> Bundle:
-    """All files of the folder, and what its models name.
+    """Return the bundle with all files of the folder, and the files that its models name.
 
-    `config` is {"models": {name: ...}, "genai": genai_config.json or None}. Raises BundleError:
-    no model, a damaged one, or one that leads out of the folder.
+    `config` is {"models": {name: ...}, "genai": genai_config.json or None}. Raises BundleError if
+    there is no model, if a model is damaged, or if a model names a file outside the folder.
     """
     genai = read_json(root / GENAI) if (root / GENAI).is_file() else None
     plain = inspect_plain(root, system_library, "ort", hashes=hashes)
@@ -73,8 +73,10 @@ def _named_by_models(models: list[OnnxModel]) -> Iterator[tuple[str, str]]:
 
 
 def _named_by_genai(genai: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
-    """Every `filename`, `config_filename` and `adapter_filename` below `model`: decoder, pipeline
-    parts, embedding, vision, speech (src/config.cpp of onnxruntime-genai).
+    """Yield the files that genai_config.json names, each with its place there.
+
+    They are every `filename`, `config_filename` and `adapter_filename` below `model`: decoder,
+    pipeline parts, embedding, vision, speech (src/config.cpp of onnxruntime-genai).
     """
     stack: list[tuple[str, Any]] = [("model", (genai or {}).get("model"))]
     while stack:
@@ -94,7 +96,7 @@ def _has_embedded(model: OnnxModel) -> bool:
 
 
 def _embedded(model: OnnxModel, bundle: Bundle) -> ContextBinary:
-    """A context inside the model: known by what the model says of it."""
+    """Return the context binary inside a model. Its facts come from the model's own metadata."""
     file = next(file for file in bundle.files if file.name == model.name)
     node = next(node for node in model.nodes if node.embedded)
     record: Compatibility | None = parse(model.compatibility)
@@ -144,7 +146,7 @@ def _remarks(
 
 
 def models_of(bundle: Bundle) -> Mapping[str, Mapping[str, Any]]:
-    """Models of a bundle of kind ort by name. Raises BundleError for another kind."""
+    """Return the models of a bundle of kind ort by name. Raises BundleError for another kind."""
     if bundle.kind != "ort":
         raise BundleError(
             f"this runner needs ONNX models, but the bundle {bundle.name} contains none",
@@ -155,20 +157,20 @@ def models_of(bundle: Bundle) -> Mapping[str, Mapping[str, Any]]:
 
 
 def providers_of(bundle: Bundle) -> list[str]:
-    """Names of all providers that genai_config.json sets up, in lower case."""
+    """Return the names of all providers that genai_config.json configures, in lower case."""
     return providers_in(bundle.config.get("genai"))
 
 
 def providers_in(config: object) -> list[str]:
-    """Those of a part of genai_config.json."""
-    found: set[str] = set()
+    """Return the names of all providers in a part of genai_config.json, in lower case."""
+    names: set[str] = set()
     stack: list[object] = [config]
     while stack:
         value = stack.pop()
         if isinstance(value, dict):
             options = value.get("provider_options")
             for provider in options if isinstance(options, list) else ():
-                found |= (
+                names |= (
                     {str(name).lower() for name in provider}
                     if isinstance(provider, dict)
                     else set()
@@ -176,7 +178,7 @@ def providers_in(config: object) -> list[str]:
             stack += value.values()
         elif isinstance(value, list):
             stack += value
-    return sorted(found)
+    return sorted(names)
 
 
 _OPERATORS = "fleet/data/qnn_operators.yaml; onnxruntime-qnn 2.7.0, measured"
@@ -184,19 +186,22 @@ _SHOWN = 5  # obstacles of one kind that a plan lists for one model
 
 
 def untaken(bundle: Bundle, launches: Sequence[Launch]) -> tuple[Finding, ...]:
-    """Return a refusal for each obstacle of the models that the starts open in the QNN provider."""
+    """Return refusals for the obstacles of the models that the starts open in the QNN provider.
+
+    At most `_SHOWN` obstacles of one kind are returned for one model.
+    """
     models: Mapping[str, Mapping[str, Any]] = bundle.config.get("models", {})
     if bundle.kind != "ort":
         return ()
-    found: dict[tuple[str, str], Finding] = {}
+    findings: dict[tuple[str, str], Finding] = {}
     for launch in launches:
         spec = _json(launch.config)
         given = spec.get("dimensions") or {}
         for name in _opened(spec, bundle):
             for number, item in enumerate(models.get(name, {}).get("obstacles", ())):
                 if not (item["dimension"] and item["dimension"] in given):
-                    found.setdefault((name, str(number)), _finding(name, item))
-    return tuple(_few(found.values()))
+                    findings.setdefault((name, str(number)), _finding(name, item))
+    return tuple(_few(findings.values()))
 
 
 def _finding(name: str, item: Mapping[str, str]) -> Finding:

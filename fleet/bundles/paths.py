@@ -1,4 +1,4 @@
-"""File names out of a bundle's configuration: only what lies inside the bundle is followed."""
+"""File names in a bundle's configuration. Only files inside the bundle are accepted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _CURE = "move the file into the bundle folder, and write its relative path into"
 
 
 def clean_name(text: str, named_by: str) -> str:
-    """`./a//b.bin` → `a/b.bin`. Raises BundleError for a name that leaves the bundle."""
+    """Return a name in its short form: `./a//b.bin` → `a/b.bin`.
+
+    Raises BundleError for a name that leads out of the bundle.
+    """
     try:
         text.encode("utf-8")
         check_name(text)
@@ -31,9 +34,9 @@ def clean_name(text: str, named_by: str) -> str:
 def name_in(root: Path, text: str, *, files_only: bool = False) -> str | None:
     """Return the name in the bundle of a file or folder that a configuration spells `text`.
 
-    The name itself comes first. A path of another system or another machine (`models\\a.bin`,
-    `C:\\x\\a.bin`, `/sdcard/x/a.bin`, `your/path/to/a.bin`) is the longest end of it that the
-    bundle has. None if the bundle has no such file.
+    The name itself is tried first. For a path of another system or machine (`models\\a.bin`,
+    `C:\\x\\a.bin`, `/sdcard/x/a.bin`, `your/path/to/a.bin`), the longest end of the path that
+    exists in the bundle is returned. Returns None if the bundle has no such file.
     """
     if len(text) > _LONGEST or _ODD.search(text):
         return None
@@ -50,10 +53,10 @@ def name_in(root: Path, text: str, *, files_only: bool = False) -> str | None:
 
 
 def inside(root: Path, name: str, named_by: str) -> Path | None:
-    """The regular file `name` of the bundle, None when there is none.
+    """Return the path of the regular file `name` of the bundle, or None if there is none.
 
-    Raises BundleError for a link that leads out of the bundle: what is behind it is not the
-    bundle's, and is often gone on the next machine.
+    Raises BundleError for a link that leads out of the bundle. Its target is not a part of the
+    bundle, and is often missing on the next machine.
     """
     path = root / name
     real = os.path.realpath(path)
@@ -74,13 +77,13 @@ def inside(root: Path, name: str, named_by: str) -> Path | None:
 
 
 def refuse_case_twins(names: list[str]) -> None:
-    """Raise BundleError when two names differ in case only: one of them would be lost.
+    """Raise BundleError if two names differ only in case.
 
-    Card file systems and Windows hosts keep one of them.
+    Memory cards and Windows hosts would keep only one of the two files.
     """
-    seen: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     for name in names:
-        other = seen.setdefault(name.casefold(), name)
+        other = spellings.setdefault(name.casefold(), name)
         if other != name:
             raise BundleError(
                 f"the names of the files {other} and {name} differ only in upper and lower "

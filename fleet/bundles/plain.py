@@ -17,22 +17,26 @@ from fleet.model.errors import BundleError
 
 
 def inspect_plain(root: Path, system_library: Path | None, kind: str, *, hashes: bool) -> Bundle:
-    """All files of a folder. Raises BundleError: no folder, no model, a link that leads out."""
+    """Return the bundle with all files of a folder.
+
+    Raises BundleError if there is no folder or no model, and for a link that leads out of the
+    folder.
+    """
     models, contexts_like = KINDS[kind].models, KINDS[kind].contexts
 
-    def collect(found: Found) -> list[str]:
+    def collect(contents: Found) -> list[str]:
         for name in _names(root):
             path = inside(root, name, "the bundle")
             if path is not None and path.is_file():
-                found.paths[name] = path
-        if models and not any(_like(name, models) for name in found.paths):
-            have = ", ".join(sorted(found.paths)[:12]) or "nothing"
+                contents.paths[name] = path
+        if models and not any(_like(name, models) for name in contents.paths):
+            have = ", ".join(sorted(contents.paths)[:12]) or "nothing"
             raise BundleError(
                 f"{root} is not a bundle of kind {kind}: the folder has no "
                 f"{' or '.join(models)} (only: {have})",
                 hint="correct `kind:` or `path:` under `bundle:` in the playbook",
             )
-        return [name for name in found.paths if fnmatchcase(name, contexts_like)]
+        return [name for name in contents.paths if fnmatchcase(name, contexts_like)]
 
     return read_bundle(root, kind, collect, system_library, hashes=hashes)
 
@@ -45,20 +49,20 @@ def read_bundle(
     *,
     hashes: bool,
 ) -> Bundle:
-    """A bundle of the files that `collect` finds; it returns the names of context binaries."""
-    found, cache = Found(root), HashCache()
+    """Return a bundle of the files of `collect`, which returns shard names. Raises BundleError."""
+    contents, cache = Found(root), HashCache()
     try:
-        shards = collect(found)
-        refuse_case_twins(sorted(found.paths))
-        files = {name: ref(name, path, cache, hashes) for name, path in found.paths.items()}
+        shards = collect(contents)
+        refuse_case_twins(sorted(contents.paths))
+        files = {name: ref(name, path, cache, hashes) for name, path in contents.paths.items()}
         around = KINDS[kind].around
         if around:
-            system_library = None  # it reads no such file
+            system_library = None  # it cannot read a context after a header
         contexts = tuple(
             inspect_context(file.source, system_library, name=file.name, sha256=file.sha256)
             for file in map(files.__getitem__, shards)
         )
-        if around:  # one for the CPU has none
+        if around:  # a model for the CPU has no context
             contexts = tuple(context for context in contexts if not context.problem)
     except OSError as error:
         raise BundleError(
@@ -66,8 +70,8 @@ def read_bundle(
             hint="check the permissions of the bundle folder: ls -lR",
         ) from error
     cache.save()
-    wrong, checked = check_sums(tuple(files.values()), found) if hashes else ((), "")
-    qairt, source = qairt_of(found, contexts)
+    wrong, checked = check_sums(tuple(files.values()), contents) if hashes else ((), "")
+    qairt, source = qairt_of(contents, contexts)
     return Bundle(
         kind=kind,
         name=root.name,
@@ -80,8 +84,8 @@ def read_bundle(
         qairt_source=source,
         contexts=contexts,
         files=tuple(sorted(files.values(), key=lambda item: item.name)),
-        missing=tuple(found.missing),
-        warnings=tuple(found.warnings),
+        missing=tuple(contents.missing),
+        warnings=tuple(contents.warnings),
         wrong_hashes=wrong,
         checked_by=checked,
     )
@@ -94,20 +98,23 @@ def _like(name: str, patterns: tuple[str, ...]) -> bool:
 def _names(root: Path) -> list[str]:
     if not root.is_dir():
         raise BundleError(f"{root} is not a folder", hint="give the path of a bundle folder")
-    found = []
+    paths = []
     for parent, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in folders:
-            if (Path(parent) / name).is_symlink():  # not followed; out of the bundle: refused
+            if (Path(parent) / name).is_symlink():  # not followed; refused if it leads out
                 inside(root, (Path(parent) / name).relative_to(root).as_posix(), "the bundle")
         for path in (Path(parent) / name for name in sorted(names) if not name.startswith(".")):
             _refuse_special(path)
-            found.append(path.relative_to(root).as_posix())
-    return found
+            paths.append(path.relative_to(root).as_posix())
+    return paths
 
 
 def _refuse_special(path: Path) -> None:
-    """A pipe would be waited for, and a device node has no end."""
+    """Raise BundleError for a pipe, a socket or a device node.
+
+    Reading a pipe would wait for data, and a device node has no end.
+    """
     kind = path.lstat().st_mode
     if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
         raise BundleError(

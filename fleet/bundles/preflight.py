@@ -1,7 +1,7 @@
-"""The pre-flight: will this bundle, with this runtime, work on this device?
+"""The pre-flight: a check of whether a bundle works with a runtime on a device.
 
-Pure: it reads values and returns findings, before a byte was sent. docs/preflight.md lists
-the rules.
+The pre-flight is pure: it reads values and returns findings, before fleet sends any data.
+docs/preflight.md lists the rules.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ def preflight(
     bytes_to_send: int | None = None,
     files_to_send: int | None = None,
 ) -> tuple[Finding, ...]:
-    """All rules that do not hold, refusals first, else in the order of `RULES`.
+    """Return a finding for each rule that does not hold: refusals first, else in the order of
+    `RULES`.
 
-    `bytes_to_send` and `files_to_send` are what the device lacks; None when nobody asked it
-    yet, and then a disk that is too small only warns. An unknown fact never refuses, but for
-    an unknown chip. Raises InputError for a target that fleet does not know.
+    `bytes_to_send` and `files_to_send` are the size and number of the files missing on the device.
+    They are None if the device was not asked yet; a disk that is too small is then only a warning.
+    An unknown fact never refuses, except an unknown chip. Raises InputError for a target that fleet
+    does not know.
     """
     case = Case(bundle, runtime, selection, target, facts, bytes_to_send, files_to_send)
     findings = [finding for rule in RULES for finding in rule.findings(case)]

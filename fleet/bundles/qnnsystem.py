@@ -1,11 +1,11 @@
-"""Read one context binary with libQnnSystem: `python -m fleet.bundles.qnnsystem LIB FILE`.
+"""A reader of one context binary by libQnnSystem: `python -m fleet.bundles.qnnsystem LIB FILE`.
 
-A process of its own: a broken file may crash the library. It prints one JSON object a line,
-each as soon as it is known: {"system": ...}, then {"code": n} for a refusal or {"binary": ...},
-then {"graphs": [...]}. What was printed before a crash stays true.
+The reader is a separate process, because a broken file may crash the library. It prints one JSON
+object a line, each as soon as it is known: {"system": ...}, then {"code": n} for a refusal or
+{"binary": ...}, then {"graphs": [...]}. Lines printed before a crash are valid.
 
 The structures follow the public QAIRT headers QnnSystemInterface.h, QnnSystemContext.h and
-QnnTypes.h. `walk` was measured on files with one and with three graphs (QAIRT 2.51.0).
+QnnTypes.h. The layout was measured on files with one and with three graphs (QAIRT 2.51.0).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ctypes import (
 )
 from pathlib import Path
 
-# Tensors of a graph as libQnnSystem describes them: structures of QnnTypes.h, for qnnsystem.
+# Tensors of a graph as libQnnSystem describes them: structures of QnnTypes.h.
 #
-# Imported by the process that reads a context binary; standard library only.
+# The reader process runs this module with the standard library only.
 
-_MAX_TENSORS = 4096  # of one graph; more, or more dimensions, means a damaged file was believed
+_MAX_TENSORS = 4096  # of a graph; more tensors, or more dimensions, mean a damaged file
 _MAX_RANK = 16
 _DEFINED, _SCALE_OFFSET = 1, 0
-_TENSOR_V2 = 2  # V1 is its beginning
+_TENSOR_V2 = 2  # V1 is the beginning of V2
 
 
 class _ScaleOffset(Structure):
@@ -80,21 +80,21 @@ class _Versioned(Structure):
 
 
 def tensors(address: int | None, count: int) -> list[dict[str, object]] | None:
-    """Name, type, dimensions and quantization of each; None for what cannot be believed.
+    """Return the name, type, dimensions and quantization of each tensor, or None for invalid data.
 
-    `type` is the number of Qnn_DataType_t; `scale` and `offset` only where one pair holds for
-    the whole tensor (real = (stored + offset) * scale).
+    `type` is the number of Qnn_DataType_t. `scale` and `offset` are there only if one pair holds
+    for the whole tensor (real = (stored + offset) * scale).
     """
     if (count and not address) or count > _MAX_TENSORS:
         return None
     array = ctypes.cast(address, POINTER(_Versioned)) if address else ()
-    found: list[dict[str, object]] = []
+    rows: list[dict[str, object]] = []
     for index in range(count):
         item = array[index]
         tensor = item.tensor
         if not 1 <= item.version <= _TENSOR_V2 or tensor.rank > _MAX_RANK:
             return None
-        said: dict[str, object] = {
+        row: dict[str, object] = {
             "name": (tensor.name or b"").decode("utf-8", "replace"),
             "type": tensor.type,
             "dimensions": [tensor.dimensions[n] for n in range(tensor.rank)],
@@ -102,15 +102,15 @@ def tensors(address: int | None, count: int) -> list[dict[str, object]] | None:
         form = tensor.quantization
         if form.defined == _DEFINED and form.kind == _SCALE_OFFSET:
             pair = form.any.scale_offset
-            said |= {"scale": pair.scale, "offset": pair.offset}
-        found.append(said)
-    return found
+            row |= {"scale": pair.scale, "offset": pair.offset}
+        rows.append(row)
+    return rows
 
 
 _METADATA_V3 = 3  # the only version with socModel and contextMetadata (dspArch)
 _GRAPH_V3 = 3  # the only version with a graph blob (VTCM)
 _VTCM_OFFSET = 16  # bytes: version, padding, spillFillBufferSize, vtcmSize (measured: 2, 4, 8 MB)
-_MAX_GRAPHS = 4096  # more means that a damaged file was believed
+_MAX_GRAPHS = 4096  # more graphs mean a damaged file
 
 
 class _Version(Structure):
@@ -141,7 +141,7 @@ class _GraphInfo(Structure):
 
 
 class _Head(Structure):
-    """What all versions of QnnSystemContext_BinaryInfo start with."""
+    """The common head of all versions of QnnSystemContext_BinaryInfo."""
 
     _fields_ = (
         ("backend_id", c_uint32),
@@ -206,7 +206,9 @@ class _Interface(Structure):
 
 
 def read(library: str, path: Path) -> None:
-    """Print what libQnnSystem says of the file. Raises OSError when either cannot be opened."""
+    """Print the metadata of a context binary. Raises OSError if the library or the file cannot be
+    opened.
+    """
     interface = _interface(library)
     _say(system=str(interface.api))
     create = ctypes.CFUNCTYPE(c_uint64, POINTER(c_void_p))(interface.create)
@@ -220,12 +222,14 @@ def read(library: str, path: Path) -> None:
     with path.open("rb") as stream:
         data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)  # pages are read as needed
     size = len(data)
-    found = POINTER(_Info)()
-    code = ask(handle, ctypes.addressof(ctypes.c_char.from_buffer(data)), size, ctypes.byref(found))
+    pointer = POINTER(_Info)()
+    code = ask(
+        handle, ctypes.addressof(ctypes.c_char.from_buffer(data)), size, ctypes.byref(pointer)
+    )
     if code:
         _say(code=code)
         return
-    info = found.contents
+    info = pointer.contents
     _say(binary=_binary(info))
     _say(graphs=_graphs(_tail(info)))
 
@@ -271,7 +275,10 @@ def _binary(info: _Info) -> dict[str, object]:
 
 
 def _graphs(tail: _Tail) -> list[dict[str, object]]:
-    """Name, VTCM bytes, inputs and outputs of every graph."""
+    """Return the name, VTCM bytes, inputs and outputs of every graph.
+
+    The list ends before a graph of an unknown version.
+    """
     if not tail.graphs or tail.graph_count > _MAX_GRAPHS:
         return []
     array = ctypes.cast(tail.graphs, POINTER(_GraphInfo))
@@ -279,7 +286,7 @@ def _graphs(tail: _Tail) -> list[dict[str, object]]:
     for index in range(tail.graph_count):
         item = array[index]
         if not 1 <= item.version <= _GRAPH_V3:
-            break  # another array stride than we know: what follows would be read wrong
+            break  # the stride of the array is unknown, so the rest cannot be read
         vtcm = None
         info = item.info
         if item.version == _GRAPH_V3 and info.blob and info.blob_size >= _VTCM_OFFSET + 4:

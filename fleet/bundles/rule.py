@@ -1,4 +1,4 @@
-"""What a pre-flight rule is: an id, a source, and a function over one `Case`."""
+"""Pre-flight rules: an id, a source, and a function that checks one `Case`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REFUSE, WARN = "refuse", "warn"
 
 @dataclass(frozen=True)
 class Case:
-    """All that a rule may look at: one bundle, one runtime, one device."""
+    """The input of a rule: one bundle, one runtime, one device."""
 
     bundle: Bundle
     runtime: Runtime
@@ -31,27 +31,27 @@ class Case:
 
     @cached_property
     def target_facts(self) -> TargetFacts:
-        """What is known of the target build."""
+        """The known facts of the target build."""
         return target_facts(self.target)
 
     @property
     def has_dsp(self) -> bool:
-        """False on the emulator, and for a run off the NPU: no FastRPC, no stub, no skel."""
+        """False on the emulator and for a run without the NPU: no FastRPC, no stub, no skel."""
         return self.selection.npu and self.target_facts.kind == "device"
 
     @property
     def has_npu(self) -> bool:
-        """A real target: libraries with a stub, whatever the system."""
+        """True for a real target, whose libraries have a stub, on any system."""
         return self.selection.npu and self.target_facts.kind != "emulator"
 
     @property
     def whole_contexts(self) -> tuple[ContextBinary, ...]:
-        """Context binaries that could be read; damaged ones have a rule of their own."""
+        """The context binaries that could be read. Damaged binaries have their own rule."""
         return tuple(item for item in self.bundle.contexts if not item.problem)
 
     @property
     def libraries(self) -> tuple[Library, ...]:
-        """The runtime's files that go to the device; all of them when none was chosen."""
+        """The runtime's files that go to the device, or all files if none was selected."""
         chosen = {item.source for item in self.selection.files}
         mine = [
             library
@@ -63,7 +63,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Fault:
-    """One way in which a rule does not hold. `severity` None means the rule's own."""
+    """A violation of a rule. A `severity` of None means the severity of the rule."""
 
     message: str
     have: str
@@ -77,7 +77,7 @@ Check = Callable[[Case], Iterable[Fault]]
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule: `id` in findings and docs, `severity` by default, `source` of the fact."""
+    """A rule: `id` in findings and docs, default `severity`, and `source` of the fact."""
 
     id: str
     severity: str
@@ -86,11 +86,11 @@ class Rule:
 
     @property
     def text(self) -> str:
-        """First line of the function's docstring: what the rule asks for."""
+        """The condition of the rule, which is the first line of the function's docstring."""
         return (self.check.__doc__ or "").strip().split("\n", 1)[0]
 
     def findings(self, case: Case) -> Iterator[Finding]:
-        """The rule's findings for one case."""
+        """Yield the findings of the rule for one case."""
         for fault in self.check(case):
             yield Finding(
                 rule=self.id,
@@ -104,15 +104,16 @@ class Rule:
 
 
 def place_of(facts: Facts) -> str:
-    """Return where a command of a cure is typed, as the end of its sentence."""
+    """Return the place to type the command of a cure, as the end of its sentence."""
     return (
         "on this computer, whose libraries this lab board uses" if facts.local else "on the device"
     )
 
 
 def install(facts: Facts, package: str, library: str = "") -> str:
-    """Return the cure for a package that is missing. A phone has no packages: its firmware
-    or the release brings a library.
+    """Return the cure for a missing package.
+
+    A phone has no packages: a library comes from its firmware or from the release.
     """
     if facts.android is not None:
         return f"name a copy of {library or package} under `run: libraries:` in the playbook"
@@ -120,16 +121,18 @@ def install(facts: Facts, package: str, library: str = "") -> str:
 
 
 def rule(name: str, severity: str, source: str) -> Callable[[Check], Rule]:
-    """Make a `Rule` of a function."""
+    """Make a `Rule` of a function. The first line of its docstring is in docs/preflight.md."""
     return lambda check: Rule(name, severity, source, check)
 
 
 def rules_of(module: ModuleType) -> tuple[Rule, ...]:
-    """The rules that a module defines, in its order: `@rule` is all that a new one needs."""
+    """Return the rules that a module defines, in its order. A new rule needs only the decorator
+    `@rule`.
+    """
     own = (value for value in vars(module).values() if isinstance(value, Rule))
-    return tuple(found for found in own if found.check.__module__ == module.__name__)
+    return tuple(item for item in own if item.check.__module__ == module.__name__)
 
 
 def unknown(what: str, need: str, cure: str) -> Fault:
-    """A warning: a value is unknown, so the rule could not be checked."""
+    """Return a warning that a value is unknown, so that the rule could not be checked."""
     return Fault(f"fleet could not check {what}", "unknown", need, cure, WARN)

@@ -1,4 +1,4 @@
-"""Rules over the bundle and the runtime alone: files, damage, versions."""
+"""Rules about the bundle and the runtime alone: files, damage, versions."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def runtime_differs(case: Case) -> Iterator[Fault]:
         if item.build_id is None or same_build(item.build_id, case.runtime.build_id):
             continue
         if version_key(item.build_id)[:2] > theirs[:2]:
-            continue  # binary-newer-than-runtime speaks
+            continue  # binary-newer-than-runtime reports it
         order = "a newer" if theirs > version_key(item.build_id) else "an older"
         yield Fault(
             f"{item.name} was compiled with another QAIRT build than the runtime, which is "
@@ -198,15 +198,15 @@ def runtime_differs(case: Case) -> Iterator[Fault]:
 @rule("runtime-mixed", REFUSE, "docs/sources/qairt.md 1, 6: Stub lib id mismatch, error 1008")
 def runtime_mixed(case: Case) -> Iterator[Fault]:
     """Backend, stub, skel and Genie that go to the device are of one build."""
-    for found in check_consistent(case.libraries):
+    for mismatch in check_consistent(case.libraries):
         yield Fault(
-            f"{found.message}: a run would fail with error 1008 or 14001",
-            found.have,
-            found.need,
+            f"{mismatch.message}: a run would fail with error 1008 or 14001",
+            mismatch.have,
+            mismatch.need,
             _OTHER_ARCHIVE
             if case.runtime.source.kind == BROUGHT
             else f"fleet runtime remove {case.runtime.id}, then add one SDK or wheel",
-            found.severity,
+            mismatch.severity,
         )
 
 

@@ -1,4 +1,4 @@
-"""Rules over chip, target build and the chip that the binaries were compiled for."""
+"""Rules about the chip, the target build and the chip that the binaries were compiled for."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def soc_unknown(case: Case) -> Iterator[Fault]:
     soc = case.facts.soc
     if not case.selection.npu or (soc.chip and (soc.hexagon_arch or soc.htp is False)):
         return
-    seen = f"soc_id {soc.kernel_soc_id}" if soc.kernel_soc_id is not None else "no soc_id"
+    soc_id = f"soc_id {soc.kernel_soc_id}" if soc.kernel_soc_id is not None else "no soc_id"
     what = f"the Hexagon arch of {soc.chip}" if soc.chip else "the chip of the device"
     yield Fault(
-        f"fleet does not know {what} ({seen}, "
+        f"fleet does not know {what} ({soc_id}, "
         f"{soc.model or soc.machine or 'no device tree model'})"
         f"{': ' + soc.conflict if soc.conflict else ''}",
-        f"{seen}, source {soc.source}",
+        f"{soc_id}, source {soc.source}",
         "a chip of the SoC table",
         "set the chip of this device in the inventory, for example `soc: QCS9075`",
     )
@@ -160,7 +160,7 @@ def arch_mismatch(case: Case) -> Iterator[Fault]:
     """Every context binary was compiled for the Hexagon arch of the device."""
     arch = case.facts.soc.hexagon_arch
     if arch is None:
-        return  # soc-unknown speaks
+        return  # soc-unknown reports it
     for item in case.whole_contexts:
         if item.hexagon_arch is None:
             yield unknown(
@@ -184,8 +184,8 @@ def arch_mismatch(case: Case) -> Iterator[Fault]:
 def vtcm_too_large(case: Case) -> Iterator[Fault]:
     """No context binary needs more VTCM than the chip has.
 
-    Two numbers stand in a file and can differ. Only when all that are known are too large is
-    the file refused; one of them alone warns.
+    A file has two numbers, which can differ. The file is refused only if both are known and too
+    large. If only one number is too large, the rule warns.
     """
     room = case.facts.soc.vtcm_mb
     for item in case.whole_contexts:
@@ -224,12 +224,12 @@ def soc_model_mismatch(case: Case) -> Iterator[Fault]:
 
 
 def _device_models(soc: Soc) -> set[int]:
-    """Every soc_model that stands for the device's chip."""
+    """Return every soc_model that stands for the device's chip."""
     return {model for model in (soc.soc_model, *soc.soc_model_candidates) if model is not None}
 
 
 def _models_of(number: int | None, chip: str | None) -> set[int]:
-    """The metadata's number, else what the table says of the chip that the text names."""
+    """Return the number of the metadata, or else the numbers of the table for the named chip."""
     if number is not None:
         return {number}
     row = by_chip(chip) if chip else None

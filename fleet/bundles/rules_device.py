@@ -1,4 +1,4 @@
-"""Rules over the device: C library, Python, disk, memory, FastRPC."""
+"""Rules about the device: C library, Python, disk, memory, FastRPC."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MARGIN_BYTES = 64 * 1024 * 1024  # logs, records and profiles of some hundred r
 _MARGIN_FILES = 64  # release folder, links, run folders
 _MEBI = 1024 * 1024
 _CDSP = "/dev/fastrpc-cdsp"
-_OLD_NODE = "/dev/adsprpc-smd"  # downstream kernels before the upstream driver
+_OLD_NODE = "/dev/adsprpc-smd"  # of downstream kernels before the upstream driver
 
 
 @rule("glibc-too-old", REFUSE, "runtime_files.yaml min_glibc: symbol versions, measured")
@@ -93,7 +93,7 @@ def python3_missing(case: Case) -> Iterator[Fault]:
     if case.selection.runner != "genie" or case.selection.has_tool:
         return
     if case.target_facts.os == "windows":
-        return  # windows-python, runtime-incomplete
+        return  # windows-python and runtime-incomplete report it
     if tools.python3 is None or tools.python3_ctypes is False:
         what = "has no python3" if tools.python3 is None else "has a python3 without ctypes"
         sdk = sdk_command(case.runtime.build_id, case.target)
@@ -132,7 +132,7 @@ def disk_full(case: Case) -> Iterator[Fault]:
             cure,
             REFUSE if known else WARN,
         )
-    # btrfs reports 0 inodes for "no limit"; a folder that takes a file has inodes.
+    # btrfs reports 0 inodes for "no limit". A folder in which a file can be written has inodes.
     inodes = None if disk.inodes == 0 and disk.writable else disk.inodes
     if case.files_to_send and inodes is not None:
         wanted = case.files_to_send + len(case.bundle.files) + _MARGIN_FILES
@@ -222,7 +222,10 @@ def fastrpc_node(case: Case) -> Iterator[Fault]:
 
 
 def _node_beside_emulator(case: Case) -> Iterator[Fault]:
-    """A lab board whose node is closed: what runs there needs none, a real board would."""
+    """Yield a warning for a lab board whose FastRPC node cannot be opened.
+
+    The emulator does not need the node, but a real board would.
+    """
     nodes = [node for node in case.facts.nodes if node.path.startswith(_CDSP) and node.exists]
     if nodes and all(node.open_error for node in nodes):
         node = nodes[0]
@@ -263,17 +266,17 @@ def libcdsprpc_missing(case: Case) -> Iterator[Fault]:
     if case.facts.libcdsprpc_unversioned is None:
         yield unknown("libcdsprpc", need, "ssh <device> ldconfig -p | grep cdsprpc")
     elif not case.facts.libcdsprpc_unversioned:
-        found = case.facts.libcdsprpc
+        names = case.facts.libcdsprpc
         if case.facts.android is not None:
             cure = "flash the stock firmware of the phone, which brings libcdsprpc.so"
-        elif found:
-            cure = f"sudo ln -s '{found[0]}' '{found[0].split('.so')[0]}.so' on the device"
+        elif names:
+            cure = f"sudo ln -s '{names[0]}' '{names[0].split('.so')[0]}.so' on the device"
         else:
             cure = "set `fastrpc: auto` in the playbook, then: fleet plan (shows what it installs)"
         yield Fault(
             f"the stub library loads {need}, but the device has "
-            f"{', '.join(found) or 'no libcdsprpc'}: QNN would fail with error 14001",
-            ", ".join(found) or "no libcdsprpc",
+            f"{', '.join(names) or 'no libcdsprpc'}: QNN would fail with error 14001",
+            ", ".join(names) or "no libcdsprpc",
             need,
             cure,
         )

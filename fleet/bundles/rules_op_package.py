@@ -1,4 +1,4 @@
-"""Rules over op packages: machine, Hexagon arch, QAIRT version, interface provider."""
+"""Rules about op packages: machine, Hexagon arch, QAIRT version, interface provider."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fleet.model.runtime import same_build
 
 
 def _libraries(case: Case) -> Iterator[tuple[OpPackage, OpLibrary]]:
-    """Those that go to this device: on the emulator nothing for a DSP."""
+    """Yield the libraries that go to this device. Libraries for a DSP do not go to the emulator."""
     for package in case.bundle.op_packages:
         for library in package.libraries:
             if case.has_dsp or library.role == CPU:

@@ -1,4 +1,4 @@
-"""Rules over Windows on Snapdragon: Python, catalogs of skels, NPU driver, file system."""
+"""Rules about Windows on Snapdragon: Python, catalogs of skels, NPU driver, file system."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fleet.bundles.rule import REFUSE, Case, Fault, rule, unknown
 from fleet.model.facts import Windows
 from fleet.model.runtime import version_key
 
-_FIRST_SIGNED = 0x73  # skels are checked from Snapdragon X on; SDK 2.25 has no catalog for v68
+_FIRST_SIGNED = 0x73  # Windows checks skels from Snapdragon X on; SDK 2.25 has no catalog for v68
 _LEAST_DRIVER = "2.22.2"
 _LINKS = {"NTFS", "REFS"}
 _OLDEST_PYTHON = (3, 8)

@@ -1,4 +1,4 @@
-"""Which libQnnSystem of the runtime store this host can load."""
+"""The libQnnSystem of the runtime store that this host can load."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ TARGET = "x86_64-linux-clang"
 
 
 def system_library(store: RuntimeStore) -> Path | None:
-    """libQnnSystem.so of the newest x86_64 Linux runtime; None elsewhere or without one.
+    """Return the libQnnSystem.so of the newest x86_64 Linux runtime.
 
-    An older libQnnSystem reads newer files too (2.47 reads 2.51, docs/sources/qairt.md 3),
-    so any will do. A damaged runtime counts as none: the markers are read instead.
+    Returns None on another host, or if the store has no such runtime. An older libQnnSystem reads
+    newer files too (2.47 reads 2.51, docs/sources/qairt.md 3), so any version is sufficient. A
+    damaged runtime counts as no runtime: the markers are read instead.
     """
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         return None

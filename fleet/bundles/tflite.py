@@ -1,8 +1,8 @@
-"""A .tflite: how many of its operations were compiled for an NPU, and how many stay on the CPU.
+"""The operations of a .tflite: how many were compiled for an NPU, and how many stay on the CPU.
 
-LiteRT's ahead-of-time compiler puts one custom operation in place of each part that it compiled
-(litert/core/dispatch_op_schema.h of google-ai-edge/LiteRT; seen in what 2.3.0 writes). Fields by
-their place in tensorflow/compiler/mlir/lite/schema/schema.fbs.
+LiteRT's ahead-of-time compiler replaces each part that it compiled by one custom operation
+(litert/core/dispatch_op_schema.h of google-ai-edge/LiteRT; observed in the output of 2.3.0). The
+positions of the fields are those of tensorflow/compiler/mlir/lite/schema/schema.fbs.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ _CODE = 0  # of Operator
 
 @dataclass(frozen=True)
 class Operations:
-    """Of all graphs of a model: `compiled` parts for an NPU, `others` for the CPU."""
+    """Operations in all graphs of a model: `compiled` parts for an NPU, `others` for the CPU."""
 
     compiled: int
     others: int
 
 
 def operations(path: Path) -> Operations:
-    """Raises BundleError: no such file, or no .tflite."""
+    """Count the operations of a .tflite. Raises BundleError if the file is missing or not a
+    .tflite.
+    """
     try:
         with (
             path.open("rb") as stream,
@@ -58,7 +60,7 @@ def _counted(model: _Tables) -> Operations:
 
 
 class _Tables:
-    """Tables of a flatbuffer; a place outside of the file is an error of struct."""
+    """The tables of a flatbuffer. An offset outside the file raises struct.error or ValueError."""
 
     def __init__(self, data: mmap.mmap) -> None:
         self._data = data
@@ -67,8 +69,8 @@ class _Tables:
     def _read(self, form: str, at: int) -> int:
         if at < 0:
             raise ValueError("an offset points past the end of the file (it is cut off or damaged)")
-        found: int = struct.unpack_from(f"<{form}", self._data, at)[0]
-        return found
+        value: int = struct.unpack_from(f"<{form}", self._data, at)[0]
+        return value
 
     def _to(self, at: int) -> int:
         return at + self._read("I", at)
