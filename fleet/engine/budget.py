@@ -1,6 +1,6 @@
-"""The time budget of a board by the hour: `until:` of the inventory.
+"""The time budget of a board that is booked by the hour: `until:` of the inventory.
 
-At the end nothing starts, a command that is under way is cut, and fleet removes what it made on the
+After the end nothing starts, a running command is cut off, and fleet removes its files from the
 board. A deploy that would not fit is refused before it begins.
 """
 
@@ -31,7 +31,7 @@ D = TypeVar("D", bound=Deadline)
 
 
 def left(host: Host) -> float | None:
-    """Return the seconds in which work may go on, below 0 after them; None without a budget."""
+    """Return the seconds left for work, negative after the end; None without a budget."""
     return None if host.until is None else host.until - CLEAN_SECONDS - time.time()
 
 
@@ -74,8 +74,9 @@ def over(host: Host, why: str = "") -> BudgetError:
 
 
 def judged(host: Host, transport: Transport, error: FleetError) -> FleetError:
-    """Return the error as it is, or, of work that the budget cut, the BudgetError; then the board
-    is cleaned in the seconds that are left.
+    """Return the error unchanged, or a BudgetError if the end of the budget cut the work.
+
+    In the second case the board is also cleaned in the seconds that are left.
     """
     if not _used_up(host):
         return error
@@ -85,9 +86,7 @@ def judged(host: Host, transport: Transport, error: FleetError) -> FleetError:
 
 
 def clean(host: Host, transport: Transport) -> None:
-    """Remove what fleet made on the board, over an open connection. Raises FleetError where that
-    failed.
-    """
+    """Remove fleet's files from the board over an open connection. Raises FleetError on failure."""
     if transport.system == "windows":
         raise DeviceError(
             "fleet cannot clean a Windows PC",
@@ -103,8 +102,9 @@ def clean(host: Host, transport: Transport) -> None:
 def too_long(
     host: Host, playbook: Playbook, plan: DevicePlan, rate: Callable[[], float]
 ) -> tuple[Finding, ...]:
-    """Return a refusal of a deploy with its runs that may end after the session. `rate` measures
-    the link, in bytes a second; it is asked only where much is to be sent.
+    """Return a refusal if a deploy and its runs may end after the session; () if they fit.
+
+    `rate` measures the link in bytes a second. It is called only if there is much to send.
     """
     rest = left(host)
     if rest is None:
@@ -130,16 +130,16 @@ def too_long(
 
 
 def _parts(plan: DevicePlan, playbook: Playbook, rate: Callable[[], float]) -> dict[str, float]:
-    """Return the seconds of each part of a deploy: the longest that the playbook allows."""
-    found, run = dict[str, float](), playbook.run
+    """Return the seconds of each part of a deploy, at most: the limits of the playbook."""
+    parts, run = dict[str, float](), playbook.run
     size = sum(action.bytes for action in plan.actions)
     if size > _WORTH_BYTES:
-        found["transfer"] = size / rate()
+        parts["transfer"] = size / rate()
     if plan.actions and "health" in plan.manifest.origin:
-        found["test"] = playbook.health_timeout
+        parts["test"] = playbook.health_timeout
     if run is not None:
-        found["runs"] = run.timeout * (run.repeats + run.warmups)
-    return found
+        parts["runs"] = run.timeout * (run.repeats + run.warmups)
+    return parts
 
 
 def _clock(host: Host) -> str:

@@ -1,4 +1,4 @@
-"""What devices are, and nothing else: the work of `fleet facts`."""
+"""The work of `fleet facts`: read the facts of a device and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a deploy is to be gone about, beside what the playbook says."""
+"""The options of a deploy that are not part of the playbook."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fleet.model.lockfile import Lock
 
 
 class DeployOptions(Struct, frozen=True, kw_only=True):
-    """How to go about it. `run` is auto (when something changed), always or never.
+    """The options of a deploy.
 
-    `lock`: deploy nothing but what is locked. `frozen`: take the runtimes and files that the
-    lock names, also where the playbook would take others by now; nothing is fetched.
-    `tags`: of the records of its runs.
+    `run` is auto (run if something changed), always or never. `lock` permits only the locked files.
+    `frozen` uses the runtimes and files that the lock names, even if the playbook would choose
+    others by now, and fetches nothing. `tags` are written into the records of the runs.
     """
 
     run: str = "auto"

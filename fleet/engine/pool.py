@@ -1,4 +1,4 @@
-"""One worker a device, a bounded pool, every error kept with its device."""
+"""A bounded pool with one worker for each device. Every error is kept with its device."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ Value = TypeVar("Value")
 class DeviceResult(Generic[Value]):
     """The result of the work on one device.
 
-    `value` is what the work learned about the device, such as its `Facts`; None if the work
-    failed before, or learns nothing. `outcome` is as in DeviceDone; `bytes_sent` is payload,
+    `value` is what the work learned about the device, such as its `Facts`. It is None if the work
+    failed first, or learns nothing. `outcome` is as in DeviceDone. `bytes_sent` is the payload,
     `bytes_relayed` is what neighbours sent. `wave` is the device's wave of a rollout, or "".
     """
 
@@ -67,7 +67,7 @@ class DeviceResult(Generic[Value]):
 
     @property
     def fine(self) -> bool:
-        """True when nothing is wrong with this device."""
+        """True if the outcome of the device is a success."""
         return self.outcome in FINE
 
     @property
@@ -84,9 +84,10 @@ Work = Callable[[Session, DeviceResult[Value]], None]
 
 
 class Remote(Executor):
-    """An executor whose workers are other processes, maybe near the boards.
+    """An executor whose workers are other processes, possibly near the boards.
 
-    Sessions, closures and listeners do not go there, so it spreads the work itself.
+    Sessions, closures and listeners cannot be sent to them, so the executor spreads the work
+    itself.
     """
 
     @abstractmethod
@@ -107,14 +108,16 @@ class Remote(Executor):
 
 @dataclass(frozen=True, kw_only=True)
 class PoolOptions(Generic[Value]):
-    """How work is spread over devices.
+    """The options of the pool.
 
-    `parallel`: devices at a time. `accept_new`: pin the host key of a device that has none yet.
-    `executor`: replaces the threads by any Executor of this process, or by a Remote with its own
-    `parallel` and without pinning. `transfer`: what all uploads share. `begun`: connections by
-    host name that may be open already. The calling thread calls the other three: `admit` before
-    each host (a host that it refuses is not attempted), `done` with each result, and `meanwhile`
-    once, while the first devices connect.
+    `parallel` is the number of devices at a time. `accept_new` pins the host key of a device that
+    has none yet. `executor` replaces the threads by any Executor of this process, or by a Remote,
+    which has its own `parallel` and no pinning. All uploads share `transfer`. `begun` has
+    connections by host name that may be open already.
+
+    The calling thread calls the other three. `admit` is called before each host, and a host that it
+    refuses is not attempted. `done` is called with each result. `meanwhile` is called once, while
+    the first devices connect.
     """
 
     parallel: int = 16
@@ -200,7 +203,10 @@ def _refuse_pinning(*, accept_new: bool) -> None:
 
 
 def guarded(session: Session, work: Work[Value]) -> DeviceResult[Value]:
-    """Open, work, close; what goes wrong is in the result. Ends with a DeviceDone."""
+    """Open the session, do the work and close the session, with any error in the result.
+
+    Emits a DeviceDone at the end.
+    """
     result = DeviceResult[Value](session.host)
     started = time.monotonic()
     try:
@@ -224,7 +230,7 @@ def guarded(session: Session, work: Work[Value]) -> DeviceResult[Value]:
 
 
 def note(result: DeviceResult[Any], error: FleetError) -> None:
-    """Put an error into a result, with the outcome that it means."""
+    """Put an error into a result and set the outcome that belongs to it."""
     error.device = error.device or result.host.name
     result.error = error
     result.text = error.message
@@ -237,7 +243,7 @@ def note(result: DeviceResult[Any], error: FleetError) -> None:
 
 
 def done_event(result: DeviceResult[Any]) -> DeviceDone:
-    """The event that ends the work on a device."""
+    """Return the event that ends the work on a device."""
     return DeviceDone(
         host=result.host.name,
         outcome=result.outcome,
@@ -252,7 +258,7 @@ def done_event(result: DeviceResult[Any]) -> DeviceDone:
 
 
 def few_heaps() -> bool:
-    """Let the threads of this process share heaps. False where the C library cannot."""
+    """Let the threads of this process share heaps. Returns False if the C library cannot."""
     if not sys.platform.startswith("linux"):
         return False
     import ctypes  # noqa: PLC0415 - 4 ms, for many devices only

@@ -1,4 +1,4 @@
-"""One device at work: its transport, its deadlines, and a second try after a broken link."""
+"""A session with one device: its transport, its deadlines, and a second try after a broken link."""
 
 from __future__ import annotations
 
@@ -42,14 +42,13 @@ class _Closes(Protocol):
 
 
 class Session:
-    """A host of the inventory with a transport that can be opened anew.
+    """A host of the inventory with a transport that can be reopened.
 
-    `traffic` adds up over all connections; `payload_bytes` counts the bytes of blobs only,
-    `relayed_bytes` those that neighbours sent instead.
-    All methods are for the thread of the device's worker, but for `cancel`; the thread of a
-    Lease calls `transport.run` alone. `transport`: one that may be open.
-    `lease` is set inside a Lease: commands that change
-    something (`mutates`) are then begun only while it holds.
+    `traffic` adds up over all connections. `payload_bytes` counts the bytes of blobs only, and
+    `relayed_bytes` counts those that neighbours sent instead. All methods belong to the thread of
+    the device's worker, except `cancel`; the thread of a Lease calls only `transport.run`. The
+    parameter `transport` is a connection that may be open already. `lease` is set inside a Lease:
+    commands with `mutates` then begin only while the lease holds.
     """
 
     def __init__(
@@ -68,18 +67,22 @@ class Session:
         self.payload_bytes = 0
         self.relayed_bytes = 0
         self._cancelled = False
-        self._told: ConnectionLostError | None = None
+        self._examined: ConnectionLostError | None = None
         self._who: Identity | None = None
         self.lease: Lease | None = None
         self.boot: str | None = None  # id of the boot that the facts were read in
-        self.rebooted = False  # by itself, noticed when the connection was made anew
+        self.rebooted = False  # the device did it itself; noticed after a reconnect
         self._past: list[Traffic] = []
         self._beside: list[_Closes] = []
         self._second: Opening | None = None
         self.transport: Transport = transport or transport_for(host, accept_new=accept_new)
 
     def open(self) -> None:
-        """Connect within the host's connect_timeout; with much to send the second carrier too."""
+        """Connect within the host's connect_timeout, and open the second carrier if there is much
+        to send.
+
+        Raises IdentityError if another device answers than the last time.
+        """
         if self.transfer.bulk and self._second is None:
             self._open_second()
         self.transport.open(within(self.host, Deadline(self.host.connect_timeout)))
@@ -96,9 +99,10 @@ class Session:
         self._who = who
 
     def reopen(self) -> None:
-        """Drop the connection and make a new one, to the same device.
+        """Drop the connection and connect to the same device again.
 
-        Raises IdentityError when another one answers: an address may be given to a second phone.
+        Raises IdentityError if another device answers: a second phone may have got the address.
+        Raises CancelledError after `cancel`.
         """
         if self._cancelled:
             raise CancelledError(
@@ -114,8 +118,10 @@ class Session:
             self._notice_reboot()
 
     def reading(self, work: Callable[[], T]) -> T:
-        """Do work that only reads the device; where the connection breaks, once more over a new
-        one. Work that writes has rules of its own: see Upload.
+        """Do work that only reads the device. If the connection breaks, do it once more over a new
+        one.
+
+        Work that writes has rules of its own: see Upload.
         """
         try:
             return work()
@@ -125,7 +131,7 @@ class Session:
             return work()
 
     def _notice_reboot(self) -> None:
-        """Say so when the device runs with another boot id; a lease goes on after it."""
+        """Warn if the boot id of the device has changed, and continue a lease after the reboot."""
         if self.boot is None:
             return
         now = self.ask(_BOOT_ID, "boot id", seconds=IDENTITY_SECONDS * 3).text.split()
@@ -136,14 +142,14 @@ class Session:
                 self.lease.revive()
 
     def tell_apart(self, error: ConnectionLostError) -> None:
-        """A connection that broke because the device rebooted is to be called so.
+        """State in the error of a broken connection that the device rebooted, if it did.
 
-        Connects once more to learn it; what cannot be learned leaves the error as it is. Asked
-        again about the same error it does nothing.
+        Connects once more to find out. If that fails, the error stays as it is. A second call with
+        the same error does nothing.
         """
-        if self.boot is None or self._cancelled or self._told is error:
+        if self.boot is None or self._cancelled or self._examined is error:
             return
-        self._told = error
+        self._examined = error
         with contextlib.suppress(FleetError):
             self.reopen()
         if self.rebooted:
@@ -151,7 +157,7 @@ class Session:
             error.hint = error.hint or "run the command again: the reboot interrupted it"
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._let_go()
         self.transport.close()
 
@@ -165,7 +171,9 @@ class Session:
         self._second = Opening(partial(self.transport.carrier, deadline))
 
     def second(self) -> Carrier:
-        """The second carrier; who asks closes it. Raises a TransportError."""
+        """Return the second carrier, which the caller closes. Raises TransportError if it cannot be
+        opened.
+        """
         opening, self._second = self._second, None
         if opening is not None:
             return opening.result()
@@ -177,9 +185,9 @@ class Session:
             opening.drop()
 
     def cancel(self) -> None:
-        """End what is under way, from another thread: the connection goes, no new one comes.
+        """Stop the work from another thread: close the connection and refuse a new one.
 
-        Nothing is undone on the device: releases are old or new at every instant.
+        Nothing is undone on the device. A release is either old or new at every instant.
         """
         self._cancelled = True
         self.close()
@@ -187,7 +195,7 @@ class Session:
             connection.close()
 
     def check(self) -> None:
-        """Raise when nothing more may be begun: CancelledError, LeaseLostError."""
+        """Raise CancelledError, BudgetError or LeaseLostError if no more work may begin."""
         if self._cancelled:
             raise CancelledError(
                 "you stopped the command before it finished", hint="run the same command again"
@@ -198,7 +206,7 @@ class Session:
 
     @contextlib.contextmanager
     def beside(self, other: _Closes) -> Iterator[None]:
-        """Inside, `cancel` ends this connection too."""
+        """Let `cancel` also close this connection while the context is open."""
         self._beside.append(other)
         try:
             yield
@@ -207,7 +215,7 @@ class Session:
 
     @property
     def traffic(self) -> Traffic:
-        """All traffic of this session so far."""
+        """The total traffic of this session so far."""
         every = [*self._past, self.transport.traffic]
         return Traffic(
             sum(traffic.round_trips for traffic in every),
@@ -237,11 +245,11 @@ class Session:
     ) -> Result:
         """Run a command whose status the caller judges.
 
-        With `mutates` it runs under the lease, which it holds for up to `seconds` even when
-        this workstation is gone; LeaseHeldError and LeaseLostError come from there. `ends`: the
-        lease is given back where the command succeeds.
-        `deadline` is for bulk data: the lease then ends `seconds` after the last renewal.
-        `via` is another way to the device than the open connection.
+        With `mutates` the command runs under the lease and holds it for up to `seconds`, even if
+        this workstation is gone. The lease raises LeaseHeldError and LeaseLostError. With `ends`
+        the lease is given back if the command succeeds. `deadline` is for bulk data: the lease then
+        ends `seconds` after the last renewal. `via` is another way to the device than the open
+        connection.
         """
         link = via or self.transport
         limit = within(self.host, deadline or Deadline(seconds))
@@ -252,21 +260,21 @@ class Session:
                     command, limit, stdin=stdin, on_stdout=on_stdout, on_stderr=on_stderr
                 )
             guarded = lease.guarded(command, 0 if deadline else seconds, ends=ends)
-            heard = Beginning(on_stderr, _HEARD_BYTES)
+            beginning = Beginning(on_stderr, _HEARD_BYTES)
             began = awake_clock()
             result = link.run(
                 guarded,
                 limit,
                 stdin=lease.feed(stdin) if stdin else (),
                 on_stdout=on_stdout,
-                on_stderr=heard.take if on_stderr else None,
+                on_stderr=beginning.take if on_stderr else None,
             )
         except TransportError as error:
             error.step = error.step or step
             if lease is not None:
                 lease.broken()
             raise
-        lease.judge(result, heard.text if on_stderr else result.error_text, began)
+        lease.judge(result, beginning.text if on_stderr else result.error_text, began)
         return result
 
     def ask(
@@ -278,7 +286,7 @@ class Session:
         seconds: float = CONTROL_SECONDS,
         mutates: bool = False,
     ) -> Result:
-        """Run a control script; DeviceError with its last words when it fails."""
+        """Run a control script. Raises DeviceError with its last words if it fails."""
         result = self.run(command, step, stdin=stdin, seconds=seconds, mutates=mutates)
         if not result.ok:
             raise failed(result, step, self.host.name)
@@ -286,26 +294,26 @@ class Session:
 
     @contextlib.contextmanager
     def over_reboot(self) -> Iterator[None]:
-        """Reboot the board inside and wait for it; a lease goes on after it."""
+        """Allow a reboot of the board while the context is open; a lease continues after it."""
         self.boot = None
         with self.lease.over_reboot() if self.lease is not None else contextlib.nullcontext():
             yield
 
     def chose(self, carrier: str, why: str) -> None:
-        """Say once which way bulk data goes."""
+        """Emit an event with the way that bulk data goes."""
         self.emit(Chosen(self.host.name, carrier, why))
 
     def emit(self, event: Event) -> None:
-        """Tell the listener."""
+        """Send an event to the listener."""
         self.say(event)
 
     def warn(self, text: str) -> None:
-        """Tell the listener what a person should know of this device."""
+        """Send a warning about this device to the listener."""
         self.emit(Warned(self.host.name, text))
 
 
 class Beginning:
-    """A stream on its way: passed on whole, its first `limit` bytes kept."""
+    """The first `limit` bytes of a stream, which is forwarded whole."""
 
     def __init__(self, forward: Output | None, limit: int) -> None:
         self._forward, self._limit = forward, limit
@@ -313,12 +321,12 @@ class Beginning:
         self.began = time.monotonic()
 
     def take(self, chunk: bytes) -> None:
-        """One chunk."""
+        """Keep and forward a chunk."""
         self.kept.extend(chunk[: max(0, self._limit - len(self.kept))])
         if self._forward is not None:
             self._forward(chunk)
 
     @property
     def text(self) -> str:
-        """What was kept."""
+        """The bytes kept so far, as text."""
         return self.kept.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""What a device is and what it has of a release: the questions, each one round trip."""
+"""The questions to a device about its facts and a release; each takes one round trip."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HASHING_BYTES_PER_SECOND = 20e6  # sha256sum on a small core without SHA instruc
 
 @dataclass(frozen=True)
 class Look:
-    """What a device has of a release, what is to be done, and who holds it. One round trip."""
+    """The state of a release on a device, the actions to do, and the holder of the lease."""
 
     state: ReleaseState
     actions: tuple[Action, ...]
@@ -33,7 +33,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Survey:
-    """Looks at what a device has of `manifest`; `keep` releases are to stay.
+    """The questions to a device about `manifest`, of which `keep` releases are to stay.
 
     Raises InputError for names that the device cannot have.
     """
@@ -47,9 +47,11 @@ class Survey:
         backend_for(self.facts).check_names(self.manifest)
 
     def look(self, *, verify: bool = False, there: frozenset[str] = frozenset()) -> Look:
-        """Ask; of a device without a store of ours it is known, as is what was sent `there` since.
+        """Return the state of the release, the actions to do and the holders of the device.
 
-        Who holds such a device is asked for a plan only: a deploy takes the lease next.
+        A device without a store of fleet has nothing but the blobs `there`, which were sent since
+        the facts were read; it is not asked. Its holders are asked for a plan only, because a
+        deploy takes the lease next.
         """
         session = self.session
         if self.facts.store is False:
@@ -59,12 +61,13 @@ class Survey:
                 text = session.ask(who_command(), "state").text
                 holders = holders_in(text, session.host.name)
             return Look(state, actions_for(self.manifest, state, self.keep), holders)
-        return self._heard(_state_text(session, self.facts, self.manifest, verify=verify))
+        return self._parsed(_state_text(session, self.facts, self.manifest, verify=verify))
 
     def first(self) -> Look | None:
-        """Where the device tells it, only whether all is as at the switch; None where it is not.
+        """Ask only if everything is unchanged since the switch. Returns None if it is not.
 
-        Who holds the device is not asked then: nothing is to be done there.
+        A device that cannot answer this short question is asked in full. The holders are not asked
+        if all is unchanged, because there is nothing to do then.
         """
         asked = backend_for(self.facts).stamped(self.manifest)
         if asked is None:
@@ -77,7 +80,7 @@ class Survey:
         return Look(state, (), NOBODY)
 
     def leased(self) -> Look:
-        """Take the lease, then look: one round trip."""
+        """Take the lease and look, in one round trip."""
         lease = self.session.lease
         if lease is None or self.facts.store is False:
             return self.look()
@@ -87,19 +90,19 @@ class Survey:
             return self.look()
         if not done.ok:
             raise failed(done, "state", self.session.host.name)
-        return self._heard(done.text)
+        return self._parsed(done.text)
 
-    def again(self, seen: Look, *, verify: bool = False) -> Look:
-        """Take the lease; look again where another may have written since `seen`."""
+    def again(self, look: Look, *, verify: bool = False) -> Look:
+        """Take the lease, and look again if someone else may have written since the last look."""
         lease = self.session.lease
         if lease is None:
-            return seen
+            return look
         lease.take()
-        if self.facts.store is False or lease.follows(seen.holders.generation):
-            return seen
+        if self.facts.store is False or lease.follows(look.holders.generation):
+            return look
         return self.look(verify=verify)
 
-    def _heard(self, text: str) -> Look:
+    def _parsed(self, text: str) -> Look:
         host, transfer = self.session.host.name, self.session.transfer
         state = parse_state(text, host, self.manifest)
         self._tell(state)
@@ -112,7 +115,9 @@ class Survey:
         return Look(state, actions, holders_in(text, host))
 
     def _tell(self, state: ReleaseState) -> None:
-        """Neighbours may have it from there."""
+        """Tell the transfer which blobs the device has, so that its neighbours can get them from
+        there.
+        """
         if self.session.transfer.neighbours is not None:
             from fleet.engine.transfer.relaying import tell_of  # noqa: PLC0415 - only to relay
 
@@ -120,14 +125,15 @@ class Survey:
 
 
 def gathered(session: Session, *, short: bool = False) -> Facts:
-    """What the device says of itself; nothing of it is judged."""
+    """Return the facts that the device states, without judging them."""
     return gather(session.transport, session.host, Deadline(FACTS_SECONDS), short=short)
 
 
 def facts_of(session: Session, *, short: bool = False) -> Facts:
-    """The facts of the device that is meant, with a base folder that can be used.
+    """Return the facts of the intended device, with a base folder that can be used.
 
-    `short`: what bringing files needs, no more.
+    With `short`, read only the facts that sending files needs. Raises InputError for a bad base
+    folder and IdentityError for another device.
     """
     facts = session.reading(lambda: gathered(session, short=short))
     if facts.posix:
@@ -138,7 +144,7 @@ def facts_of(session: Session, *, short: bool = False) -> Facts:
 
 
 def check_base(base: str) -> None:
-    """Refuse a base folder that search paths cannot hold: ld.so splits at both marks."""
+    """Raise InputError for a base folder with `:` or `;`, which ld.so takes for separators."""
     if ":" in base or ";" in base:
         raise InputError(
             f"the base folder {base} contains ':' or ';', which separate the folders in "
@@ -150,13 +156,13 @@ def check_base(base: str) -> None:
 def ask_state(
     session: Session, facts: Facts, manifest: Manifest, *, verify: bool = False
 ) -> ReleaseState:
-    """One round trip: what the device has of `manifest`."""
+    """Return what the device has of `manifest`, in one round trip."""
     text = _state_text(session, facts, manifest, verify=verify)
     return parse_state(text, session.host.name, manifest)
 
 
 def _state_text(session: Session, facts: Facts, manifest: Manifest, *, verify: bool) -> str:
-    """The same as text, and who holds the board."""
+    """Return the state of `manifest` on the device and the holders of the board, as text."""
     seconds = 60.0
     if verify:
         seconds += sum(item.size for item in manifest.files) / HASHING_BYTES_PER_SECOND

@@ -1,4 +1,4 @@
-"""What is deployed on devices, and what this workstation knows of it."""
+"""The releases on devices, and what this workstation knows about them."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ from fleet.ops.lease import Holders, holders_in, who_command
 from fleet.profiles.latency import Rate, rate_of
 from fleet.profiles.runs import RunStore
 
-MOST_JOURNALS = 200  # that are read for the names of deployers, the newest first
-RECORDS = 5  # the newest of a release on a device: a run has that many by default
+MOST_JOURNALS = 200  # the newest ones, which are read for the names of deployers
+RECORDS = 5  # the newest records of a release on a device; a run has 5 by default
 Place = tuple[str, str]  # a device and the id of a release
 _SECONDS = re.compile("[0-9]{1,11}")
 
 
 @dataclass
 class Deployed:
-    """One name on a device. `state` is installed or damaged; `broken` counts dead links.
+    """A deployed name on a device.
 
-    `history` is oldest first; `origin` is what the manifest says of runtime and bundle; `since`
-    is when it was switched to, in UTC by the clock of the device, None where it does not say.
-    `by` is who deployed it and `rate` that of its last run, if this workstation knows them.
+    `state` is installed or damaged, and `broken` counts dead links. `history` begins with the
+    oldest release. `origin` is the part of the manifest about runtime and bundle. `since` is the
+    time of the switch, in UTC by the clock of the device; None if the device does not state it.
+    `by` is the user who deployed it and `rate` the rate of its last run, if this workstation knows
+    them.
     """
 
     name: str
@@ -50,48 +52,51 @@ class Deployed:
 
     @property
     def previous(self) -> str | None:
-        """Where a rollback goes: the newest in history that is not current."""
+        """The target of a rollback: the newest release in the history that is not current."""
         return next((past for past in reversed(self.history) if past != self.id), None)
 
 
 def parse_status(text: str, host: str) -> list[Deployed]:
-    """The answer of status.sh. Raises DeviceError when it was cut or makes no sense."""
-    found: dict[str, Deployed] = {}
+    """Parse the answer of status.sh. Raises DeviceError if it was cut off or makes no sense."""
+    releases: dict[str, Deployed] = {}
     for words in framed(text, "fleet-status 1", host):
         kind, name, *rest = (*words, "")
         if kind == "name":
             try:
-                found[name] = Deployed(name, rest[0], rest[1], int(rest[2]))
+                releases[name] = Deployed(name, rest[0], rest[1], int(rest[2]))
             except (IndexError, ValueError) as error:
                 raise odd_answer(" ".join(words), host) from error
-        elif kind == "made" and name in found and _SECONDS.fullmatch(rest[0]):
-            found[name].since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(rest[0])))
-        elif kind == "history" and name in found:
-            found[name].history.append(rest[0])
-        elif kind == "manifest" and name in found:
+        elif kind == "made" and name in releases and _SECONDS.fullmatch(rest[0]):
+            releases[name].since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(rest[0])))
+        elif kind == "history" and name in releases:
+            releases[name].history.append(rest[0])
+        elif kind == "manifest" and name in releases:
             try:
-                found[name].origin = json.loads(" ".join(rest))["origin"]
+                releases[name].origin = json.loads(" ".join(rest))["origin"]
             except (ValueError, KeyError, TypeError):
-                found[name].state = "damaged"
-    return list(found.values())
+                releases[name].state = "damaged"
+    return list(releases.values())
 
 
 def deployed(session: Session, base: str) -> tuple[list[Deployed], Holders, dict[str, Any] | None]:
-    """Everything under a base folder, who holds the board, and when all of it was last hashed and
-    found right; one round trip.
+    """Return the releases under a base folder, the holders of the board, and the last check by
+    hash.
+
+    The last is None if no check has passed. Takes one round trip.
     """
     host = session.host.name
     text = session.ask(who_command(device_script("status", base)), "status").text
-    said = [line.removeprefix("fsck ") for line in text.splitlines() if line.startswith("fsck ")]
-    passed = passed_in(said[-1]) if said else None
+    passes = [line.removeprefix("fsck ") for line in text.splitlines() if line.startswith("fsck ")]
+    passed = passed_in(passes[-1]) if passes else None
     return parse_status(text, host), holders_in(text, host), passed
 
 
 @dataclass(frozen=True)
 class DeviceStatus:
-    """What `fleet status` shows of one device.
+    """The status that `fleet status` shows of one device.
 
-    `fsck` is what the last check of all files found right and when, None if there was none.
+    `fsck` has the count and the time of the last check of all files that passed, None if there was
+    none.
     """
 
     deployed: tuple[Deployed, ...]
@@ -111,20 +116,20 @@ def status(
     accept_new: bool = False,
     runs: Path | None = None,
 ) -> list[DeviceResult[DeviceStatus]]:
-    """Return what is deployed on each host, by whom, and how fast it was here. Reads only.
+    """Return the releases on each host, who deployed them, and how fast they ran. Only reads.
 
-    `runs`: the folder of runs whose journals and records tell who deployed and how fast a release
-    was; that of this user by default. A warning about records that cannot be read is an event.
+    `runs` is the folder of runs, by default that of this user. Its journals and records tell who
+    deployed a release and how fast it was. A warning about unreadable records is an event.
     """
 
     def work(session: Session, result: DeviceResult[DeviceStatus]) -> None:
         facts = gathered(session)
-        found, holders, passed = deployed(session, facts.base_dir)
+        releases, holders, passed = deployed(session, facts.base_dir)
         result.outcome = "ok"
         checked = [f"fsck passed {passed['passed']}"] if passed else []
         result.text = "; ".join([*holders.notes, *checked])
         result.value = DeviceStatus(
-            deployed=tuple(found),
+            deployed=tuple(releases),
             base_dir=facts.base_dir,
             disk_free_bytes=facts.disk.available_bytes,
             emulated=facts.emulated,
@@ -167,18 +172,18 @@ def add_history(
 def switches(runs: RunStore, needed: Mapping[Place, int]) -> dict[Place, list[str]]:
     """Return who switched a device to a release from this workstation, the last switch first.
 
-    `needed`: the places to look for, and how many switches of each are enough. Sources are the
-    journals of deploys and what `RunStore.note_switch` wrote.
+    `needed` has the places to look for, each with the number of switches that is enough. The
+    sources are the journals of deploys and the lines of `RunStore.note_switch`.
     """
     from fleet.engine.rollout.claim import NAME  # noqa: PLC0415 - of deploys only
     from fleet.engine.rollout.journal import Journal  # noqa: PLC0415
 
-    found: dict[Place, list[tuple[str, str]]] = {}
+    records: dict[Place, list[tuple[str, str]]] = {}
     for place, run_id, by in runs.switches():
         if place in needed:
-            found.setdefault(place, []).append((run_id, by))
+            records.setdefault(place, []).append((run_id, by))
     for path in sorted(runs.root.glob(f"*/{NAME}"), reverse=True)[:MOST_JOURNALS]:
-        if all(len(found.get(place, ())) >= count for place, count in needed.items()):
+        if all(len(records.get(place, ())) >= count for place, count in needed.items()):
             break
         state = Journal.state_of(path.parent)
         if state is None:
@@ -187,8 +192,10 @@ def switches(runs: RunStore, needed: Mapping[Place, int]) -> dict[Place, list[st
         for device in state.devices.values():
             place = device.name, device.release
             if device.switched and place in needed:
-                found.setdefault(place, []).append((path.parent.name, by))
-    return {place: [by for _, by in sorted(known, reverse=True)] for place, known in found.items()}
+                records.setdefault(place, []).append((path.parent.name, by))
+    return {
+        place: [by for _, by in sorted(known, reverse=True)] for place, known in records.items()
+    }
 
 
 def _rates(
@@ -197,11 +204,11 @@ def _rates(
     """Return the median rate of the newest run that counts, by device, name and release."""
     from fleet.profiles.store import ProfileStore  # noqa: PLC0415 - sqlite
 
-    found = {}
+    rates = {}
     with ProfileStore(runs) as store:
         store.look()
         for place, records in store.newest(places, RECORDS).items():
             newest = [r for r in records if r["run_id"] == records[0]["run_id"]]
             if rate := rate_of([{**record, "counts": True} for record in newest]):
-                found[place] = rate
-    return found
+                rates[place] = rate
+    return rates

@@ -24,7 +24,6 @@ OPEN = frozenset(
     fleet/config/scaffold
     fleet/doctor
     fleet/doctor/checks
-    fleet/engine
     fleet/engine/cluster
     fleet/engine/deploy
     fleet/engine/everyday
