@@ -1,1 +1,1 @@
-"""Runs the deployed model: one run, measured series, comparisons, answers."""
+"""The runs of a deployed model: single runs, measured series, comparisons and answers."""

@@ -1,4 +1,4 @@
-"""Runs of a deployed release: repeats, kept output, one record each."""
+"""Runs of a deployed release with repeats, stored output and one record each."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from fleet.profiles.runs import RunStore
 from fleet.runners.base import Ended, Kit, Outcome, Start
 
 LOG_BYTES = 64 << 20
-SAMPLES_FILE = "fleet-looks.txt"  # what the device said of itself, every sample
-LINK_BROKE = "the connection broke"  # the problem of a run whose end nobody saw
-_LOST_STATUS = 255  # as the ssh client says it
+SAMPLES_FILE = "fleet-looks.txt"  # the output of the device for each sample
+LINK_BROKE = "the connection broke"  # the problem of a run whose end is unknown
+_LOST_STATUS = 255  # as the ssh client returns
 
 
 class Tee:
-    """Output of a run: whole to a file, and as text to the listener."""
+    """The output of a run: stored in a file and sent as text to the listener."""
 
     def __init__(self, path: Path, session: Session, stream: str) -> None:
         self._path = path
@@ -51,7 +51,7 @@ class Tee:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def close(self) -> None:
-        """Pass on what is left."""
+        """Send the rest of the output and close the file."""
         try:
             self._pass(self._masked.end())
         finally:
@@ -59,7 +59,9 @@ class Tee:
                 self._file.close()
 
     def take(self, chunk: bytes) -> None:
-        """One chunk. The file ends at LOG_BYTES: a runner in a loop must not fill the disk."""
+        """Store and send a chunk. The file ends at LOG_BYTES, so that a runner in a loop cannot
+        fill the disk.
+        """
         self._pass(self._masked.take(chunk))
 
     def _pass(self, chunk: bytes) -> None:
@@ -72,7 +74,7 @@ class Tee:
 
 @dataclass(frozen=True)
 class RunJob:
-    """Everything that the runs of one device share. `word`: what to call them while they run."""
+    """The values that all runs of one device share. `word` is the name shown while they run."""
 
     session: Session
     builder: Builder
@@ -87,7 +89,7 @@ class RunJob:
 
 @dataclass(frozen=True)
 class Turn:
-    """One run of a job. `marks` are known before it begins."""
+    """A single run of a job. Its `marks` are known before the run begins."""
 
     repeat: int
     warmup: bool
@@ -96,8 +98,10 @@ class Turn:
 
 
 def run_device(job: RunJob, records: list[Record]) -> None:
-    """Warm-ups, then repeats, into `records`. A failed run is a record with its problem, and
-    ends nothing; where an error ends the work, the records of before are there.
+    """Run the warm-ups, then the repeats, and append their records to `records`.
+
+    A failed run is a record with its problem and does not end the work. If an error ends the work,
+    the earlier records are in `records`.
     """
     kit = kit_of(job)
     start = job.builder.runner.start(kit)
@@ -121,7 +125,7 @@ def run_device(job: RunJob, records: list[Record]) -> None:
 
 
 def kit_of(job: RunJob) -> Kit:
-    """Return what the runner works with on this device."""
+    """Return the kit that the runner works with on this device."""
     names = [item.name for item in job.plan.manifest.files]
     tool = any(name.startswith("bin/") or name.endswith(".exe") for name in names)
     return job.builder.kit(job.run, has_tool=tool, target=job.plan.target)
@@ -176,13 +180,15 @@ def _once(job: RunJob, kit: Kit, start: Start, turn: Turn, records: list[Record]
 
 
 def why_lost(session: Session, error: ConnectionLostError, boot: str | None) -> str:
-    """Why the connection broke, as far as one more connection can tell."""
+    """Return why the connection broke, as far as one more connection can tell: rebooted or
+    broken.
+    """
     session.tell_apart(error)
     return REBOOTED if session.boot != boot else LINK_BROKE
 
 
 def record_of(job: RunJob, placed: Placed, turn: Turn, outcome: Outcome) -> Record:
-    """What is known of a run beside how it went."""
+    """Return the record of a run without its conditions and times."""
     manifest = job.plan.manifest
     return Record(
         run_id=job.run_id,
@@ -210,9 +216,11 @@ def record_of(job: RunJob, placed: Placed, turn: Turn, outcome: Outcome) -> Reco
 
 
 def keep_files(folder: Path, raw: Mapping[str, bytes]) -> tuple[str, ...]:
-    """Put what was collected beside our own files; why that did not go, for each that is lost.
+    """Store collected files in the folder, and return for each lost file why it could not be
+    stored.
 
-    The device chose the names: none of ours is written over, and an impossible one ends nothing.
+    The device chose the names. No file of fleet is overwritten, and an impossible name stops
+    nothing.
     """
     lost = []
     for name, content in raw.items():

@@ -1,4 +1,4 @@
-"""Starting a runner on a device and bringing its outcome back. Two round trips."""
+"""The start of a runner on a device and the collection of its output, in two round trips."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from fleet.runners.base import Ended, Start
 WORK = "{work}"
 GRACE_SECONDS = 15.0  # the device ends the run itself; the host only if it does not
 COLLECT_SECONDS = 60.0
-KEEP_BYTES = 1 << 20  # of standard output in memory; the whole of it goes to the listener
-LINE_CHARS = 500  # of one line in a message
+KEEP_BYTES = 1 << 20  # of standard output in memory; the listener gets all of it
+LINE_CHARS = 500  # the longest line in a message
 _LOG_LINES = 400
 _FASTRPC = re.compile(r"fastrpc|adsprpc|apps_dev_init|open_shell|rpcmem_\w+\.c", re.IGNORECASE)
 _TELLING = ("error", "<e>", "cannot", "fail", "traceback", "did not end within")
@@ -33,7 +33,7 @@ _TELLING = ("error", "<e>", "cannot", "fail", "traceback", "did not end within")
 
 @dataclass(frozen=True)
 class Placed:
-    """A start with its place on a device: absolute folders, ready to run."""
+    """A start with absolute folders on a device, ready to run."""
 
     start: Start
     argv: tuple[str, ...]
@@ -45,10 +45,10 @@ class Placed:
 
 @dataclass
 class Sampling:
-    """Samples of the device each `every` seconds of a run; `said` is what came of them, as text.
+    """Samples of the device every `every` seconds of a run; `said` is their output as text.
 
-    They are made by a process of the run's own command and come with its outcome, so they need
-    no round trip beyond these two.
+    A process of the run's own command takes them, and they come with its outcome. They need no
+    further round trip.
     """
 
     every: float
@@ -56,7 +56,7 @@ class Sampling:
 
 
 def place(start: Start, manifest: Manifest, base: str, run_id: str) -> Placed:
-    """Fill in the folders of a start."""
+    """Return the start with the folders of the device filled in."""
     release = release_dir(base, manifest.name, manifest.id)
     work = f"{base}/runs/{run_id}"
 
@@ -80,7 +80,9 @@ def execute(
     on_stderr: Callable[[bytes], None],
     sampling: Sampling | None = None,
 ) -> Ended:
-    """Run to the end and collect what is named. A run past its deadline has status 124."""
+    """Run the program to its end and collect the named files. A run past its deadline has status
+    124.
+    """
     start = placed.start
     limit = str(math.ceil(allowed(session.host, start.timeout)))
     feed = "prompt" if start.feeds_prompt else "none"
@@ -118,14 +120,14 @@ def execute(
 
 
 def probe(session: Session, placed: Placed, *, npu: bool = True) -> None:
-    """Run the health probe; HealthError with the first telling lines when it fails."""
-    said = Beginning(None, KEEP_BYTES)
-    ended = execute(session, placed, said.take, said.take)
+    """Run the health probe. Raises HealthError with the first error lines if it fails."""
+    output = Beginning(None, KEEP_BYTES)
+    ended = execute(session, placed, output.take, output.take)
     if ended.status:
         raise HealthError(
             f"the new release cannot {'open an NPU session' if npu else 'start its program'} (exit "
             f"status {ended.status}): "
-            f"{_first_words(_of_fastrpc(session, ended.seconds, said.text) + said.text)}",
+            f"{_first_words(_of_fastrpc(session, ended.seconds, output.text) + output.text)}",
             step="health",
             hint=f"fleet doctor --limit {session.host.name} (finds the cause; the device still "
             "uses "
@@ -133,12 +135,14 @@ def probe(session: Session, placed: Placed, *, npu: bool = True) -> None:
         )
 
 
-def _of_fastrpc(session: Session, seconds: float, said: str) -> str:
-    """What libcdsprpc and the kernel wrote to the system log meanwhile, where the program, which
-    may be anybody's, did not say it: the errno stands there and nowhere else.
+def _of_fastrpc(session: Session, seconds: float, output: str) -> str:
+    """Return the lines that libcdsprpc and the kernel wrote to the system log during the run.
+
+    Returns "" if the program printed such lines itself. Only these lines have the errno, and not
+    every program prints them.
     """
     result = DeviceResult[LogLines](session.host)
-    if _FASTRPC.search(said) is None:
+    if _FASTRPC.search(output) is None:
         with suppress(FleetError):
             LogQuery((), _LOG_LINES, seconds + 1).work(session, result)
     lines = result.value.lines if result.value else ()
@@ -146,8 +150,10 @@ def _of_fastrpc(session: Session, seconds: float, said: str) -> str:
 
 
 def _first_words(text: str) -> str:
-    """The lines that tell: the chain's cause stands first (docs/sources/qairt.md 8), the code that
-    people know last.
+    """Return the lines that explain a failure.
+
+    The cause of the chain is first (docs/sources/qairt.md 8), and the error code that people know
+    is last.
     """
     lines = [line.strip()[:LINE_CHARS] for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if any(mark in line.lower() for mark in _TELLING)]

@@ -40,7 +40,7 @@ _GREEDY_ALONE = ("llama.cpp",)  # its own default temperature is 0 in fleet
 
 
 class _Verification:
-    """One record of answers in the making: its folder, its logs, and when it began."""
+    """A record of answers in the making: its folder, its logs and its start time."""
 
     def __init__(self, job: RunJob, name: str) -> None:
         self.job = job
@@ -49,7 +49,7 @@ class _Verification:
 
     @contextlib.contextmanager
     def logs(self, prefix: str = "") -> Iterator[tuple[Tee, Tee]]:
-        """Yield where standard output and standard error of a program go."""
+        """Yield the files for standard output and standard error of a program."""
         session = self.job.session
         with (
             contextlib.closing(Tee(self.folder / f"{prefix}stdout.log", session, "stdout")) as out,
@@ -96,8 +96,8 @@ class _Verification:
 def ask_suite(job: RunJob, suite: Suite) -> Record:
     """Ask a suite and save a record with the checked answers.
 
-    One session, if the runner has one for a suite; else one start for each question. A device
-    that ends in the middle leaves answers that do not pass.
+    All questions share one session if the runner supports that; otherwise the program starts once
+    for each question. A device that fails in the middle leaves answers that do not pass.
     """
     kit = kit_of(job)
     text = f"{len(suite.questions)} prompts of the suite {suite.name}"
@@ -114,7 +114,7 @@ def ask_suite(job: RunJob, suite: Suite) -> Record:
 def prepare_samples(builder: Builder) -> PreparedSamples | None:
     """Read the samples of the playbook, before a device is asked for anything.
 
-    None if it has none. Raises SuiteError; InputError for a runner that runs no samples.
+    Raises SuiteError for a bad sample, and InputError for a runner that cannot run samples.
     """
     use, runner = builder.playbook.verify, builder.runner
     if use is None:
@@ -141,7 +141,7 @@ def prepare_samples(builder: Builder) -> PreparedSamples | None:
 
 @dataclass(frozen=True)
 class NodeUse:
-    """The network that a device runs, and the one that its nodes are compared with."""
+    """The network that a device runs, and the network that its nodes are compared with."""
 
     device: Network
     reference: Network
@@ -174,8 +174,10 @@ def prepare_nodes(builder: Builder) -> NodeUse:
 def _nodes_of(
     made: _Verification, prepared: PreparedSamples, result: SuiteResult, use: NodeUse
 ) -> tuple[tuple[NodeDifference, ...], str]:
-    """Run the first sample that does not pass, or the first one, with the tensors between the
-    nodes as outputs; the nodes, and the problem of the run.
+    """Run one sample with the tensors between the nodes as outputs.
+
+    The sample is the first one that does not pass, or the first one of all. Returns the nodes and
+    the problem of the run, "" without a problem.
     """
     job = made.job
     session, runner = job.session, job.builder.runner
@@ -193,17 +195,17 @@ def _nodes_of(
     with made.logs("nodes-") as logs:
         _, ended = made.execute(start, "nodes", logs)
     archive, problem = runner.sample_outputs(start, ended)
-    found, damage = arrays_of(archive)
-    stored = {name.partition("/")[2]: value for name, value in found.items()}
+    tensors, damage = arrays_of(archive)
+    stored = {name.partition("/")[2]: value for name, value in tensors.items()}
     if not stored:
         return (), f"failed: no node could be seen: {problem or damage or 'no tensors came back'}"
     return compare_nodes(use.device, use.reference, inputs, stored), problem or damage
 
 
 def ask_samples(job: RunJob, prepared: PreparedSamples, nodes: NodeUse | None = None) -> Record:
-    """Run the samples on a device in one session, and save a record with what differs.
+    """Run the samples on a device in one session, and save a record with the differences.
 
-    With `nodes` a second session gives the tensors between the nodes.
+    With `nodes`, a second session reads the tensors between the nodes.
     """
     from fleet.verify.tensors import judge_samples, recorded  # noqa: PLC0415 - numpy, for this
 
@@ -271,11 +273,11 @@ def require_steady(records: Sequence[Record]) -> None:
     """Raise AnswerError if repeats of one device gave other answers to the same prompts."""
     for name in dict.fromkeys(record.suite.name for record in records if record.suite):
         mine = [record.suite for record in records if record.suite and record.suite.name == name]
-        found = unsteady([(f"repeat {n + 1}", result) for n, result in enumerate(mine)])
-        if found:
+        differences = unsteady([(f"repeat {n + 1}", result) for n, result in enumerate(mine)])
+        if differences:
             raise AnswerError(
-                f"the same inputs gave different answers: {'; '.join(found[:3])}"
-                + (f" and {len(found) - 3} more" if len(found) > 3 else ""),
+                f"the same inputs gave different answers: {'; '.join(differences[:3])}"
+                + (f" and {len(differences) - 3} more" if len(differences) > 3 else ""),
                 step="verify",
                 hint="set `sampling: greedy` in the suite; if it is, the device is not "
                 "deterministic: fleet doctor (examines the device)",
@@ -283,7 +285,9 @@ def require_steady(records: Sequence[Record]) -> None:
 
 
 class _Asking:
-    """One suite on one device. `greedy`: the runner was told to take the most likely token."""
+    """A suite being asked on one device. `greedy` is True if the runner takes the most likely
+    token.
+    """
 
     def __init__(self, made: _Verification, kit: Kit, suite: Suite, logs: tuple[Tee, Tee]) -> None:
         self._made, self._kit, self._suite, self._logs = made, kit, suite, logs

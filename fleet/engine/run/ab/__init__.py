@@ -1,1 +1,1 @@
-"""`fleet ab`: two releases in turns on each board, until there is an answer."""
+"""The comparison `fleet ab`: two releases in turns on each board, until there is an answer."""

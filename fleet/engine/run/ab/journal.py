@@ -1,8 +1,8 @@
-"""What an `ab` asked and how far it came: a header, and the records themselves.
+"""The journal of an `ab`: a header with the questions, and the records of the runs.
 
 `<runs>/<id>/ab.json` is written once. Pair n of a board is the two records of one try, in the runs
-`<id>-n.<try>a` and `<id>-n.<try>b`: a record is written whole or not at all, so a pair is there
-or is not, however the process ended, and a half one is measured anew in a try of its own.
+`<id>-n.<try>a` and `<id>-n.<try>b`. A record is written atomically, so a pair exists or does not,
+however the process ended. A half pair is measured again in a new try.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ _RUN = re.compile(r"-(\d{3})\.(\d+)([ab])$")
 
 
 class Asked(Struct, frozen=True):
-    """What is measured. `limits`: metric → share; empty: the first metric that there is.
+    """The questions of a comparison.
 
-    `a` and `b` are playbooks, bundles or releases, as the command line gave them. `boots`: over so
-    many boots of a board the pairs of the first look are spread, and later ones go on like that.
-    `sustained`: seconds that each side runs in a pair, 0 for one run.
-    `order`: of each host, the side with which each pair begins, drawn with the run id as seed.
+    `limits` maps a metric to a share; if it is empty, the first available metric counts. `a` and
+    `b` are playbooks, bundles or releases, as the command line gave them. `boots` is the number of
+    boots over which the pairs up to the first look are spread; later pairs continue like that.
+    `sustained` is the seconds that each side runs in a pair, 0 for one run. `order` has for each
+    host the side with which each pair begins, drawn with the run id as seed.
     """
 
     a: str
@@ -51,18 +52,20 @@ class Asked(Struct, frozen=True):
 
     @property
     def design(self) -> Design:
-        """When it looks, and the chance that boards and the line over them have."""
+        """The looks of the comparison, and the chance of error for boards and for all of them
+        together.
+        """
         return design_of(len(self.hosts), sustained=bool(self.sustained))
 
     @property
     def family(self) -> int:
-        """How much is asked at once: gates times boards."""
+        """The number of questions: gates times boards."""
         return max(1, len(self.limits)) * len(self.hosts)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One run of A and one of B, one right after the other."""
+    """A run of A and a run of B, measured in immediate succession."""
 
     number: int
     a: Record
@@ -71,7 +74,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Try:
-    """One attempt at a pair; a side that was not run, or whose process was killed, is None."""
+    """An attempt at a pair. A side that did not run, or whose process was killed, is None."""
 
     number: int
     a: Record | None
@@ -86,14 +89,14 @@ class Try:
 
 
 class AbJournal:
-    """The open journal of one `ab`; one process at a time has it."""
+    """The open journal of one `ab`, locked for one process."""
 
     def __init__(self, store: RunStore, run_id: str, asked: Asked, file: int) -> None:
         self.store, self.run_id, self.asked, self._file = store, run_id, asked, file
 
     @classmethod
     def begin(cls, store: RunStore, run_id: str, asked: Asked) -> AbJournal:
-        """A new one. Raises WorkstationError where it cannot be written."""
+        """Write a new journal and open it. Raises WorkstationError if it cannot be written."""
         order = {host: drawn(f"{run_id} {host}", asked.design) for host in asked.hosts}
         asked = structs.replace(asked, order=order)
         path = store.root / run_id / NAME
@@ -106,7 +109,9 @@ class AbJournal:
 
     @classmethod
     def reopen(cls, store: RunStore, run_id: str) -> AbJournal:
-        """Go on. Raises InputError where there is none, or another process works on it."""
+        """Open a journal to resume. Raises InputError if there is none or another process has it
+        open.
+        """
         path = store.root / run_id / NAME
         try:
             asked = read_plain(Asked, json.loads(path.read_text("utf-8")), NAME, "")
@@ -130,9 +135,9 @@ class AbJournal:
         return cls(store, run_id, asked, file)
 
     def hold(self, settings: Mapping[str, Mapping[str, str]]) -> None:
-        """Keep the run settings of each side at the first call.
+        """Store the run settings of each side at the first call.
 
-        Raises InputError at a later call, of a resumed comparison, where a setting is another one.
+        A later call belongs to a resumed comparison; it raises InputError if a setting has changed.
         """
         path = self.store.root / self.run_id / SETTINGS
         if not path.exists():
@@ -159,20 +164,20 @@ class AbJournal:
         return f"fleet ab --resume {self.run_id}{folder}"
 
     def close(self) -> None:
-        """Let go of it."""
+        """Unlock and close the journal."""
         os.close(self._file)
 
     def pairs(self, host: str) -> list[Pair]:
-        """Return all whole pairs of a board, in their order."""
+        """Return the complete pairs of a board in their order."""
         return pairs_of(self.tries(host))
 
     def tries(self, host: str) -> list[Try]:
         """Return all tries of a board, in the order in which they were measured."""
-        found: dict[tuple[int, int], dict[str, Record]] = {}
+        sides: dict[tuple[int, int], dict[str, Record]] = {}
         for number, turn, side, record in self._records(host):
-            found.setdefault((number, turn), {})[side] = record
+            sides.setdefault((number, turn), {})[side] = record
         return [
-            Try(number, both.get("a"), both.get("b")) for (number, _), both in sorted(found.items())
+            Try(number, both.get("a"), both.get("b")) for (number, _), both in sorted(sides.items())
         ]
 
     def order(self, host: str, number: int) -> str:
@@ -181,7 +186,7 @@ class AbJournal:
         return "AB" if order[number] == "A" else "BA"
 
     def run_ids(self, host: str, number: int) -> tuple[str, str]:
-        """The runs of A and B for a pair that is measured now."""
+        """Return the run ids of A and B for a pair that is measured now."""
         stem = f"{self.run_id}-{number:03}."
         tried = [
             int(match[2])
@@ -200,7 +205,7 @@ class AbJournal:
 
 
 def pairs_of(tries: Sequence[Try]) -> list[Pair]:
-    """Return the whole pairs of these tries by number; of one number the first."""
+    """Return the complete pairs of these tries by number; the first one of each number."""
     whole: dict[int, Pair] = {}
     for pair in filter(None, (attempt.pair for attempt in tries)):
         whole.setdefault(pair.number, pair)
@@ -208,12 +213,12 @@ def pairs_of(tries: Sequence[Try]) -> list[Pair]:
 
 
 def releases(tries: Sequence[Try], side: str) -> set[str]:
-    """Return the ids of the release that a side, A or B, had in these tries."""
+    """Return the ids of the releases that a side, A or B, had in these tries."""
     records = [attempt.a if side == "A" else attempt.b for attempt in tries]
     return {record.release for record in records if record is not None}
 
 
 def missing(pairs: Sequence[Pair]) -> int:
-    """The number of the pair that comes next."""
+    """Return the number of the next pair."""
     done = {pair.number for pair in pairs}
     return next(number for number in range(len(done) + 1) if number not in done)

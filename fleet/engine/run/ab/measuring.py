@@ -54,20 +54,19 @@ from fleet.profiles.stats.difference import SEEN
 from fleet.profiles.stats.parts import between
 from fleet.profiles.stats.trend import steady
 
-# One side of `fleet ab --sustained`: runs without a pause, and the rate at which they settle.
+# A side of `fleet ab --sustained` runs without a pause, and the rate at which it settles counts.
 #
-# In single turns A and B share one chip and its heat. After minutes of one side alone the chip is
-# as
-# hot as that side makes it.
+# In single turns A and B share one chip and its heat. After minutes of one side alone, the chip is
+# as hot as that side makes it.
 
 SETTLED = 3  # the last third of the runs counts
 LEAST_RUNS = 3
 
 
 def run_sustained(job: RunJob, seconds: float) -> Record:
-    """Run one side for so many seconds and store one record for all of it.
+    """Run one side for this many seconds and store one record for all its runs.
 
-    The single runs are kept under a run id of their own, with a tag that ends with `-sustained`.
+    The single runs are stored under a run id of their own, with a tag that ends with `-sustained`.
     """
     records: list[Record] = []
     spec = replace(job.run, repeats=LEAST_RUNS, sustained=seconds)
@@ -94,23 +93,25 @@ def settled_record(records: Sequence[Record]) -> Record:
     )
 
 
-def _medians(found: Sequence[Metrics]) -> Metrics:
+def _medians(rows: Sequence[Metrics]) -> Metrics:
     own = [name for name in Metrics.__struct_fields__ if name not in {"others", "source"}]
-    values = {name: [getattr(metrics, name) for metrics in found] for name in own}
+    values = {name: [getattr(metrics, name) for metrics in rows] for name in own}
     named = {name: Measure(statistics.median(of))
              for name, of in values.items() if None not in of}  # fmt: skip
-    for name, first in found[0].others.items():
-        same = [metrics.others[name].value for metrics in found if name in metrics.others]
+    for name, first in rows[0].others.items():
+        same = [metrics.others[name].value for metrics in rows if name in metrics.others]
         named[name] = Measure(statistics.median(same), first.unit)
     return Metrics.of(named)
 
 
-# What no further pair mends: a metric that a side has not, a run that can never be valid.
+# Errors that no further pair can cure: a missing metric, a run that can never be valid.
 
 
 def check(side: str, made: AbSide, record: Record, limits: Mapping[str, float]) -> None:
-    """Raise InputError where a valid run lacks a metric of a gate, DeviceError where it is not
-    valid for a reason that stays.
+    """Raise an error for a run that no repeat can make comparable.
+
+    Raises InputError if a valid run is missing a metric of a gate. Raises DeviceError if the run is
+    not valid for a lasting reason.
     """
     if any(map(lasting, record.problems)):
         raise not_valid(
@@ -133,8 +134,9 @@ def check(side: str, made: AbSide, record: Record, limits: Mapping[str, float]) 
 
 
 def check_first(limits: Mapping[str, float], made: AbSide, pair: Pair) -> None:
-    """Raise InputError if the first run of B is missing the metric that A has, or measures it in
-    another unit.
+    """Check the metrics of the first run of B.
+
+    Raises InputError if it is missing a metric that A has, or measures it in another unit.
     """
     record = pair.b
     for name, share in limits.items():
@@ -152,7 +154,7 @@ def check_first(limits: Mapping[str, float], made: AbSide, pair: Pair) -> None:
 
 
 def check_positive(side: str, record: Record, name: str) -> None:
-    """Raise DeviceError for a value of 0 or less: no ratio of B and A can be made of it."""
+    """Raise DeviceError for a value of 0 or less: it allows no ratio of B and A."""
     value = known.value(record, name)
     if value <= 0:
         raise DeviceError(
@@ -167,16 +169,18 @@ def _gate(records: Sequence[Record], share: float, metric: str) -> str:
 
 
 def not_valid(why: str, runs: Iterable[tuple[str, AbSide, Record]]) -> DeviceError:
-    """The error for runs with problems: which side has which, and the file that cures it."""
+    """Return the error for runs with problems: each side with its problems, and the file that cures
+    it.
+    """
     bad = [(side, made, record) for side, made, record in runs if record.problems]
-    said = [
+    texts = [
         f"{side} ({made.shown}): {words_of(problem)}"
         for side, made, record in bad
         for problem in record.problems
     ]
     _, made, record = bad[0]
     cure = cure_of(record.problems[0], record.host, made.playbook_shown)
-    return DeviceError(f"{why}: {'; '.join(dict.fromkeys(said))}", device=record.host, hint=cure)
+    return DeviceError(f"{why}: {'; '.join(dict.fromkeys(texts))}", device=record.host, hint=cure)
 
 
 _SPEED, _QUALITY = ("faster", "slower", "as fast"), ("better", "worse", "as good")
@@ -255,10 +259,10 @@ class Judged:
 
 @dataclass(frozen=True)
 class AbReport:
-    """What `fleet ab` measured on one board.
+    """The result of `fleet ab` on one board.
 
-    `pairs` counts the whole pairs. `in_time` is False if the budget ended the measuring, None if
-    an error did. `failures` counts failed runs; `conditions` are sentences about conditions in
+    `pairs` counts the complete pairs. `in_time` is False if the budget ended the measurement, None
+    if an error did. `failures` counts failed runs. `conditions` has sentences about conditions in
     which A and B differ. `suites` has the answers of both sides, if the playbook of B has a suite.
     """
 
@@ -272,7 +276,7 @@ class AbReport:
 
 @dataclass
 class _Board:
-    """What the pairs of one board share."""
+    """The values that all pairs of one board share."""
 
     session: Session
     journal: AbJournal
@@ -282,16 +286,18 @@ class _Board:
 
     @property
     def pairs(self) -> list[Pair]:
-        """The whole pairs so far."""
+        """The complete pairs so far."""
         return pairs_of(self.tries)
 
     def run(self, side: str, run_id: str, word: str, *, warmup: bool = False) -> Record:
-        """One process of one side, as one record. Raises what no further run would mend."""
+        """Run one side in one process and return its record. Raises errors that no further run can
+        cure.
+        """
         made, plan = self.sides[side]
         spec = made.builder.playbook.run
         assert spec is not None
         once = replace(spec, **ONE_WARMUP if warmup else ONE_RUN)
-        if self.journal.asked.boots > 1 and not once.sample:  # a look tells the boot
+        if self.journal.asked.boots > 1 and not once.sample:  # a sample has the boot id
             once = replace(once, sample=DEFAULT_SAMPLE_SECONDS)
         tags = (f"ab-{self.journal.run_id}", f"ab-{self.journal.run_id}-{side}")
         job = RunJob(
@@ -309,7 +315,9 @@ class _Board:
         return record
 
     def ask(self, word: str) -> Record | None:
-        """Ask one side the suite of B; answers that the journal has are not asked again."""
+        """Ask one side the suite of B. Answers that the journal has already are returned from
+        there.
+        """
         made, plan = self.sides[word]
         use, spec = self.sides["B"][0].builder.playbook.suite, made.builder.playbook.run
         assert spec is not None
@@ -327,14 +335,17 @@ class _Board:
         return ask_suite(job, use.suite)
 
     def answers(self) -> AnswersRow | None:
-        """Return what both sides answer to the suite."""
+        """Return the answers of both sides to the suite; None without a suite."""
         a, b = self.ask("A"), self.ask("B")
         if a is None or b is None or a.suite is None or b.suite is None:
             return None
         return AnswersRow(self.session.host.name, a.suite, b.suite, bool(b.emulated))
 
     def new_boot(self, pairs: Sequence[Pair], number: int) -> bool:
-        """Reboot where the pair begins a boot and this one has earlier pairs; True if it did."""
+        """Start a new boot if the pair should begin one and this boot has earlier pairs.
+
+        Returns True if the board was rebooted.
+        """
         each = math.ceil(self.journal.asked.design.looks[0] / self.journal.asked.boots)
         before = {
             pair.a.conditions.boot_id for pair in pairs if pair.number < number // each * each
@@ -353,7 +364,7 @@ def measure(
 ) -> None:  # fmt: skip
     """Measure until every question has an answer, the last look, or the end of the budget.
 
-    Raises DeviceError where runs of A do not count; what was measured stays in the result.
+    Raises DeviceError if runs of A are not valid. Everything measured so far stays in the result.
     """
     with Lease(session, f"ab {sides[0].word} {sides[1].word}", journal.run_id):
         tries = journal.tries(session.host.name)
@@ -404,14 +415,14 @@ def _pairs(board: _Board, budget: Deadline | None) -> bool:
                 f"fleet stopped the comparison, because {bad} pairs of runs in sequence were not "
                 "valid",
                 [(side, board.sides[side][0], record)
-                 for side, record in (("A", one.a), ("B", one.b)) if record is not None],
+                 for side, record in (("A", attempt.a), ("B", attempt.b)) if record is not None],
             )  # fmt: skip
         spent.append(time.monotonic() - began)
     return True
 
 
 def _try(board: _Board, word: str) -> Try:
-    """Measure one pair; it is among the tries of the board however its runs end."""
+    """Measure one pair. It is added to the tries of the board however its runs end."""
     pairs, host = board.pairs, board.session.host.name
     number = missing(pairs)
     run_ids = dict(zip("AB", board.journal.run_ids(host, number), strict=True))
@@ -420,12 +431,12 @@ def _try(board: _Board, word: str) -> Try:
     both: dict[str, Record] = {}
     for side in board.journal.order(host, number):
         both[side] = board.run(side, run_ids[side], word)
-    one = Try(number, both["A"], both["B"])
-    if one.pair and not pairs:
-        limits = board.journal.asked.limits or _limits(one.pair.a)
-        check_first(limits, board.sides["B"][0], one.pair)
-    board.tries.append(one)
-    return one
+    attempt = Try(number, both["A"], both["B"])
+    if attempt.pair and not pairs:
+        limits = board.journal.asked.limits or _limits(attempt.pair.a)
+        check_first(limits, board.sides["B"][0], attempt.pair)
+    board.tries.append(attempt)
+    return attempt
 
 
 def progress(
@@ -434,7 +445,9 @@ def progress(
     budget: Deadline | None = None,
     looks: Sequence[int] = LOOKS,
 ) -> str:
-    """`pair 5 of 8, about 40 s left`: to the next look, or to the end of the budget."""
+    """Return a text like `pair 5 of 8, about 40 s left`: to the next look or the end of the
+    budget.
+    """
     look = next(look for look in looks if look > done)
     text = f"pair {done + 1} of {look}"
     if not spent:
@@ -445,7 +458,7 @@ def progress(
 
 
 def _open(journal: AbJournal, tries: Sequence[Try]) -> bool:
-    """Return True while a question has no answer and there is a look to come."""
+    """Return True while a question has no answer and a further look is possible."""
     pairs, broken = pairs_of(tries), failed(journal, tries).answer
     if len(pairs) >= journal.asked.design.looks[-1] or broken is Answer.FAIL:
         return False
@@ -466,19 +479,19 @@ def failed(journal: AbJournal, tries: Sequence[Try]) -> Failures:
 
 
 def differing(pairs: Sequence[Pair]) -> list[str]:
-    """Return the conditions in which A and B differ and that nobody varies, as lines of text.
+    """Return the uncontrolled conditions in which A and B differ, as lines of text.
 
-    A cause (model, runtime, prompt, ...) is what the comparison is about.
+    A cause (model, runtime, prompt, ...) is left out, because the comparison is about it.
     """
     sides = [pair.a for pair in pairs], [pair.b for pair in pairs]
     weights = {Weight.BLOCKS, Weight.WARNS}
-    found = [item for item in conditions.check(*sides, CAUSES) if item.weight in weights]
-    return [finding(item) for item in found if item.what not in APART]
+    differences = [item for item in conditions.check(*sides, CAUSES) if item.weight in weights]
+    return [finding(item) for item in differences if item.what not in APART]
 
 
 def judged(journal: AbJournal, pairs: Sequence[Pair]) -> list[Judged]:
     """Return the answers of one board, each at the look that gave it; undecided without pairs."""
-    found = []
+    answers = []
     limits = journal.asked.limits or (_limits(pairs[0].a) if pairs else {DEFAULT_METRIC: LIMIT})
     for name, limit in limits.items():
         values, good = values_of(pairs, name)
@@ -486,8 +499,8 @@ def judged(journal: AbJournal, pairs: Sequence[Pair]) -> list[Judged]:
         mids = [statistics.median(side) for side in zip(*values, strict=True)] or [None, None]
         runs, gaps = _by_boot(values, good) if values else ([], [])
         shares = between(runs), between(gaps)
-        found.append(Judged(name, limit, mids[0], mids[1], decision, len(gaps), *shares))
-    return found
+        answers.append(Judged(name, limit, mids[0], mids[1], decision, len(gaps), *shares))
+    return answers
 
 
 def values_of(pairs: Sequence[Pair], name: str) -> tuple[list[tuple[float, float]], list[Pair]]:
@@ -500,7 +513,7 @@ def values_of(pairs: Sequence[Pair], name: str) -> tuple[list[tuple[float, float
 def _by_boot(
     values: Sequence[tuple[float, float]], pairs: Sequence[Pair]
 ) -> tuple[list[list[float]], list[list[float]]]:
-    """Logarithms by boot: of runs, without the middle of their side; of B less A of each pair."""
+    """Return logarithms by boot: of the runs, centred by side, and of B minus A of each pair."""
     runs, gaps = dict[str, list[float]](), dict[str, list[float]]()
     logs = [(math.log(a), math.log(b)) for a, b in values]
     mids = [statistics.fmean(side) for side in zip(*logs, strict=True)]
@@ -512,7 +525,11 @@ def _by_boot(
 
 
 def _limits(record: Record) -> dict[str, float]:
-    """Without a gate: the rate of generation, else the first number whose worse side is known."""
+    """Return the limit to use without a gate.
+
+    It is for the rate of generation, or else for the first metric with a known better direction.
+    Raises DeviceError if there is none.
+    """
     names = [DEFAULT_METRIC, *known.present([record])]
     for name in names:
         better = known.metric(name, [record]).better
@@ -525,12 +542,12 @@ def _limits(record: Record) -> dict[str, float]:
 
 
 def _warm_up(board: _Board) -> None:
-    """Runs of both sides by turns, until the last three of them show no trend."""
+    """Run both sides in turns until the last three runs of each show no trend."""
     values: dict[str, list[float]] = {"A": [], "B": []}
     for number in range(MOST_WARMUPS):
         side, word = "AB"[number % 2], f"warm-up {number + 1} of at most {MOST_WARMUPS}"
         record = board.run(side, f"{board.journal.run_id}-warm", word, warmup=True)
-        if record.problems:  # it has no values; the pairs tell whether that stays
+        if record.problems:  # it has no values; the pairs show if that stays so
             continue
         name = next(iter(board.journal.asked.limits or _limits(record)))
         values[side].append(known.value(record, name))

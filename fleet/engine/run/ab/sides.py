@@ -1,6 +1,6 @@
-"""A and B on one board: releases that lie there, or what two playbooks want, put beside it.
+"""The sides A and B on one board: stored releases, or releases of two playbooks staged beside them.
 
-Nothing is switched: a run starts in the folder of its release, whatever `current` is.
+Nothing is switched. A run starts in the folder of its release, whatever `current` is.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ from fleet.model.playbook import Playbook, RunSpec
 from fleet.model.text import from_here
 from fleet.runtimes.store import RuntimeStore
 
-# What a playbook says of repeats: `fleet ab` decides that itself.
+# The settings of a playbook for repeats, which `fleet ab` decides itself.
 _OWN: dict[str, Any] = {"warmups": 0, "repeats": 1, "until": None, "sustained": None}
 
 
 @dataclass(frozen=True)
 class AbSide:
-    """One side: how its release is made and started. `release` "" is the one of the playbook."""
+    """A side of a comparison, with the way its release is made and started.
+
+    If `release` is "", the side runs the release of the playbook.
+    """
 
     word: str
     builder: ReleaseBuilder
@@ -39,25 +42,27 @@ class AbSide:
 
     @property
     def shown(self) -> str:
-        """The word; a file below this folder as seen from here."""
+        """The word of the command line; a file below this folder as a relative path."""
         return from_here(self.word)
 
     @property
     def playbook_shown(self) -> str:
-        """The file that says how it is run."""
+        """The path of the playbook to show, which has the run settings."""
         return from_here(str(self.builder.playbook.path))
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """What `run:` of its playbook says and the pairs follow, by key."""
+        """The settings of `run:` in its playbook that the pairs follow, by key."""
         run = replace(self.builder.playbook.run or RunSpec(), **_OWN)
         return {key: str(value) for key, value in vars(run).items() if key != "unsaid"}
 
     def on(self, session: Session, run_id: str, measured: Collection[str] = ()) -> DevicePlan:
-        """Return its plan on this board; what is missing is staged beside the live release.
+        """Return the plan of this side on the board, and stage missing files beside the live
+        release.
 
-        `measured` are the ids of the release that earlier runs of this side had. Raises InputError
-        for another one before anything is sent, DeviceError for a release that the device lacks.
+        `measured` are the release ids of earlier runs of this side. Raises InputError for another
+        release before anything is sent. Raises DeviceError for a release that the device does not
+        have.
         """
         plan = plan_device(session, self.builder).plan
         if self.release:
@@ -87,21 +92,23 @@ class AbSide:
         words = {"current": mine.id, "previous": mine.previous} if mine else {}
         ids = [*dict.fromkeys(mine.history)] if mine else []
         wanted = words.get(self.release) or self.release
-        found = [release for release in ids if release.startswith(wanted)]
-        if len(found) != 1:
+        matches = [release for release in ids if release.startswith(wanted)]
+        if len(matches) != 1:
             raise DeviceError(
                 f"'{self.release}' must match exactly one release of {name}, but the device has "
-                f"{len(found)} releases that match",
+                f"{len(matches)} releases that match",
                 device=session.host.name,
                 hint="fleet status --json (shows the history)",
             )
-        return stored_manifest(session, base, name, found[0], whole=True)
+        return stored_manifest(session, base, name, matches[0], whole=True)
 
 
 def side_of(
     word: str, playbook: str, store: RuntimeStore, listener: Listener, *, offline: bool = False
 ) -> AbSide:
-    """What a word of the command line is: a playbook, a folder with a bundle, or a release."""
+    """Return the side for a word of the command line: a playbook, a folder with a bundle, or a
+    release.
+    """
     path = Path(word)
     if path.suffix in {".yaml", ".yml"}:
         return AbSide(word, _builder(load_playbook(path), store, listener, offline=offline))
@@ -118,13 +125,13 @@ def side_of(
 
 
 def not_measured(sides: Sequence[AbSide]) -> list[str]:
-    """Sentences on what the playbooks of A and B say and no pair follows."""
+    """Return sentences about settings of the playbooks of A and B that no pair follows."""
     books = [side.builder.playbook for side in sides]
     runs = [book.run or RunSpec() for book in books]
     differ = [name for name in _OWN if len({getattr(run, name) for run in runs}) > 1]
-    found = []
+    notes = []
     if differ:
-        found.append(
+        notes.append(
             f"A and B set {', '.join(differ)} differently, but `fleet ab` ignores these "
             "settings: it warms up until the values are steady, then runs A and B once per "
             "pair"
@@ -134,8 +141,8 @@ def not_measured(sides: Sequence[AbSide]) -> list[str]:
         for book, run in zip(books, runs, strict=True)
     ]
     if same[0] == same[1] and not any(side.release for side in sides):  # else the board knows
-        found.append("A and B have the same settings and files, so fleet expects no difference")
-    return found
+        notes.append("A and B have the same settings and files, so fleet expects no difference")
+    return notes
 
 
 def _builder(

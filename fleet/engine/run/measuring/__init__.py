@@ -1,1 +1,1 @@
-"""Gates before a run, repeats, and what is to be said of the conditions of a run."""
+"""The gates before a run, the repeats, and the findings about the conditions of a run."""

@@ -1,4 +1,4 @@
-"""The gate `cool`: a run begins when the device is cool enough."""
+"""The gate `cool`: a run waits until the device is cool enough."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from fleet.model.events import Cooling, StepStarted
 from fleet.model.gates import CoolSpec
 from fleet.ops.looks import look_command, zones_of
 
-POLL_SECONDS = 2.0  # between two looks: a heat sink loses less than a degree in that time
-TRIES = 6  # of one look over a link that breaks
+POLL_SECONDS = 2.0  # between two samples: a heat sink cools by less than 1 °C in that time
+TRIES = 6  # of one sample over a link that breaks
 WAIT_SECONDS = 0.5  # before the second try; doubled for each further one
 _BROKEN = (ConnectionLostError, DeadlineError, UnreachableError)
 _STEP = "cool"
@@ -28,12 +28,12 @@ _SHOWN_ZONES = 60
 
 
 def cool_down(session: Session, spec: CoolSpec, last: Sample | None = None) -> tuple[str, ...]:
-    """Wait until the device is cool; gives the marks of the run that follows.
+    """Wait until the device is cool, and return the marks of the run that follows.
 
-    `last` is the look that ended the run just before: where that was cool, nothing is asked.
-    The board is held meanwhile: with another's work on it the wait would be for nothing. Raises
-    DeviceError where it stays too warm or no temperature can be read, unless `otherwise` says
-    to go on; and for a zone that is not there.
+    `last` is the sample at the end of the previous run; if it was cool, the device is not asked.
+    The lease is held during the wait, because work of others would heat the device again. Raises
+    DeviceError if the device stays too warm or shows no temperature, unless `otherwise` is `go on`.
+    Raises DeviceError for a zone that does not exist.
     """
     known = hottest(last.zones, spec.zone) if last else None
     if known is not None and known.celsius < spec.below:
@@ -41,7 +41,7 @@ def cool_down(session: Session, spec: CoolSpec, last: Sample | None = None) -> t
     if session.lease is not None:
         session.lease.take()
     deadline = Deadline(spec.timeout)
-    said = False
+    announced = False
     while True:
         heat = _heat(session, spec)
         if heat is None:
@@ -52,8 +52,8 @@ def cool_down(session: Session, spec: CoolSpec, last: Sample | None = None) -> t
         if deadline.expired:
             text += f", not below {spec.below:g} °C"
             return _given_up(session, spec, f"{text} after {_clock(spec.timeout)}", text)
-        if not said:
-            said, limit = True, f"at most {_clock(spec.timeout)}"
+        if not announced:
+            announced, limit = True, f"at most {_clock(spec.timeout)}"
             waiting = f"fleet waits until it is below {spec.below:g} °C, {limit}"
             session.emit(StepStarted(session.host.name, _STEP, f"{text}, {waiting}"))
         session.emit(
@@ -80,7 +80,7 @@ def _nothing(spec: CoolSpec) -> str:
 
 
 def _given_up(session: Session, spec: CoolSpec, problem: str, mark: str) -> tuple[str, ...]:
-    """The marks of a run that begins all the same, or the error."""
+    """Return the marks of a run that begins without cooling down, or raise DeviceError."""
     if spec.otherwise == "go on":
         session.warn(
             f"{problem}; fleet runs the model anyway, because the playbook says `otherwise: go on`"
@@ -95,19 +95,21 @@ def _given_up(session: Session, spec: CoolSpec, problem: str, mark: str) -> tupl
 
 
 def _heat(session: Session, spec: CoolSpec) -> Heat | None:
-    found = zones_of(_sample(session))
-    if found and not matching(found, spec.zone):
-        listed = ", ".join(list(found)[:_SHOWN_ZONES])
+    zones = zones_of(_sample(session))
+    if zones and not matching(zones, spec.zone):
+        listed = ", ".join(list(zones)[:_SHOWN_ZONES])
         raise DeviceError(
             f"the device has no thermal zone '{spec.zone}'; it has: {listed}",
             step=_STEP,
             hint="write one of these names, a glob like 'cpu*', or `zone: auto`",
         )
-    return hottest({name: heat for name, heat in found.items() if heat is not None}, spec.zone)
+    return hottest({name: heat for name, heat in zones.items() if heat is not None}, spec.zone)
 
 
 def _sample(session: Session) -> str:
-    """One look. A broken link is made anew as for an upload; the last error comes out."""
+    """Return one sample as text, and reconnect after a broken link. Raises the error of the last
+    try.
+    """
     for attempt in range(TRIES):
         try:
             if attempt:

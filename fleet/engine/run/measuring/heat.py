@@ -1,4 +1,4 @@
-"""Which thermal zone counts, and how hot it is."""
+"""The thermal zones that count, and their temperatures."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _COMPUTE = re.compile(
 
 
 class Heat(NamedTuple):
-    """The hottest zone of those that count, in °C."""
+    """The hottest of the zones that count, in °C."""
 
     zone: str
     celsius: float
 
 
 def matching(zones: Mapping[str, object], zone: str = AUTO) -> list[str]:
-    """Names of the zones that count: a name, a glob, or `auto`.
+    """Return the names of the zones that count: a name, a glob or `auto`.
 
-    `auto` takes those of NPU, CPU and SoC, and all where none is called so.
+    `auto` matches the zones of NPU, CPU and SoC, or all zones if no name is like that.
     """
     if zone in zones:
         return [zone]
@@ -40,18 +40,18 @@ def matching(zones: Mapping[str, object], zone: str = AUTO) -> list[str]:
 
 
 def hottest(zones: Mapping[str, float], zone: str = AUTO) -> Heat | None:
-    """The hottest of them; None where none has a temperature."""
-    found = [Heat(name, zones[name]) for name in matching(zones, zone)]
-    return max(found, key=lambda heat: heat.celsius, default=None)
+    """Return the hottest matching zone; None if no zone has a temperature."""
+    heats = [Heat(name, zones[name]) for name in matching(zones, zone)]
+    return max(heats, key=lambda heat: heat.celsius, default=None)
 
 
 def heat_of(sample: Sample | None) -> float | None:
-    """°C at the compute in one look; None where it is unknown."""
-    found = hottest(sample.zones) if sample else None
-    return found.celsius if found else None
+    """Return the °C at the compute cores in one sample; None if unknown."""
+    heat = hottest(sample.zones) if sample else None
+    return heat.celsius if heat else None
 
 
 def peak(conditions: Conditions) -> float | None:
-    """The highest °C at the compute in any look of a run."""
-    found = [heat for sample in conditions.samples if (heat := heat_of(sample)) is not None]
-    return max(found, default=None)
+    """Return the highest °C at the compute cores in any sample of a run; None if unknown."""
+    heats = [heat for sample in conditions.samples if (heat := heat_of(sample)) is not None]
+    return max(heats, default=None)

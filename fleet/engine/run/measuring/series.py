@@ -1,4 +1,4 @@
-"""How often a run is repeated: a number, until the interval is narrow, or for a time."""
+"""The number of repeats of a run: fixed, until the interval is narrow, or for a time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from fleet.model.gates import DEFAULT_METRIC, UntilSpec
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics, Record
 
-HOPELESS = 3  # so many runs without the number: more will not have it either
+HOPELESS = 3  # runs without the metric: further runs will not have it either
 
 
 def metric_of(metrics: Metrics, name: str) -> float | None:
-    """A number by its name: a field of Metrics, or one of `others`."""
+    """Return a metric by its name, a field of Metrics or one of `others`; None if it is missing."""
     if name in {"others", "source"}:
         return None
     own = getattr(metrics, name, None)
@@ -24,13 +24,13 @@ def metric_of(metrics: Metrics, name: str) -> float | None:
 
 
 def metric_names(metrics: Metrics) -> list[str]:
-    """Names of all numbers that are there."""
+    """Return the names of all metrics that have a value."""
     own = [name for name in Metrics.__struct_fields__ if metric_of(metrics, name) is not None]
     return own + sorted(metrics.others)
 
 
 def warm(run: RunSpec, records: Sequence[Record]) -> bool:
-    """True when these warm-ups are enough: after `settle` more at the latest."""
+    """Return True if these warm-ups are enough, after `settle` additional ones at the latest."""
     from fleet.profiles.stats.trend import steady  # noqa: PLC0415 - numpy
 
     more = len(records) - run.warmups
@@ -40,10 +40,10 @@ def warm(run: RunSpec, records: Sequence[Record]) -> bool:
 
 
 class Series:
-    """Decides before each counted run whether it is to be.
+    """The decision before each counted run if another run is needed.
 
-    `outcome` says at the end what came of `until`, `warning` what stands in its way; "" where
-    there is nothing to say.
+    At the end, `outcome` is the result of `until` and `warning` is what prevents it; "" if there is
+    nothing to report.
     """
 
     def __init__(self, run: RunSpec) -> None:
@@ -53,16 +53,16 @@ class Series:
         self.warning = ""
 
     def begin(self) -> None:
-        """A run begins now; the time of `sustained` counts from the first."""
+        """Note that a run begins now. The time of `sustained` counts from the first run."""
         self._began = self._began or time.monotonic()
 
     @property
     def cools(self) -> bool:
-        """True when the next run waits for the device to cool: not within `sustained`."""
+        """True if the next run waits for the device to cool; False during `sustained`."""
         return self._run.cool is not None and not (self._run.sustained and self._began)
 
     def word(self, number: int) -> str:
-        """What run `number` (from 0) is called while it runs."""
+        """Return the name of run `number` (from 0) to show while it runs."""
         run = self._run
         if run.sustained:
             spent = time.monotonic() - (self._began or time.monotonic())
@@ -72,7 +72,7 @@ class Series:
         return f"run {number + 1} of {run.repeats}"
 
     def wants(self, records: Sequence[Record]) -> bool:
-        """True when one more run is due after these, warm-ups left out."""
+        """Return True if another run is needed after these records; warm-ups do not count."""
         done = [record for record in records if not record.warmup]
         if len(done) < self._run.repeats:
             return True
@@ -101,11 +101,11 @@ class Series:
         from fleet.profiles.stats.interval import interval  # noqa: PLC0415
         from fleet.profiles.stats.trend import steady  # noqa: PLC0415
 
-        found = interval(values, until.level)
-        width = f"{found.width:.1%} wide" if found else "unknown"
+        estimate = interval(values, until.level)
+        width = f"{estimate.width:.1%} wide" if estimate else "unknown"
         text = f"after {runs} runs, the confidence interval of {until.metric} is {width}"
-        warming = found is not None and (found.drift != 0 or not steady(values))
-        if found is not None and found.width < until.narrower and not warming:
+        warming = estimate is not None and (estimate.drift != 0 or not steady(values))
+        if estimate is not None and estimate.width < until.narrower and not warming:
             self.outcome = text
             return False
         if runs >= until.at_most:

@@ -1,4 +1,4 @@
-"""What the conditions say of a run: a problem that it does not count, or a mark on it."""
+"""The judgement of a run by its conditions: a problem that makes it invalid, or a mark on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIRST = 3  # repeats that the later ones are compared with
 RATE_DROP = 0.10  # cf. 24 % in five trials without a pause (mlx-lm, pull request 1010)
 RISE = 3.0  # °C that the compute must be hotter than in the first repeats
 HOT = 5.0  # °C above the start of the run before a fallen clock is laid to heat
-NEAR = 0.9  # of its limit: a clock above that is at its limit
+NEAR = 0.9  # share of its limit from which a clock counts as at its limit
 _CAPPED = 0.98  # of the hardware's maximum
 _KINDS = ("cut", "failed", "wrong", "unreadable", "cpu-fallback")
 _CURES = {  # by words of a problem; the first that fits
@@ -42,12 +42,12 @@ _OTHERS = (
 
 
 def problems_of(conditions: Conditions) -> tuple[str, ...]:
-    """Why a run under these conditions does not count."""
+    """Return why a run under these conditions is not valid; () if it is."""
     return (REBOOTED,) if conditions.rebooted else ()
 
 
 def words_of(problem: str) -> str:
-    """A problem of a record in words, without its kind."""
+    """Return a problem of a record in words, without its kind."""
     if problem == REBOOTED:
         return "the device rebooted during the run"
     kind, _, words = problem.partition(": ")
@@ -55,31 +55,33 @@ def words_of(problem: str) -> str:
 
 
 def lasting(problem: str) -> bool:
-    """True for a problem that the same run will have again, whenever it is started."""
+    """Return True for a problem that every repeat of the same run will have."""
     return any(words in problem for words in _LASTING)
 
 
 def cure_of(problem: str, host: str, playbook: str = "the playbook") -> str:
-    """What to do about a problem of a record. `playbook`: the file that says how it was run."""
-    found = next((cure for words, cure in _CURES.items() if words in problem), _OTHERS)
-    return found.replace("{host}", host).replace("the playbook", playbook)
+    """Return what to do about a problem of a record. `playbook` is the file with the run
+    settings.
+    """
+    cure_text = next((cure for words, cure in _CURES.items() if words in problem), _OTHERS)
+    return cure_text.replace("{host}", host).replace("the playbook", playbook)
 
 
 def marks_of(record: Record, earlier: Sequence[Record], metric: str = "") -> tuple[str, ...]:
-    """What is to be said of a run, each with its reason.
+    """Return the marks of a run, each with its reason.
 
-    `throttled: ...` only where something was seen: a clock limit that fell, a clock under the
-    governor `performance` that fell while it got hot, or a rate that fell below that of the
-    first repeats while it got hotter. `capped: ...`: a clock may not run as fast as the hardware
-    could, since before the run; the kernel does not say whether by heat or by a person.
+    `throttled: ...` needs an observation: a lower clock limit, a lower clock under the governor
+    `performance` while it got hot, or a lower rate than that of the first repeats while it got
+    hotter. `capped: ...` means that a clock was limited below the maximum of the hardware before
+    the run. The kernel does not tell if heat or a person caused that.
     """
     first = [record for record in earlier if record.counts][:FIRST]
-    found = [
+    reasons = [
         *_limit_fell(record.conditions, first[0].conditions if first else None),
         *_clock_fell(record.conditions),
         *_rate_fell(record, first, metric or DEFAULT_METRIC),
     ]
-    return (*(f"throttled: {text}" for text in found[:1]), *_capped(record.conditions))
+    return (*(f"throttled: {text}" for text in reasons[:1]), *_capped(record.conditions))
 
 
 def _gigahertz(value: float) -> str:
@@ -87,7 +89,9 @@ def _gigahertz(value: float) -> str:
 
 
 def _limit_fell(now: Conditions, first: Conditions | None) -> Iterator[str]:
-    """A limit below the one before this run or before the first run; not while it gets cooler."""
+    """Yield clock limits that fell during this run, or since the first run, unless the device
+    cooled.
+    """
     begin = heat_of(now.before)
     for sample in (*now.during, *((now.after,) if now.after else ())):
         heat = heat_of(sample)
@@ -106,9 +110,10 @@ def _fell(name: str, high: float, low: float) -> str:
 
 
 def _clock_fell(now: Conditions) -> Iterator[str]:
-    """Two looks in sequence at a clock that was at its limit before, and it got hotter since.
+    """Yield clocks that were at their limit, and fell below it in two samples after heating up.
 
-    Other governors lower a clock whenever there is little to do, so they say nothing of heat.
+    Other governors lower a clock whenever there is little to do, so their clocks say nothing about
+    heat.
     """
     begin = heat_of(now.before)
     if begin is None:
@@ -133,7 +138,7 @@ def _clock_fell(now: Conditions) -> Iterator[str]:
 
 
 def _rate_fell(record: Record, first: Sequence[Record], metric: str) -> Iterator[str]:
-    """Below all of the first repeats and well below their median, and hotter than they were."""
+    """Yield a rate below all of the first repeats and well below their median, with more heat."""
     value, heat = metric_of(record.metrics, metric), peak(record.conditions)
     values = [v for record in first if (v := metric_of(record.metrics, metric)) is not None]
     heats = [h for record in first if (h := peak(record.conditions)) is not None]
@@ -158,8 +163,8 @@ def _capped(now: Conditions) -> Iterator[str]:
         if name in now.maxima and hz < _CAPPED * now.maxima[name]
     }
     if low:
-        told = ", ".join(
+        clocks = ", ".join(
             f"{name} at {_gigahertz(hz)} of {_gigahertz(top)} GHz"
             for name, (hz, top) in sorted(low.items())
         )
-        yield f"capped: {told}"
+        yield f"capped: {clocks}"
