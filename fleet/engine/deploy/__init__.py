@@ -1,1 +1,1 @@
-"""Plans and carries out deploys: releases, what they are made of, their switch and their check."""
+"""Deploys: plans, releases and their contents, switches and checks."""

@@ -1,4 +1,4 @@
-"""Carrying out what a plan says of the system, one step after the other."""
+"""The system steps of a plan, carried out one after the other."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from fleet.ops.system.steps_users import Reboot, Reconnect
 
 
 def apply_system(session: Session, planned: Planned, log: UndoLog, *, allow_reboot: bool) -> None:
-    """Do what the plan says of the system; how each step is taken back stands in `log`.
+    """Carry out the system steps of the plan, and write into `log` how each step is undone.
 
-    Without permission for a reboot, or without a way to become root, nothing is begun.
+    Nothing begins without permission for a needed reboot, or without a way to become root. Raises
+    DeviceError or another FleetError with the step.
     """
     plan, become = planned.plan, planned.become
     reboots = [step for step in plan.system_steps if isinstance(step, Reboot)]
@@ -70,8 +71,10 @@ def apply_and_look(
     *,
     allow_reboot: bool,
 ) -> Planned:
-    """As `apply_system`; then what `look` sees. Device rules that the first event did not apply
-    get the other one, once.
+    """Apply the system steps like `apply_system`, and return the plan that `look` makes afterwards.
+
+    If only device rules are left, because the first udev event did not apply them, they get one
+    more event.
     """
     apply_system(session, planned, log, allow_reboot=allow_reboot)
     left = look()
@@ -83,7 +86,7 @@ def apply_and_look(
 
 
 def _place(session: Session, facts: Facts, action: PlaceFiles) -> None:
-    """Package files go through the store: resumed, hashed, and sent once."""
+    """Send package files through the store: resumed, hashed, and sent only once."""
     manifest = Manifest("packages", action.files)
     state = ask_state(session, facts, manifest)
     lacking = [item for sha, item in manifest.blobs.items() if sha not in state.have]
@@ -96,7 +99,7 @@ def _place(session: Session, facts: Facts, action: PlaceFiles) -> None:
 
 
 def reboot(session: Session, become: Become, action: Reboot) -> None:
-    """Start the device anew as root and wait until it is there. Raises DeviceError, BecomeError."""
+    """Restart the device as root and wait until it is back. Raises DeviceError and BecomeError."""
     before = boot_id(session)
     with session.over_reboot():
         with contextlib.suppress(ConnectionLostError, DeadlineError):

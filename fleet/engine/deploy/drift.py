@@ -1,4 +1,4 @@
-"""Locks and devices: what is locked, what would be deployed, and what is really there."""
+"""The comparison of a lock file with a deploy, and with the files on the devices."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ def locked_plan(plan: DevicePlan, builder: Builder) -> LockedRelease:
 def require_locked(plan: DevicePlan, builder: Builder, lock: Lock) -> None:
     """Raise LockFileError when a plan would deploy anything else than what is locked."""
     now = locked_plan(plan, builder)
-    said = differences(lock.required(now.target, now.arch), now)
-    if said:
-        raise LockFileError(f"the deploy differs from the lock file: {shortened(said)}", hint=CURE)
+    changes = differences(lock.required(now.target, now.arch), now)
+    if changes:
+        raise LockFileError(
+            f"the deploy differs from the lock file: {shortened(changes)}", hint=CURE
+        )
 
 
 @dataclass(frozen=True)
 class Drift:
-    """The sentences that say how a device differs from a lock; none if it matches."""
+    """The sentences that state how a device differs from a lock; none if it matches."""
 
     differences: tuple[str, ...]
     emulated: bool
@@ -53,10 +55,11 @@ def drift(
     parallel: int = 16,
     accept_new: bool = False,
 ) -> list[DeviceResult[Drift]]:
-    """Compare each device with the lock; the value is its `Drift`. Reads only.
+    """Compare each device with the lock; the value is its `Drift`. Only reads, in two round trips a
+    device.
 
-    Two round trips a device. `target` is that of the playbook, where it fixes one. With
-    `verify` every file is hashed on the device; one that cannot hash is no device as locked.
+    `target` is the target that the playbook fixes, if any. With `verify`, the device hashes every
+    file. A device that cannot hash then counts as drifted.
     """
 
     def work(session: Session, result: DeviceResult[Drift]) -> None:
@@ -66,21 +69,23 @@ def drift(
         wanted = session.host.target or target or default_target("linux", machine) or machine
         release = lock.release(wanted, facts.soc.hexagon_arch)
         if release is None:
-            said = [
+            sentences = [
                 f"the lock file has no release for {wanted} {facts.soc.hexagon_arch or ''}".strip()
             ]
         else:
             state = ask_state(session, facts, release.manifest(lock.name), verify=verify)
-            said = _drift(release, state)
+            sentences = _drift(release, state)
             if verify and not facts.tools.sha256:
-                said.append(
+                sentences.append(
                     "fleet could not check the contents of the files, because the device has "
                     "no hash tool"
                 )
-        result.value = Drift(tuple(said), facts.emulated)
-        result.outcome = "drifted" if said else "ok"
+        result.value = Drift(tuple(sentences), facts.emulated)
+        result.outcome = "drifted" if sentences else "ok"
         result.text = (
-            shortened(said) if said else (f"matches the lock file: {release.id if release else ''}")
+            shortened(sentences)
+            if sentences
+            else (f"matches the lock file: {release.id if release else ''}")
         )
 
     return on_every_device(
@@ -89,18 +94,20 @@ def drift(
 
 
 def _drift(release: LockedRelease, state: ReleaseState) -> list[str]:
-    said = []
+    sentences = []
     if state.current != release.id:
-        said.append(
+        sentences.append(
             f"the current release is {state.current or 'none'}, but the lock file has {release.id}"
         )
     elif not state.installed:
-        said.append(f"the current release {release.id} is not complete: its deploy did not finish")
+        sentences.append(
+            f"the current release {release.id} is not complete: its deploy did not finish"
+        )
     for item in release.files:
         if item.sha256 in state.bad:
-            said.append(f"{item.name} is damaged")
+            sentences.append(f"{item.name} is damaged")
         elif item.sha256 not in state.have:
-            said.append(f"{item.name} is missing")
+            sentences.append(f"{item.name} is missing")
         elif item.sha256 in state.unlinked:
-            said.append(f"the link to {item.name} is missing")
-    return said
+            sentences.append(f"the link to {item.name} is missing")
+    return sentences

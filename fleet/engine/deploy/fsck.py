@@ -1,4 +1,7 @@
-"""Devices checked to the last byte: what lies is put aside, what can be is put right."""
+"""A check of every stored file by hash, and repairs.
+
+Corrupt files are quarantined, and restored where a good copy exists.
+"""
 
 from __future__ import annotations
 
@@ -34,42 +37,44 @@ from fleet.ops.fsck import Contents, Damage, StoredRelease, ask, damages, passed
 from fleet.profiles.runs import new_run_id
 from fleet.runtimes.catalog import Catalog
 
-# Putting right what fsck found: contents that are still somewhere, links, what is live.
+# Repairs after fsck: contents that still exist somewhere, links, the current release.
 
 SILENT_SECONDS = 120.0
 
 
 @dataclass
 class Held:
-    """Contents that this workstation can send, by SHA-256: files of the runtime store, large ones
-    that were deployed before, files below `given`, and what other boards sent (`fetched`).
+    """The contents that this workstation can send, by SHA-256.
+
+    They are files of the runtime store, large files of earlier deploys, files below `given`, and
+    files that other boards sent (`fetched`).
     """
 
     given: Sequence[Path] = ()
     fetched: dict[str, Path] = field(default_factory=dict)
 
     def find(self, wanted: Mapping[str, int]) -> dict[str, Path]:
-        """Of sha256 → bytes, those that are here, each hashed anew."""
-        found = {sha: path for sha, path in self.fetched.items() if sha in wanted}
+        """Return the available ones of `wanted` (sha256 → bytes), each hashed again."""
+        available = {sha: path for sha, path in self.fetched.items() if sha in wanted}
         cache = HashCache()
         for sha in wanted:
-            known = None if sha in found else cache.holding(sha)
+            known = None if sha in available else cache.holding(sha)
             if known is not None and _holds(known, sha):
-                found[sha] = known
+                available[sha] = known
         places = [
             (library.sha256, runtime.root / library.path)
             for runtime in Catalog().list()
             for library in runtime.libraries
         ]
         for sha, path in places:
-            if sha in wanted and sha not in found and _holds(path, sha):
-                found[sha] = path
-        sizes = {size for sha, size in wanted.items() if sha not in found}
+            if sha in wanted and sha not in available and _holds(path, sha):
+                available[sha] = path
+        sizes = {size for sha, size in wanted.items() if sha not in available}
         for path in _files(self.given) if sizes else ():
             if path.stat().st_size in sizes:
                 sha = sha256_file(path)
-                found |= {sha: path} if sha in wanted else {}
-        return found
+                available |= {sha: path} if sha in wanted else {}
+        return available
 
 
 def _holds(path: Path, sha: str) -> bool:
@@ -80,18 +85,20 @@ def _holds(path: Path, sha: str) -> bool:
 
 
 def _files(given: Iterable[Path]) -> list[Path]:
-    """All below them. Raises InputError for what is not there."""
-    found: list[Path] = []
+    """Return all files below the given places. Raises InputError for a place that does not
+    exist.
+    """
+    files: list[Path] = []
     for place in given:
         if not place.exists():
             raise InputError(f"{place} does not exist", hint="give --source FILE_OR_FOLDER")
         below = place.rglob("*") if place.is_dir() else [place]
-        found += [path for path in below if path.is_file()]
-    return found
+        files += [path for path in below if path.is_file()]
+    return files
 
 
 def fetch(session: Session, base: str, shas: Iterable[str], folder: Path) -> dict[str, Path]:
-    """Blobs of a board as files here; what comes with another hash is left out."""
+    """Copy blobs of a board to files in `folder`; a blob with another hash is left out."""
     return {sha: folder / sha for sha in shas if _fetched(session, base, sha, folder / sha)}
 
 
@@ -110,7 +117,9 @@ def _fetched(session: Session, base: str, sha: str, path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Repair:
-    """On one device, under its lease. `manifests`: intact ones, by `<name>/<id>`, of any board."""
+    """A repair on one device, under its lease. `manifests` are intact ones of any board, by
+    `<name>/<id>`.
+    """
 
     session: Session
     facts: Facts
@@ -118,26 +127,28 @@ class Repair:
     sources: Mapping[str, Path]
     run_id: str
 
-    def mend(self, found: Contents) -> None:
-        """What can be; `found` is what is there now, liars put aside."""
+    def mend(self, contents: Contents) -> None:
+        """Repair the damages of `contents`, the present state with corrupt blobs already in
+        quarantine.
+        """
         base = self.facts.base_dir
-        hurt = {damage.release for damage in damages(found, base, hashed=False)}
-        have = dict(found.blobs)
-        for release in found.releases.values():
+        hurt = {damage.release for damage in damages(contents, base, hashed=False)}
+        have = dict(contents.blobs)
+        for release in contents.releases.values():
             manifest = release.manifest or self.manifests.get(release.label)
             if manifest is not None and release.label in hurt:
-                self._release(release, manifest, found, have)
-        for name in hurt & {*found.current, *found.history}:
-            now = found.current.get(name, "")
-            target = now if f"{name}/{now}" in found.releases else _last(found, name)
+                self._release(release, manifest, contents, have)
+        for name in hurt & {*contents.current, *contents.history}:
+            now = contents.current.get(name, "")
+            target = now if f"{name}/{now}" in contents.releases else _last(contents, name)
             manifest = self.manifests.get(f"{name}/{target}")
             if manifest and all(have.get(sha) == item.size for sha, item in manifest.blobs.items()):
                 self._carry(manifest, [SwitchRelease(name, target, now)])
 
     def _release(
-        self, release: StoredRelease, manifest: Manifest, found: Contents, have: dict[str, int]
+        self, release: StoredRelease, manifest: Manifest, contents: Contents, have: dict[str, int]
     ) -> None:
-        """Its contents as far as they are here; its links where all of them are there then."""
+        """Send the available contents of a release, and link it if none is missing afterwards."""
         lacking = [item for sha, item in manifest.blobs.items() if have.get(sha) != item.size]
         sent = [
             replace(item, source=self.sources[item.sha256])
@@ -151,7 +162,7 @@ class Repair:
             have.update({item.sha256: item.size for item in sent})
         if len(sent) == len(lacking):
             steps: list[Action] = [StageRelease(manifest)]
-            if found.current.get(release.name) == release.id:
+            if contents.current.get(release.name) == release.id:
                 steps.append(SwitchRelease(release.name, release.id, release.id))
             self._carry(manifest, steps)
 
@@ -164,14 +175,14 @@ class Repair:
         return True
 
 
-def _last(found: Contents, name: str) -> str:
-    """The newest release of the history that is there."""
-    past = reversed(found.history.get(name, []))
-    return next((entry for entry in past if f"{name}/{entry}" in found.releases), "")
+def _last(contents: Contents, name: str) -> str:
+    """Return the newest release of the history that still exists, "" if there is none."""
+    past = reversed(contents.history.get(name, []))
+    return next((entry for entry in past if f"{name}/{entry}" in contents.releases), "")
 
 
 def unhashed_why(facts: Facts) -> str:
-    """Why a device cannot hash its store; "" where it can."""
+    """Return why a device cannot hash its store; "" if it can."""
     able = bool(facts.tools.sha256) or backend_for(facts).hashes
     return (
         ""
@@ -185,8 +196,10 @@ def unhashed_why(facts: Facts) -> str:
 
 @dataclass(frozen=True)
 class FsckOptions:
-    """`bandwidth` in bytes a second that each device reads of its store. `sources`: files and
-    folders that contents for a repair may be in, besides what is known here.
+    """The options of a check.
+
+    `bandwidth` limits the bytes a second that each device reads from its store. `sources` are files
+    and folders to search for contents for a repair, besides those that fleet knows already.
     """
 
     repair: bool = False
@@ -198,9 +211,9 @@ class FsckOptions:
 
 @dataclass(frozen=True)
 class FsckReport:
-    """What a check found on one device: the damages that are left, and those that it repaired.
+    """The result of a check on one device: the remaining damages, and the repaired ones.
 
-    `blobs` and `bytes` count what was hashed.
+    `blobs` and `bytes` count the hashed files.
     """
 
     damages: tuple[Damage, ...]
@@ -213,51 +226,53 @@ class FsckReport:
 
     @property
     def both(self) -> list[dict[str, object]]:
-        """All damages; each says whether it is repaired."""
+        """The remaining and the repaired damages, each with a flag `repaired`."""
         sides = ((self.damages, False), (self.repaired, True))
         return [to_plain(damage) | {"repaired": done} for side, done in sides for damage in side]
 
 
 @dataclass
 class Seen:
-    """What a look found on a device: facts, contents, what is wrong; then what stays wrong."""
+    """The state of a device: facts, contents and damages, and the damages that remain."""
 
     facts: Facts
     contents: Contents
-    found: list[Damage]
+    damages: list[Damage]
     left: list[Damage] = field(default_factory=list)
 
     @property
     def manifests(self) -> dict[str, Manifest]:
-        """Of its releases, those that are intact."""
+        """The manifests of the intact releases of the device."""
         every = self.contents.releases.items()
         return {label: release.manifest for label, release in every if release.manifest}
 
 
 class Fsck:
-    """All devices are looked at; then, where that was asked for, mended: one may help another."""
+    """A check of all devices, then a repair if wanted, in which one device may help another."""
 
     def __init__(
         self, hosts: Sequence[Host], listener: Listener, options: FsckOptions | None = None
     ) -> None:
         self.hosts, self.options = tuple(hosts), options or FsckOptions()
         self.run_id = new_run_id()
-        self.seen: dict[str, Seen] = {}
+        self.states: dict[str, Seen] = {}
         self._listener = listener
         self._held = Held(self.options.sources)
         self._sources: dict[str, Path] = {}
         self._manifests: dict[str, Manifest] = {}
 
     def run(self) -> list[DeviceResult[FsckReport]]:
-        """Check every device; with `repair`, mend the damaged ones."""
+        """Check every device; with `repair`, repair the damaged ones."""
         results = self._everywhere(self._look, self.hosts)
         hurt = [
-            host for host in self.hosts if host.name in self.seen and self.seen[host.name].found
+            host
+            for host in self.hosts
+            if host.name in self.states and self.states[host.name].damages
         ]
         if not self.options.repair or not hurt:
             return results
-        for seen in self.seen.values():
-            self._manifests |= seen.manifests
+        for state in self.states.values():
+            self._manifests |= state.manifests
         with tempfile.TemporaryDirectory(prefix="fleet-fsck-") as folder:
             self._find(hurt, Path(folder))
             mended = {result.host.name: result for result in self._everywhere(self._mend, hurt)}
@@ -276,43 +291,43 @@ class Fsck:
     def _look(self, session: Session, result: DeviceResult[FsckReport]) -> None:
         facts = facts_of(session)
         contents = self._ask(session, facts, "look")
-        seen = Seen(facts, contents, [])
+        state = Seen(facts, contents, [])
         hashed = not unhashed_why(facts)
-        seen.found = damages(contents, facts.base_dir, hashed=hashed)
-        self.seen[session.host.name] = seen
+        state.damages = damages(contents, facts.base_dir, hashed=hashed)
+        self.states[session.host.name] = state
         lying = contents.lying if hashed else []
-        if seen.found and not self.options.repair:
+        if state.damages and not self.options.repair:
             if lying:
                 with Lease(session, "fsck", self.run_id):
                     self._ask(session, facts, "aside", shas=lying)
-            self._again(session, seen)
-        seen.left = seen.found
-        self._tell(session, result, seen)
+            self._again(session, state)
+        state.left = state.damages
+        self._tell(session, result, state)
 
-    def _again(self, session: Session, seen: Seen) -> None:
-        """Another deploy may have been at it meanwhile: what it has put right is no damage."""
-        now = damages(self._ask(session, seen.facts, "list"), seen.facts.base_dir, hashed=False)
+    def _again(self, session: Session, state: Seen) -> None:
+        """Drop the damages that another deploy has repaired in the meantime."""
+        now = damages(self._ask(session, state.facts, "list"), state.facts.base_dir, hashed=False)
         still = {damage.place for damage in now}
-        seen.found = [
-            damage for damage in seen.found if damage.place in still or not damage.release
+        state.damages = [
+            damage for damage in state.damages if damage.place in still or not damage.release
         ]
 
     def _find(self, hurt: Sequence[Host], folder: Path) -> None:
-        """The contents that lack somewhere: here, else on a board that has them intact."""
+        """Find the missing contents: on this workstation, or on a board with intact ones."""
         wanted: dict[str, int] = {}
         for host in hurt:
-            wanted |= self._lacking(self.seen[host.name])
+            wanted |= self._lacking(self.states[host.name])
         self._sources = self._held.find(wanted)
         donors: dict[str, list[str]] = {}
         for sha in wanted.keys() - self._sources.keys():
             for host in self.hosts:
-                seen = self.seen.get(host.name)
-                if seen is not None and seen.contents.hashes.get(sha) == sha:
+                state = self.states.get(host.name)
+                if state is not None and state.contents.hashes.get(sha) == sha:
                     donors.setdefault(host.name, []).append(sha)
                     break
 
         def bring(session: Session, result: DeviceResult[FsckReport]) -> None:
-            base = self.seen[session.host.name].facts.base_dir
+            base = self.states[session.host.name].facts.base_dir
             self._sources.update(fetch(session, base, donors[session.host.name], folder))
             result.outcome = "ok"
             result.text = "fleet fetched intact files for other devices"
@@ -320,20 +335,22 @@ class Fsck:
         if donors:
             self._everywhere(bring, [host for host in self.hosts if host.name in donors])
 
-    def _lacking(self, seen: Seen) -> dict[str, int]:
-        """sha256 → bytes of what its releases need and it has not intact."""
-        contents, unhashed, found = seen.contents, bool(unhashed_why(seen.facts)), {}
+    def _lacking(self, state: Seen) -> dict[str, int]:
+        """Return sha256 → bytes of the contents that the releases need and the device does not have
+        intact.
+        """
+        contents, unhashed, missing = state.contents, bool(unhashed_why(state.facts)), {}
         for label in contents.releases:
             manifest = self._manifests.get(label)
             for sha, item in manifest.blobs.items() if manifest else ():
                 if sha not in contents.blobs or not (unhashed or contents.hashes.get(sha) == sha):
-                    found[sha] = item.size
-        return found
+                    missing[sha] = item.size
+        return missing
 
     def _mend(self, session: Session, result: DeviceResult[FsckReport]) -> None:
-        seen = self.seen[session.host.name]
+        state = self.states[session.host.name]
         facts = facts_of(session)
-        lying = [] if unhashed_why(facts) else seen.contents.lying
+        lying = [] if unhashed_why(facts) else state.contents.lying
         with Lease(session, "fsck --repair", self.run_id) as lease:
             lease.take()
             if lying:
@@ -341,26 +358,26 @@ class Fsck:
             now = self._ask(session, facts, "list")
             Repair(session, facts, self._manifests, self._sources, self.run_id).mend(now)
             after = self._ask(session, facts, "list")
-        seen.contents.blobs = after.blobs
-        seen.left = damages(after, facts.base_dir, hashed=False)
-        self._tell(session, result, seen)
+        state.contents.blobs = after.blobs
+        state.left = damages(after, facts.base_dir, hashed=False)
+        self._tell(session, result, state)
 
-    def _tell(self, session: Session, result: DeviceResult[FsckReport], seen: Seen) -> None:
-        facts, contents = seen.facts, seen.contents
+    def _tell(self, session: Session, result: DeviceResult[FsckReport], state: Seen) -> None:
+        facts, contents = state.facts, state.contents
         why = unhashed_why(facts)
-        left = {damage.place for damage in seen.left}
+        left = {damage.place for damage in state.left}
         tried = self.options.repair
-        closed = [damage for damage in seen.found if damage.place not in left]
+        closed = [damage for damage in state.damages if damage.place not in left]
         result.value = FsckReport(
-            damages=tuple(with_cure(damage, repaired=tried) for damage in seen.left),
+            damages=tuple(with_cure(damage, repaired=tried) for damage in state.left),
             repaired=tuple(closed),
             blobs=len(contents.blobs),
             bytes=contents.size,
             base_dir=facts.base_dir,
             emulated=facts.emulated,
         )
-        result.outcome = "failed" if seen.left or why else "changed" if closed else "ok"
-        result.text = why or _summary(contents, seen.left, closed)
+        result.outcome = "failed" if state.left or why else "changed" if closed else "ok"
+        result.text = why or _summary(contents, state.left, closed)
         if result.outcome != "failed" and (contents.blobs or contents.releases):
             when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             self._ask(session, facts, "passed", word=passed_word(when, contents))
@@ -374,13 +391,13 @@ class Fsck:
         word: str = "",
         shas: list[str] | None = None,
     ) -> Contents:
-        host, told = session.host.name, False
+        host, announced = session.host.name, False
 
         def tell(done: int, total: int) -> None:
-            nonlocal told
-            if not told:
+            nonlocal announced
+            if not announced:
                 session.emit(StepStarted(host, "fsck", f"hash {human_bytes(total)}", total))
-            told = True
+            announced = True
             session.emit(Progress(host, "fsck", done, total))
 
         answer = Contents(tell)

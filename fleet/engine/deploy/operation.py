@@ -1,4 +1,4 @@
-"""What the command line and the Python API do: plan, deploy, run on many devices."""
+"""The operations of the command line and the Python API: plan, deploy and run on many devices."""
 
 from __future__ import annotations
 
@@ -55,8 +55,10 @@ if TYPE_CHECKING:
 
 
 class Operation:
-    """A playbook on hosts. Each method talks to every host in parallel and never raises for
-    one of them: its DeviceResult says what went wrong.
+    """A playbook on hosts.
+
+    Each method works on every host in parallel and never raises for a single host: the DeviceResult
+    of the host has the error.
     """
 
     def __init__(
@@ -73,8 +75,10 @@ class Operation:
         run_id: str = "",
         inputs: Inputs | None = None,
     ) -> None:
-        """`executor` as in on_every_device. A worker gives `builder` and `run_id`. With `inputs`
-        a deploy is journaled, and can be resumed under its `run_id`.
+        """Prepare the work on `hosts`; nothing is sent yet.
+
+        `executor` is as in on_every_device. A worker passes `builder` and `run_id`. With `inputs` a
+        deploy has a journal and can be resumed under its `run_id`.
         """
         self.playbook = playbook
         self.hosts = tuple(hosts)
@@ -100,14 +104,14 @@ class Operation:
         )
 
     def plan(self) -> list[DeviceResult[None]]:
-        """What deploy would do; nothing is changed."""
+        """Plan the deploy of each device; nothing is changed."""
         return self._everywhere(self._plan)
 
     def deploy(self) -> list[DeviceResult[None]]:
-        """Make the devices as the playbook says, then run it where that is wanted.
+        """Deploy the playbook to the devices, then run it if that is wanted.
 
-        In waves where the playbook has `rollout:`. `ending` says how it ended. Raises
-        InputError for waves that cannot be made, FleetError where the journal is not written.
+        Works in waves if the playbook has `rollout:`. `ending` tells how the deploy ended. Raises
+        InputError for impossible waves, and FleetError if the journal cannot be written.
         """
         spec = self.playbook.rollout
         if spec is not None and self.afar and (spec.soak or spec.on_fail == "rollback"):
@@ -124,16 +128,18 @@ class Operation:
         return isinstance(self._executor, Remote)
 
     def waves(self) -> tuple[Wave, ...]:
-        """Which device a deploy would reach in which wave."""
+        """Return the waves in which a deploy would reach the devices."""
         return waves_of(self.playbook.rollout, self.hosts)
 
     def go_on(self, journal: Journal) -> list[DeviceResult[None]]:
-        """The rest of the deploy that a journal stands for."""
+        """Resume the deploy of a journal."""
         results, self.ending = roll_out(self, journal, self._listener)
         return results
 
     def provision(self) -> list[DeviceResult[None]]:
-        """Only the system: packages, groups, rules, units, files. No release is touched."""
+        """Apply the system part alone: packages, groups, rules, units and files. Releases stay
+        untouched.
+        """
         if self.playbook.system.empty:
             raise InputError(
                 f"{self.playbook.path} has neither `fastrpc:` nor `system:`, so `fleet "
@@ -143,17 +149,19 @@ class Operation:
         return self._everywhere(self._provision_alone)
 
     def lock(self) -> tuple[list[DeviceResult[None]], tuple[LockedRelease, ...]]:
-        """Plan, and what is to be locked for each kind of device; nothing is changed."""
+        """Plan each device, and return the releases to lock for each kind of device; nothing is
+        changed.
+        """
         results = self.plan()
         plans = [result.plan for result in results if result.plan is not None]
-        found = {
+        releases = {
             (locked.target, locked.arch): locked
             for locked in (locked_plan(p, self.builder) for p in plans)
         }
-        return results, tuple(found[key] for key in sorted(found))
+        return results, tuple(releases[key] for key in sorted(releases))
 
     def run(self) -> list[DeviceResult[None]]:
-        """Run what is deployed; a device that is not up to date fails and says so."""
+        """Run the deployed release. A device that is not up to date fails with an error."""
         if self.playbook.run is None:
             raise InputError(
                 f"{self.playbook.path} has no `run:` section",
@@ -162,10 +170,10 @@ class Operation:
         return self._everywhere(self._run)
 
     def verify(self, repeats: int = 1, *, nodes: bool = False) -> list[DeviceResult[None]]:
-        """Ask the suite and run the samples of the playbook on what is deployed.
+        """Ask the suite and run the samples of the playbook on the deployed release.
 
-        With `repeats` the same again and again: other answers to the same prompts are an error.
-        With `nodes` each node of the network is compared with the reference too.
+        With `repeats`, ask the same prompts again; different answers are an error. With `nodes`,
+        also compare each node of the network with the reference.
         """
         if self.playbook.suite is None and self.playbook.verify is None:
             raise InputError(
@@ -184,7 +192,7 @@ class Operation:
         return self._everywhere(self._verify)
 
     def _check_samples(self) -> None:
-        """Read the samples of `verify:`, so that a wrong one is an error before anything is sent.
+        """Read the samples of `verify:`, so that a bad sample is an error before anything is sent.
 
         Raises InputError, also for workers of a cluster, which do not have the files.
         """
@@ -210,7 +218,7 @@ class Operation:
         admit: Callable[[Host], bool] | None = None,
         done: Callable[[DeviceResult[Value]], None] | None = None,
     ) -> list[DeviceResult[Value]]:
-        """`work` on these hosts, as the options say; see on_every_device."""
+        """Run `work` on these hosts with the options of the operation; see on_every_device."""
         options = PoolOptions(
             parallel=self.options.parallel or self.playbook.parallel,
             accept_new=self.options.accept_new,
@@ -235,7 +243,9 @@ class Operation:
         result.text = f"release {plan.manifest.id}"
 
     def bring(self, session: Session, result: DeviceResult[None]) -> None:
-        """Deploy to one device; one of `owed` also gets what may be missing after its switch."""
+        """Deploy to one device. A device of `owed` also gets the steps that its switch may have
+        missed.
+        """
         with Lease(session, f"deploy {self.playbook.name}", self.run_id) as lease:
             self._bring(session, result, lease)
 
@@ -303,7 +313,7 @@ class Operation:
         result.text = f"{len(planned.plan.actions)} steps change the system"
 
     def _provision(self, session: Session, planned: Planned) -> DevicePlan:
-        """The system first; then the device is asked again, and every refusal counts."""
+        """Apply the system part, then plan the device again; every refusal counts."""
         verify = self.options.verify
         look = partial(plan_device, session, self.builder, verify=verify)
         plan = self._apply(session, planned, look)
@@ -335,18 +345,19 @@ class Operation:
     def _ask(
         self, session: Session, result: DeviceResult[None], plan: DevicePlan, gate: str = ""
     ) -> None:
-        """Ask the suite and run the samples, of those for `gate` or "" for all; the records go to
-        the result. Raises AnswerError if one of the two does not hold.
+        """Ask the suite and run the samples that belong to `gate`, or all if it is "".
+
+        The records go into the result. Raises AnswerError if a suite or the samples do not pass.
         """
         job = self._job(session, plan, self.playbook.run or RunSpec(self.builder.runner.name))
         suite, samples = self.playbook.suite, self.playbook.verify
-        found: list[Record] = []
+        records: list[Record] = []
         if suite is not None and gate in {"", suite.gate}:
-            found.append(ask_suite(job, suite.suite))
+            records.append(ask_suite(job, suite.suite))
         if samples is not None and self._samples is not None and gate in {"", samples.gate}:
-            found.append(ask_samples(job, self._samples, self.nodes))
-        result.records += found
-        answers = [record.suite for record in found if record.suite is not None]
+            records.append(ask_samples(job, self._samples, self.nodes))
+        result.records += records
+        answers = [record.suite for record in records if record.suite is not None]
         for each in answers:
             require_right(each, session.host.name)
         result.text = ", ".join(each.shown for each in answers) or result.text

@@ -1,8 +1,8 @@
-"""From a device and a playbook to a plan: facts, state, pre-flight.
+"""The plan for a device and a playbook: facts, state and pre-flight checks.
 
-Two round trips; a third where the playbook wants something of the system, and a fourth
-where root is needed for it. One more where a program of the user's is linked with libraries of the
-device, or one of the SDK's that is still to be sent.
+It takes two round trips, a third if the playbook changes the system, and a fourth if that needs
+root. One more is needed if a user's program uses libraries of the device, or a program of the SDK
+is still to be sent.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from fleet.device.shell import device_script, framed
 
 
 def libraries_command(names: Iterable[str], programs: Iterable[str] = ()) -> Command:
-    """Ask which of these libraries the loader of the device finds, and which of these programs
-    its shell finds.
+    """Return the command that lists which libraries the loader and which programs the shell can
+    find.
     """
     return device_script("libraries", *names, "--", *programs)
 
 
 def parse_libraries(text: str, host: str) -> frozenset[str]:
-    """The names that are there. Raises DeviceError for another answer."""
+    """Return the names that exist on the device. Raises DeviceError for a malformed answer."""
     return frozenset(
         words[1]
         for words in framed(text, "fleet-libraries 1", host)
@@ -66,7 +66,7 @@ _TRIAL_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan, how this login becomes root for it, and the write lease that came before it."""
+    """A plan, the way to become root for it, and the generation of the write lease before it."""
 
     plan: DevicePlan
     become: Become
@@ -76,15 +76,15 @@ class Planned:
 def plan_device(session: Session, builder: Builder, *, verify: bool = False) -> Planned:
     """What deploy would do on this device. Nothing is changed.
 
-    `verify` hashes every blob on the device instead of believing its size.
+    With `verify`, the device hashes every blob instead of trusting its size.
     """
     facts = facts_of(session)
     target = builder.target_for(session.host, facts)
     parts = builder.parts(target, facts.soc.hexagon_arch, builder.python_of(facts))
     manifest = builder.manifest(parts)
     survey = Survey(session, facts, manifest, builder.playbook.keep)
-    seen = session.reading(lambda: survey.look(verify=verify))
-    state, actions = seen.state, seen.actions
+    look = session.reading(lambda: survey.look(verify=verify))
+    state, actions = look.state, look.actions
     system = session.reading(lambda: system_snapshot(session, builder.playbook.system, facts))
     sends = [action for action in actions if isinstance(action, SendBlobs)]
     findings = preflight(
@@ -113,7 +113,7 @@ def plan_device(session: Session, builder: Builder, *, verify: bool = False) -> 
         become=system.become.describe() if system.plan.needs_root else "",
         current=state.current,
         notes=(
-            *seen.holders.notes,
+            *look.holders.notes,
             *system.plan.notes,
             *_notes(facts, builder, parts, state),
             *way(session, sum(action.bytes for action in actions)),
@@ -122,20 +122,22 @@ def plan_device(session: Session, builder: Builder, *, verify: bool = False) -> 
     )
     late = too_long(session.host, builder.playbook, plan, partial(_rate, session))
     plan = replace(plan, findings=(*late, *plan.findings)) if late else plan
-    return Planned(plan, system.become, seen.holders.generation)
+    return Planned(plan, system.become, look.holders.generation)
 
 
 def _rate(session: Session) -> float:
-    """Return the rate of the link in bytes a second, by one MiB; the round trip counts too."""
+    """Return the rate of the link in bytes a second, measured with one MiB including the round
+    trip.
+    """
     began = time.monotonic()
     session.ask(Command(("wc", "-c")), "rate", stdin=[b"\0" * _TRIAL_BYTES])
     return _TRIAL_BYTES / max(time.monotonic() - began, 1e-6)
 
 
 def plan_system(session: Session, spec: SystemSpec, facts: Facts | None = None) -> Planned:
-    """Only what a playbook wants of the system; at most three round trips, two with `facts`.
+    """Return the plan of the system part alone, in at most three round trips, two with `facts`.
 
-    `facts` are those that the same session gathered before.
+    `facts` are those that the same session gathered earlier.
     """
     facts = facts or facts_of(session)
     system = system_snapshot(session, spec, facts)
@@ -168,7 +170,7 @@ def refuse(plan: DevicePlan) -> None:
 
 
 def require_current(plan: DevicePlan) -> None:
-    """Raise for a device that is not as the playbook wants it: PreflightError, DeviceError."""
+    """Raise PreflightError or DeviceError for a device that does not match the playbook."""
     refuse(plan)
     if not plan.unchanged:
         raise DeviceError(
@@ -187,22 +189,23 @@ def _opened(
     *,
     sends: bool,
 ) -> tuple[Finding, ...]:
-    """Return refusals of what a run opens and neither the release nor the device has. One round
-    trip where the device has to be asked.
+    """Return refusals for files that a run opens and that neither the release nor the device has.
+
+    Takes one round trip if the device has to be asked.
     """
     opened = builder.opened(parts, manifest)
-    found, programs, run = opened.findings, opened.programs, builder.playbook.run
+    findings, programs, run = opened.findings, opened.programs, builder.playbook.run
     if run is None or not facts.posix:
-        return found
+        return findings
     unsent = None if sends else parts.selection.tool
     own = {path: linked for path, linked in opened.linked.items() if path != unsent}
     wanted = {**opened.libraries, **needs(own, manifest.files)}
-    found = (*found, *newer_glibc(own, manifest.files, facts))
+    findings = (*findings, *newer_glibc(own, manifest.files, facts))
     if not wanted and not programs:
-        return found
+        return findings
     answer = session.run(libraries_command(wanted, programs), "libraries of the device")
     there = parse_libraries(answer.text, session.host.name)
-    return (*found, *lacking(wanted, there, facts), *absent(programs, there, run.runner))
+    return (*findings, *lacking(wanted, there, facts), *absent(programs, there, run.runner))
 
 
 def _pair(builder: Builder, parts: Parts) -> tuple[Finding, ...]:

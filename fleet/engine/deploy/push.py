@@ -1,7 +1,7 @@
-"""Plain files as a release: everything a deploy has, but no runtime, runner or NPU session.
+"""A push of plain files as a release: like a deploy, but without runtime, runner and NPU session.
 
-The base folder and the tools of a device are kept for one identity (host key or serial number), so
-that a push that finds nothing to do asks nothing else. What is on the device is asked each time; a
+The base folder and the tools of a device are cached for one identity (host key or serial number). A
+push without changes therefore asks only for the state of the files, which is never cached. A
 Windows PC is asked for all of its facts.
 """
 
@@ -46,7 +46,7 @@ from fleet.transport.base import WORTH_BYTES
 
 @dataclass(frozen=True, kw_only=True)
 class PushOptions:
-    """How to go about it; as in fleet.engine.options.DeployOptions."""
+    """The options of a push, as in fleet.engine.options.DeployOptions."""
 
     verify: bool = False
     accept_new: bool = False
@@ -56,7 +56,7 @@ class PushOptions:
 
 
 class Push:
-    """Files that become `<base>/current/<name>/` on every host."""
+    """A set of files that becomes `<base>/current/<name>/` on every host."""
 
     def __init__(
         self,
@@ -66,7 +66,10 @@ class Push:
         listener: Listener,
         options: PushOptions | None = None,
     ) -> None:
-        """`sources`: paths, or what was started. Raises InputError for what cannot be sent."""
+        """Start to hash the files. `sources` are paths, or SourceFiles that were started already.
+
+        Raises InputError for files that cannot be sent.
+        """
         self.options = options or PushOptions()
         self.hosts = tuple(hosts)
         check_name(name)
@@ -80,7 +83,7 @@ class Push:
 
     @cached_property
     def manifest(self) -> Manifest:
-        """What is to be there; waits until all is hashed. Raises InputError."""
+        """The files of the release; waits until all are hashed. Raises InputError."""
         return Manifest(self.name, self.sources.files(), origin={"kind": "files"})
 
     def push(
@@ -88,7 +91,9 @@ class Push:
         meanwhile: Callable[[], object] | None = None,
         begun: Mapping[str, Transport] | None = None,
     ) -> list[DeviceResult[None]]:
-        """Bring them; a device that has them all is left alone. For the arguments see the pool."""
+        """Send the files; a device that has them all is left alone. See PoolOptions for the
+        arguments.
+        """
         Thread(target=self._name, daemon=True, name="fleet-name").start()
         options = PoolOptions[None](
             parallel=self.options.parallel,
@@ -100,8 +105,10 @@ class Push:
         return on_every_device(self.hosts, self._push, self._listener, options)
 
     def _name(self) -> None:
-        """What takes a while is known when devices are connected: how large files compress, and
-        the id of a release of thousands of files.
+        """Compute slow values while the devices are connecting.
+
+        They are the compression ratio of large files, and the id of a release with thousands of
+        files.
         """
         for late in self.sources.late() if self.transfer.options.compress == "auto" else ():
             self.transfer.sampler.sample(late.file)
@@ -109,28 +116,28 @@ class Push:
             _ = self.manifest.id
 
     def _push(self, session: Session, result: DeviceResult[None]) -> None:
-        """One round trip to a device that is known and has everything."""
+        """Push to one device, in one round trip if it is known and has everything."""
         late = self.sources.late()
         if self.transfer.bulk:
             session.expect_bulk()
         known = None if self.options.verify or late else remembered(session)
         keep = self.options.keep
-        seen = Survey(session, known, self.manifest, keep).first() if known else None
-        if known and seen and seen.state.sealed and not seen.actions:
-            self._done(result, self._plan(session, known, seen))
+        look = Survey(session, known, self.manifest, keep).first() if known else None
+        if known and look and look.state.sealed and not look.actions:
+            self._done(result, self._plan(session, known, look))
             return
         facts = facts_of(session, short=True)
         with Lease(session, f"push {self.name}", self.run_id):
             tail = self._tail(session, facts) if len(late) == len(self.sources) else ()
             facts, there, done = send_speculatively(session, facts, self.name, late, tail)
             if known is None or known.base_dir != facts.base_dir:
-                seen = None
+                look = None
             survey = Survey(session, facts, self.manifest, keep)
             if there:
-                seen = survey.look(there=there)
+                look = survey.look(there=there)
             else:
-                seen = self._look(survey, seen, expected=known is not None or bool(late))
-            plan = result.plan = self._plan(session, facts, seen)
+                look = self._look(survey, look, expected=known is not None or bool(late))
+            plan = result.plan = self._plan(session, facts, look)
             sending = [action for action in plan.actions if isinstance(action, SendBlobs)]
             check_room(facts, sum(action.room for action in sending))
             if not done:
@@ -141,7 +148,10 @@ class Push:
         remember(session, facts)
 
     def _tail(self, session: Session, facts: Facts) -> tuple[Step, ...]:
-        """Stage, switch and prune on a device without a store, known when all is hashed."""
+        """Return the steps to stage, switch and prune on a device without a store.
+
+        Their contents are computed when all files are hashed.
+        """
         if facts.store is not False or not backend_for(facts).one_stream:
             return ()
 
@@ -156,32 +166,38 @@ class Push:
             for n, name in enumerate(("stage", "switch", "prune"))
         )
 
-    def _look(self, survey: Survey, seen: Look | None, *, expected: bool) -> Look:
-        """What holds until it is changed. `expected`: there is something to do."""
+    def _look(self, survey: Survey, look: Look | None, *, expected: bool) -> Look:
+        """Take the lease if there is work, and return a state that holds until this push changes
+        it.
+
+        `expected` is True if there is probably work.
+        """
         verify = self.options.verify
-        if seen is None and expected and not verify:
+        if look is None and expected and not verify:
             return survey.leased()
-        seen = seen or survey.look(verify=verify)
-        return survey.again(seen, verify=verify) if seen.actions else seen
+        look = look or survey.look(verify=verify)
+        return survey.again(look, verify=verify) if look.actions else look
 
     def _done(self, result: DeviceResult[None], plan: DevicePlan) -> None:
         result.plan = plan
         result.outcome = "changed" if plan.actions else "unchanged"
         result.text = f"release {self.manifest.id}"
 
-    def _plan(self, session: Session, facts: Facts, seen: Look) -> DevicePlan:
+    def _plan(self, session: Session, facts: Facts, look: Look) -> DevicePlan:
         return DevicePlan(
             host=session.host,
             facts=facts,
             target="",
             manifest=self.manifest,
-            actions=seen.actions,
-            current=seen.state.current,
+            actions=look.actions,
+            current=look.state.current,
         )
 
 
 class Remembered(Struct, frozen=True):
-    """What is kept of a device; `wanted` are the words of the inventory that it was found by."""
+    """The cached facts of a device. `wanted` are the words of the inventory that it was found
+    by.
+    """
 
     identity: str
     wanted: tuple[str, ...]
@@ -192,24 +208,24 @@ class Remembered(Struct, frozen=True):
 
 
 def remembered(session: Session) -> Facts | None:
-    """Just enough of the facts to ask for the state of a release; None for a stranger."""
+    """Return the cached facts that a question about a release needs; None for an unknown device."""
     try:
-        found = read_plain(Remembered, json.loads(_path(session).read_text("utf-8")), "facts", "")
+        record = read_plain(Remembered, json.loads(_path(session).read_text("utf-8")), "facts", "")
     except (OSError, ValueError, InputError):
         return None
-    if (found.identity, found.wanted) != (session.identity, _wanted(session)):
+    if (record.identity, record.wanted) != (session.identity, _wanted(session)):
         return None
     return Facts(
-        base_dir=found.base_dir,
-        tools=found.tools,
+        base_dir=record.base_dir,
+        tools=record.tools,
         store=True,
-        machine=found.machine,
-        lab=found.lab,
+        machine=record.machine,
+        lab=record.lab,
     )
 
 
 def remember(session: Session, facts: Facts) -> None:
-    """Keep them; a home that cannot be written costs a round trip, nothing else."""
+    """Cache the facts. A home that cannot be written costs only a round trip."""
     if not facts.posix:
         return
     record = Remembered(

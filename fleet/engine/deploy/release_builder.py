@@ -1,4 +1,4 @@
-"""What all devices of one playbook share on the host: bundle, runtimes, file lists."""
+"""The values that all devices of one playbook share on the host: bundle, runtimes, file lists."""
 
 from __future__ import annotations
 
@@ -52,7 +52,11 @@ class Builder(ABC):
         self.playbook, self.runner, self.bundle = playbook, chosen, bundle
 
     def target_for(self, host: Host, facts: Facts) -> str:
-        """Inventory, then playbook, then what the device's OS and machine call for."""
+        """Return the target of the inventory, else of the playbook, else the default for OS and
+        machine.
+
+        Raises InputError if there is no target for them.
+        """
         fixed = host.target or self.playbook.runtime.target
         if fixed:
             return fixed
@@ -68,7 +72,9 @@ class Builder(ABC):
         return chosen
 
     def python_of(self, facts: Facts) -> str | None:
-        """`3.12` where the runner brings packages for the Python of the device, else None."""
+        """Return a version like `3.12` if the runner brings packages for the device's Python, else
+        None.
+        """
         version = facts.tools.python3_version
         if not self.runner.python or version is None:
             return None
@@ -191,7 +197,7 @@ class ReleaseBuilder(Builder):
     def kinds(self, target: str, arch: str | None, python: str | None = None) -> dict[Path, str]:
         """See Builder."""
         runtime = self.parts(target, arch, python).runtime
-        found = {
+        kinds = {
             runtime.root / library.path: (
                 f"hexagon-{library.hexagon_arch}"
                 if library.machine == "hexagon"
@@ -207,8 +213,8 @@ class ReleaseBuilder(Builder):
         }
         shards = [item for item in self.bundle.files if item.name in dsp]
         ops = [library for package in self.bundle.op_packages for library in package.libraries]
-        found |= {library.file.source: library.kind for library in ops}
-        return found | {shard.source: f"hexagon-{dsp[shard.name]}" for shard in shards}
+        kinds |= {library.file.source: library.kind for library in ops}
+        return kinds | {shard.source: f"hexagon-{dsp[shard.name]}" for shard in shards}
 
     def manifest(self, parts: Parts) -> Manifest:
         """See Builder."""
@@ -249,8 +255,9 @@ class ReleaseBuilder(Builder):
         )
 
     def launches(self, parts: Parts) -> tuple[Launch, ...]:
-        """Return the starts that a deploy and a run make on such a device. Raises InputError for
-        what the runner cannot start.
+        """Return the starts that a deploy and a run make on such a device.
+
+        Raises InputError for a start that the runner does not support.
         """
         kit = self._kit_of(parts)
         starts = [self.runner.health(kit, self.playbook.health_timeout)]
@@ -267,17 +274,17 @@ class ReleaseBuilder(Builder):
             if key not in self._opened:
                 launches, release = self.launches(parts), self.release(parts, manifest)
                 others, asked = foreign(self.bundle, release, launches)
-                found = unsent(self.bundle, release, launches)
-                found = (*found, *others, *untaken(self.bundle, launches))
+                findings = unsent(self.bundle, release, launches)
+                findings = (*findings, *others, *untaken(self.bundle, launches))
                 own = self.runner.name == "exec"
                 programs = device_programs(launches) if own else ()
                 tool = filter(None, [parts.selection.tool])
                 own_files = linked_files((*tool, *self.own_files(parts)))
-                self._opened[key] = OpenedFiles(found, asked, programs, own_files)
+                self._opened[key] = OpenedFiles(findings, asked, programs, own_files)
             return self._opened[key]
 
     def release(self, parts: Parts, manifest: Manifest) -> SentFiles:
-        """Return the release as the check of what a run opens sees it."""
+        """Return the release in the form that the check of opened files needs."""
         layout = layout_of(self.runner, self.bundle, parts.target)
         required = tuple(layout.named(name) for name in parts.selection.required)
         if isinstance(self.runner, Defaults):
@@ -301,7 +308,7 @@ class ReleaseBuilder(Builder):
         """See Builder; a workstation has it."""
 
     def _files(self, kit: Kit) -> Iterator[FileRef]:
-        """Yield the files of the bundle, some as the runner corrects them for such a device."""
+        """Yield the files of the bundle, some of them corrected by the runner for such a device."""
         corrected = self.runner.corrected(kit) if isinstance(self.runner, Defaults) else ()
         others = {item.name: item for item in corrected}
         return (others.get(item.name, item) for item in self.bundle.files)
@@ -331,7 +338,9 @@ def features_of(runner: Runner, bundle: Bundle, run: RunSpec | None) -> tuple[st
 
 
 def layout_of(runner: Runner, bundle: Bundle, target: str) -> Layout:
-    """Where things are. Raises InputError for what is not done on Windows."""
+    """Return the layout of the release. Raises InputError for features without support on
+    Windows.
+    """
     if target_facts(target).os != "windows":
         return runner.layout
     layout = runner.windows
@@ -345,42 +354,47 @@ def layout_of(runner: Runner, bundle: Bundle, target: str) -> Layout:
 
 
 def runner_of(playbook: Playbook) -> Runner:
-    """The runner of the playbook, which can run that kind of bundle and likes its options."""
+    """Return the runner of the playbook.
+
+    Raises PlaybookError if it cannot run this kind of bundle, or rejects its options.
+    """
     kind = playbook.bundle_kind
     if kind == "runtime":
         return RUNTIME
     run = playbook.run or RunSpec(runner=default_runner(kind, playbook.bundle))
-    found = runner(run.runner)
-    if kind not in found.kinds:
+    selected = runner(run.runner)
+    if kind not in selected.kinds:
         fits = [name for name, own in OWN.items() if kind in own.kinds]
         raise PlaybookError(
             f"{playbook.path}: the bundle kind is {kind}, but the runner {run.runner} runs only "
-            f"{' or '.join(found.kinds)} bundles",
+            f"{' or '.join(selected.kinds)} bundles",
             hint=f"set `run: runner:` to {' or '.join(fits)}, or correct `bundle: kind:`",
         )
     try:
         if playbook.run is not None:
-            found.check(playbook.run)
+            selected.check(playbook.run)
     except InputError as error:
         raise PlaybookError(f"{playbook.path}: {error.message}", hint=error.hint) from error
-    if isinstance(found, ExecRunner) and (
+    if isinstance(selected, ExecRunner) and (
         playbook.runtime.none or (playbook.runtime.version is None and not uses_qairt(run))
     ):
-        return found.without_qairt()
-    if playbook.runtime.none and found.runtime is not None:
+        return selected.without_qairt()
+    if playbook.runtime.none and selected.runtime is not None:
         raise PlaybookError(
             f"{playbook.path}: the playbook says `runtime: none`, but the runner {run.runner} "
             "needs QAIRT",
             hint="remove `runtime: none` from the playbook, or set `run: runner: exec`",
         )
-    return found.fitted(run) if isinstance(found, Defaults) else found
+    return selected.fitted(run) if isinstance(selected, Defaults) else selected
 
 
 def unique(files: tuple[FileRef, ...]) -> tuple[FileRef, ...]:
-    """The same files; InputError when two different ones have one name in the release."""
-    found: dict[str, FileRef] = {}
+    """Return the files without repetitions. Raises InputError if two different files have one
+    name.
+    """
+    by_name: dict[str, FileRef] = {}
     for item in files:
-        other = found.setdefault(item.name, item)
+        other = by_name.setdefault(item.name, item)
         if other.sha256 != item.sha256:
             raise InputError(
                 f"two different files have the name {item.name} in the release: {other.source} and "
@@ -388,4 +402,4 @@ def unique(files: tuple[FileRef, ...]) -> tuple[FileRef, ...]:
                 hint="rename one of the two files: libraries, program and bundle are deployed "
                 "to one folder",
             )
-    return tuple(found.values())
+    return tuple(by_name.values())

@@ -1,4 +1,4 @@
-"""The way back to the release before."""
+"""The rollback of devices to an earlier release."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def rollback(
     parallel: int = 16,
     runs: RunStore | None = None,
 ) -> list[DeviceResult[None]]:
-    """Switch `name` back to its previous release (or to `to`), after a health probe of it.
+    """Switch `name` back to its previous release (or to `to`) after a health probe of that release.
 
-    Nothing is uploaded. A device without that release, or whose old release opens no NPU
-    session, fails and stays as it is. Beside `runs` stands who switched which device.
+    Nothing is uploaded. A device that does not have the release, or whose old release opens no NPU
+    session, fails and stays as it is. Each switch is noted next to `runs` with its user.
     """
     run_id, known = new_run_id(), runs or RunStore()
 
@@ -54,10 +54,10 @@ def switch_back(
     to: str | None = None,
     only: str | None = None,
 ) -> None:
-    """Switch one device to its previous release of `name`, or to `to`; health first.
+    """Switch one device to its previous release of `name`, or to `to`, after a health probe.
 
-    `only`: where another release than this one is current, nothing is done. Raises DeviceError
-    when there is no such release; then nothing is changed.
+    With `only`, nothing is done if another release than that one is current. Raises DeviceError if
+    there is no such release, and changes nothing then.
     """
     facts = gathered(session)
     check_identity(session.host, facts)
@@ -89,17 +89,20 @@ def switch_back(
 
 
 def _whole(start: str, history: Sequence[str]) -> str:
-    """The one release of the history that begins so, as tables show ids; else the text itself."""
-    found = {past for past in history if past.startswith(start)}
-    return found.pop() if len(found) == 1 else start
+    """Return the only release of the history with this beginning, else the text itself.
+
+    Tables show shortened ids, so users paste them.
+    """
+    matches = {past for past in history if past.startswith(start)}
+    return matches.pop() if len(matches) == 1 else start
 
 
 def stored_manifest(
     session: Session, base: str, name: str, release_id: str, *, whole: bool = False
 ) -> Manifest:
-    """manifest.json of a release on the device; DeviceError when it is gone or damaged.
+    """Return the manifest of a release on the device. Raises DeviceError if it is gone or damaged.
 
-    `whole`: with its files, and only if its content has the id of the release.
+    With `whole`, the manifest has its files, and its content must have the id of the release.
     """
     path = f"{own_dir(base, name, release_id)}/manifest.json"
     old = f"{release_dir(base, name, release_id)}/manifest.json"

@@ -1,4 +1,4 @@
-"""Which QAIRT runtime, files and packages a kind of device gets; each is resolved once."""
+"""The QAIRT runtime, files and packages of each kind of device, resolved once."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from fleet.runtimes.targets import target_facts
 
 @dataclass(frozen=True)
 class Parts:
-    """What one kind of device gets."""
+    """The runtime and the files of one kind of device."""
 
     target: str
     runtime: Runtime
     selection: Selection
-    python: str | None = None  # 3.12: of devices whose runner brings packages for it
+    python: str | None = None  # such as 3.12, if the runner brings packages for it
 
 
 class Resolver:
-    """Runtimes of the store by target; what is not there is fetched, where it may be."""
+    """The runtimes of the store by target. Missing ones are fetched if that is allowed."""
 
     def __init__(
         self,
@@ -49,11 +49,12 @@ class Resolver:
         frozen: Lock | None = None,
         carried: Path | None = None,
     ) -> None:
-        """`features` are rows of runtime_files.yaml; `npu`: a run uses the NPU. `version` of
-        QAIRT, None for the newest; `wheel`: it may come from one of PyPI.
+        """Prepare to resolve targets.
 
-        `frozen` names the builds and files to take, whatever is newer; nothing is fetched.
-        `carried`: the folder of QAIRT's libraries that a program brings along.
+        `features` are rows of runtime_files.yaml, and `npu` is True if a run uses the NPU.
+        `version` is that of QAIRT, None for the newest. With `wheel`, the runtime may come from a
+        wheel of PyPI. `frozen` names the builds and files to use, even if newer ones exist; nothing
+        is fetched then. `carried` is the folder of QAIRT's libraries that a program brings along.
         """
         self._runner = runner
         self._store = store
@@ -69,13 +70,15 @@ class Resolver:
         self._parts: dict[tuple[str, str | None, str | None], Parts] = {}
 
     def root(self, target: str) -> Path | None:
-        """The runtime on this workstation, where one of a target was resolved."""
+        """Return the runtime folder on this workstation, None if no parts of this target were
+        resolved.
+        """
         with self._lock:
             roots = [parts.runtime.root for parts in self._parts.values() if parts.target == target]
         return roots[0] if roots else None
 
     def parts(self, target: str, arch: str | None, python: str | None) -> Parts:
-        """Runtime and files for a target and Hexagon arch (`v73`; None when unknown)."""
+        """Return the runtime and files for a target and Hexagon arch (`v73`; None if unknown)."""
         with self._lock:
             key = (target, arch, python)
             if key not in self._parts:
@@ -98,20 +101,20 @@ class Resolver:
             return self._parts[key]
 
     def _locked_runtime(self, target: str, locked: LockedRelease) -> Runtime:
-        found = self._store.find(locked.build_id, target)
-        if found is None:
+        runtime = self._store.find(locked.build_id, target)
+        if runtime is None:
             raise RuntimeStoreError(
                 f"the lock file needs QAIRT {locked.build_id} for {target}, but this "
                 "workstation does not have it, and --frozen forbids a download",
                 hint=f"fleet runtime fetch {locked.build_id} --target {target}",
             )
-        return found
+        return runtime
 
     def _runtime(self, target: str) -> Runtime:
         version = self._version
-        found = self._store.find(version, target)
-        if found is not None:
-            return found
+        stored = self._store.find(version, target)
+        if stored is not None:
+            return stored
         has_wheels = target_facts(target).wheel_machine is not None
         wheel = wheel_for(version) if version and has_wheels else None
         if wheel is None or not self._wheel:
@@ -130,7 +133,7 @@ class Resolver:
         self._say(Progress("", doing, done, total or 0))
 
     def site(self, parts: Parts) -> Callable[[tuple[str, ...]], tuple[FileRef, ...]]:
-        """What gives the files of packages for the Python of such devices."""
+        """Return the function that gives the files of packages for the Python of such devices."""
 
         def files(requirements: tuple[str, ...]) -> tuple[FileRef, ...]:
             if parts.python is None:
@@ -142,13 +145,13 @@ class Resolver:
                     else "run on the device: sudo apt install python3",
                 )
             with self._lock:
-                found = packages_for(
+                packages = packages_for(
                     requirements,
                     parts.python,
                     parts.target,
                     offline=self._offline,
                     progress=self._progress,
                 )
-            return found.files
+            return packages.files
 
         return files

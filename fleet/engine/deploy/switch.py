@@ -1,4 +1,4 @@
-"""Carrying out what a plan says of releases: send, stage, prove, switch, prune."""
+"""The release steps of a plan, carried out: send, stage, probe, switch and prune."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def apply_plan(
     ends: bool = False,
     gate: Callable[[], None] | None = None,
 ) -> None:
-    """Do what the plan says of releases; as `carry_out`."""
+    """Carry out the release steps of a plan; see `carry_out`."""
     carry_out(session, plan.facts, plan.manifest, plan.release_steps, run_id, ends=ends, gate=gate)
 
 
@@ -38,9 +38,11 @@ def carry_out(
     ends: bool = False,
     gate: Callable[[], None] | None = None,
 ) -> None:
-    """Do it by the device's back end. The first error ends it; `current` is old or new, never
-    between. `ends`: the last step gives the lease back. `gate` follows the probe of the staged
-    release, and keeps it from being switched on by raising a FleetError.
+    """Carry out actions with the back end of the device. The first error ends them.
+
+    `current` is the old or the new release, never anything between. With `ends`, the last step
+    gives the lease back. `gate` is called after the probe of the staged release; a FleetError from
+    it prevents the switch.
     """
     host, backend = session.host.name, backend_for(facts)
     turns = backend.turns(actions, run_id)
@@ -65,8 +67,11 @@ def carry_out(
 
 
 def _give(session: Session, order: StoreRequest, steps: Sequence[Step], *, ends: bool) -> None:
-    """In one round trip, by the device's shell; what is done is told when it says so. What was to
-    be deployed is there and runs: old files that stay are worth a word only.
+    """Carry out steps in one round trip with the device's shell, and emit each step when it is
+    confirmed.
+
+    The deployed release is complete and live by then, so old files that could not be deleted cause
+    only a warning.
     """
     host, receipt, waiting = session.host.name, Receipt(), list(steps)
 
@@ -94,9 +99,10 @@ def _give(session: Session, order: StoreRequest, steps: Sequence[Step], *, ends:
 
 
 def check_health(session: Session, manifest: Manifest, base: str, run_id: str) -> None:
-    """The probe that the manifest carries: a real session, opened and closed.
+    """Run the probe of the manifest, which opens and closes a real session.
 
-    A runner that cannot probe (`exec` without `health`) leaves none; then nothing is asked.
+    A runner that cannot probe (`exec` without `health`) leaves no probe in the manifest. Then
+    nothing is run.
     """
     health = manifest.origin.get("health")
     if health is None:

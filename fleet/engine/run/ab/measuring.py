@@ -407,9 +407,9 @@ def _pairs(board: _Board, budget: Deadline | None) -> bool:
             return False
         began = time.monotonic()
         looks = useful_looks(board.journal.asked.family, board.journal.asked.design)
-        one = _try(board, progress(len(board.pairs), spent, budget, looks))
-        only_b = one.a is not None and one.a.counts  # `failed` decides about those
-        bad = 0 if one.pair or only_b else bad + 1
+        attempt = _try(board, progress(len(board.pairs), spent, budget, looks))
+        only_b = attempt.a is not None and attempt.a.counts  # `failed` decides about those
+        bad = 0 if attempt.pair or only_b else bad + 1
         if bad == MOST_BAD:
             raise not_valid(
                 f"fleet stopped the comparison, because {bad} pairs of runs in sequence were not "
