@@ -25,7 +25,6 @@ OPEN = frozenset(
     fleet/doctor
     fleet/doctor/checks
     fleet/engine/cluster
-    fleet/engine/everyday
     fleet/engine/run
     fleet/engine/run/ab
     fleet/engine/run/measuring

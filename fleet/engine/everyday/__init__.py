@@ -1,1 +1,1 @@
-"""What people do with devices every day: commands, terminals, files, logs."""
+"""Everyday work on devices: commands, terminals, files and logs."""

@@ -1,4 +1,4 @@
-"""A command of a person's on many devices: what it says line by line, and how it ended."""
+"""A user's command on many devices, with its output line by line and its exit status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fleet.model.masking import StreamMasker
 from fleet.model.rollout import RolloutSpec
 from fleet.ops.lease import HEAD_BYTES, Holders, holders_in, who_command
 
-KEEP_BYTES = 1 << 20  # of each stream of a device, for JSON
+KEEP_BYTES = 1 << 20  # the stored part of each stream of a device, for JSON
 GRACE_SECONDS = 15.0  # the device ends the command itself; the host only if it does not
 _ENDED = {124, 128 + 9, 128 + 15}
 _POWERSHELL = ("powershell.exe", "-NoLogo", "-NoProfile", "-NonInteractive", "-Command")
@@ -45,9 +45,11 @@ class Executed:
 
 @dataclass(frozen=True)
 class Executing:
-    """What to do where: one word is a line for the device's shell, several are a program with
-    its arguments. `timeout` in seconds. With `lease` nobody else writes meanwhile. With `sudo` it
-    runs as root, in the way that provisioning becomes root.
+    """A command to execute on devices.
+
+    A single word is a line for the device's shell; several words are a program with its arguments.
+    `timeout` is in seconds. With `lease` nobody else writes meanwhile. With `sudo` it runs as root,
+    in the same way as provisioning.
     """
 
     words: tuple[str, ...]
@@ -56,14 +58,16 @@ class Executing:
     sudo: bool = False
 
     def argv(self, system: str) -> tuple[str, ...]:
-        """What is started on a `posix` or `windows` device."""
+        """Return the arguments to start on a `posix` or `windows` device."""
         if len(self.words) > 1:
             return self.words
         return (*(_POWERSHELL if system == "windows" else ("sh", "-c")), *self.words)
 
     def work(self, session: Session, result: DeviceResult[Executed]) -> None:
-        """On one device. Raises DeviceError for a status that is not 0, DeadlineError when it was
-        late; `value` is what the command printed and who holds the board.
+        """Execute the command on one device; `value` gets its output and the holders of the board.
+
+        Raises DeviceError for an exit status other than 0, and DeadlineError if the command was too
+        late.
         """
         limit = math.ceil(allowed(session.host, self.timeout))
         argv = self.argv(session.transport.system)
@@ -101,7 +105,7 @@ class Executing:
 
 
 def _root(session: Session) -> Become:
-    """Return how this login becomes root; raise BecomeError if it cannot, before the command."""
+    """Return how this login becomes root. Raises BecomeError first, if it cannot."""
     if session.transport.system == "windows":
         raise InputError(
             "--sudo does not work on Windows, which has no sudo that fleet can use",
@@ -115,7 +119,7 @@ def _root(session: Session) -> Become:
 
 
 def judge(status: int, host: str, *, late: bool, limit: int) -> None:
-    """Raise what an exit status means for the device."""
+    """Raise the error that an exit status means; return if it is 0."""
     if late:
         raise DeadlineError(
             f"the command did not finish within {limit} s, so fleet stopped it",
@@ -132,7 +136,7 @@ def judge(status: int, host: str, *, late: bool, limit: int) -> None:
 
 @dataclass
 class _Stream:
-    """One stream of a command: to the listener as it comes, its beginning kept."""
+    """A stream of a command. Its text goes to the listener at once, and the beginning is stored."""
 
     session: Session
     name: str
@@ -160,7 +164,9 @@ def in_waves(
     spec: RolloutSpec | None,
     work: Callable[[Sequence[Host]], list[DeviceResult[Executed]]],
 ) -> list[DeviceResult[Executed]]:
-    """`work` on one wave of `spec` after the other; after one that goes wrong no other begins."""
+    """Run `work` on the waves of `spec`, one after the other. A failed wave stops the later
+    ones.
+    """
     if spec is None:
         return work(hosts)
     from fleet.engine.rollout.deploying import waves_of  # noqa: PLC0415 - only for waves
@@ -169,9 +175,9 @@ def in_waves(
 
     results: dict[str, DeviceResult[Executed]] = {}
     for wave in waves_of(spec, hosts):
-        found = work([host for host in hosts if host.name in wave.hosts])
-        results |= {result.host.name: result for result in found}
-        outcomes = {result.host.name: result.outcome for result in found}
+        wave_results = work([host for host in hosts if host.name in wave.hosts])
+        results |= {result.host.name: result for result in wave_results}
+        outcomes = {result.host.name: result.outcome for result in wave_results}
         if verdict_of(wave, spec, tally(wave, outcomes)).word != "go":
             break
     return [results.get(host.name) or DeviceResult(host, NOT_ATTEMPTED) for host in hosts]
@@ -186,7 +192,7 @@ def execute_everywhere(
     accept_new: bool = False,
     spec: RolloutSpec | None = None,
 ) -> list[DeviceResult[Executed]]:
-    """Run the command on every host, in the waves of `spec` if it has some."""
+    """Execute the command on every host, in the waves of `spec` if there are any."""
     options = PoolOptions[Executed](parallel=parallel, accept_new=accept_new)
 
     def work(some: Sequence[Host]) -> list[DeviceResult[Executed]]:

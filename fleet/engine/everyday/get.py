@@ -1,4 +1,6 @@
-"""Files of devices for this workstation: what is there, then one stream, each file verified."""
+"""The fetching of files from devices: first a list, then one stream in which each file is
+verified.
+"""
 
 from __future__ import annotations
 
@@ -44,39 +46,39 @@ from fleet.transport.base import Output
 
 TRIES = 3
 SHOW_BYTES = 4 << 20  # between two events of progress
-MOST_NAMED = 50  # of the files that were never asked for, because the work ended before
-_HEAD_BYTES = 1 << 20  # what a login shell prints before, and lines around a file
+MOST_NAMED = 50  # files to name in warnings if the work ended before they were requested
+_HEAD_BYTES = 1 << 20  # room for the output of a login shell, and lines around a file
 
 
 @dataclass
 class _Found:
-    """What is in the folder of one device, and why some of it did not come."""
+    """The files in the folder of one device, with the reason of each that did not arrive."""
 
     items: list[Wanted]
     lost: dict[bytes, str]
 
     @property
     def here(self) -> list[Wanted]:
-        """The files that came."""
+        """The files that have arrived."""
         return [item for item in self.items if item.here]
 
     @property
     def open(self) -> list[Wanted]:
-        """The files that may still come."""
+        """The files that may still arrive."""
         return [item for item in self.items if not item.here and not item.why]
 
     @property
     def missing(self) -> dict[str, str]:
-        """Names of what did not come, with the reasons."""
+        """The names of the missing files, with the reasons."""
         late = {item.name: item.why for item in self.items if not item.here}
         return {named(name): why for name, why in (self.lost | late).items()}
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """The files that came from one device; `missing` has the reason of each that did not.
+    """The files that arrived from one device; `missing` has the reason of each that did not.
 
-    `holders` is None if fetching took the lease itself.
+    `holders` is None if the fetch took the lease itself.
     """
 
     files: tuple[str, ...]
@@ -87,7 +89,10 @@ class Fetched:
 
 @dataclass(frozen=True)
 class Fetching:
-    """A file or folder `remote` of each device, for `folder`; `apart`: one folder a device."""
+    """A file or folder `remote` to fetch from each device into `folder`.
+
+    With `apart`, each device gets a folder of its own.
+    """
 
     remote: str
     folder: Path
@@ -96,35 +101,35 @@ class Fetching:
     space: Space = field(default_factory=Space, compare=False)
 
     def work(self, session: Session, result: DeviceResult[Fetched]) -> None:
-        """Fetch from one device.
+        """Fetch the files of one device.
 
-        Raises TransferError where a file did not come, with the names in the value of the result;
-        DeviceError where there is nothing of that name, InputError where a link of this workstation
-        is in the way, WorkstationError where the files do not fit.
+        Raises TransferError if a file did not arrive, with the names in the value of the result.
+        Raises DeviceError if `remote` does not exist, and InputError if a link of this workstation
+        is in the way. Raises WorkstationError if there is too little space.
         """
         with contextlib.ExitStack() as stack:
             if self.lease:
                 stack.enter_context(Lease(session, f"get {self.remote}")).take()
             listing, holders = self._listed(session)
-            found = self._found(session, listing)
-            total = sum(item.size for item in found.items)
-            many = len(found.items) != 1
-            words = f"{len(found.items)} files" if many else named(found.items[0].name)
+            files = self._targets(session, listing)
+            total = sum(item.size for item in files.items)
+            many = len(files.items) != 1
+            words = f"{len(files.items)} files" if many else named(files.items[0].name)
             session.emit(StepStarted(session.host.name, "get", words, total))
             try:
-                self._bring(session, found, total)
+                self._bring(session, files, total)
             except BaseException as error:
-                _let_go(session, found, error)
+                _let_go(session, files, error)
                 raise
             finally:
                 result.value = Fetched(
-                    tuple(named(item.name) for item in found.here),
-                    sum(item.size for item in found.here),
-                    found.missing,
+                    tuple(named(item.name) for item in files.here),
+                    sum(item.size for item in files.here),
+                    files.missing,
                     None if self.lease else holders,
                 )
-        if found.missing:
-            raise _incomplete(session, found)
+        if files.missing:
+            raise _incomplete(session, files)
         result.outcome = "ok"
         result.text = f"{words}, {human_bytes(total)}, in {self._root(session.host)}"
 
@@ -154,8 +159,10 @@ class Fetching:
     def _root(self, host: Host) -> Path:
         return self.folder / host.name if self.apart else self.folder
 
-    def _found(self, session: Session, listing: Listing) -> _Found:
-        """The files that can be had, each with its place here; what is no file is said."""
+    def _targets(self, session: Session, listing: Listing) -> _Found:
+        """Return the files to fetch, each with its place here, and warn about everything that is no
+        file.
+        """
         for name, why in listing.skipped.items():
             session.warn(f"{named(name)} {why}; fleet did not copy it")
         root, folders = self._root(session.host), dict[bytes, Path]()
@@ -168,9 +175,11 @@ class Fetching:
             items.append(Wanted(name, size, folders[above]))
         return _Found(items, listing.lost)
 
-    def _bring(self, session: Session, found: _Found, total: int) -> None:
-        """Fetch all of it; what came before a break is not asked for again, nor is it trusted
-        without its hash. A file that changed meanwhile is asked for again with its new size.
+    def _bring(self, session: Session, files: _Found, total: int) -> None:
+        """Fetch all files.
+
+        Bytes that arrived before a broken link are not requested again, and are checked by hash
+        too. A file that changed meanwhile is requested again with its new size.
         """
         breaks = changes = done = shown = 0
 
@@ -181,8 +190,8 @@ class Fetching:
                 shown = done
                 session.emit(Progress(session.host.name, "get", done, total))
 
-        while wanted := found.open:
-            done = sum(item.size for item in found.here)
+        while wanted := files.open:
+            done = sum(item.size for item in files.here)
             landing = Landing(wanted, moved)
             try:
                 self._receive(session, wanted, landing)
@@ -195,7 +204,7 @@ class Fetching:
             finally:
                 landing.close()
             if changes == TRIES:
-                for item in found.open:
+                for item in files.open:
                     item.why = CHANGED
 
     def _receive(self, session: Session, wanted: Sequence[Wanted], landing: Landing) -> None:
@@ -228,8 +237,9 @@ def _run(
     *,
     stdin: bytes = b"",
 ) -> Result:
-    """Run a command whose output goes to `take`; end it at once where that raises, or where the
-    device sends more than `limit` bytes. The connection is closed then.
+    """Run a command whose output goes to `take`.
+
+    Closes the connection at once if `take` raises, or if the device sends more than `limit` bytes.
     """
     refused: list[Exception] = []
     left = limit + _HEAD_BYTES
@@ -262,16 +272,18 @@ def _run(
         raise refused[0] from None
 
 
-def _let_go(session: Session, found: _Found, error: BaseException) -> None:
-    """Say what did not come because of an error; its parts stay only where they can be resumed."""
+def _let_go(session: Session, files: _Found, error: BaseException) -> None:
+    """Warn about the files that an error prevented, and keep their parts only if they can be
+    resumed.
+    """
     resumes = isinstance(error, TransportError | CancelledError)
-    late = found.open
+    late = files.open
     for item in late:
         item.why = "did not arrive"
         if not resumes:
             item.drop()
     if not isinstance(error, CancelledError):
-        _name(session, found.missing, MOST_NAMED)
+        _name(session, files.missing, MOST_NAMED)
 
 
 def _name(session: Session, missing: dict[str, str], most: int) -> None:
@@ -281,11 +293,11 @@ def _name(session: Session, missing: dict[str, str], most: int) -> None:
         session.warn(f"{len(missing) - most} more files did not arrive")
 
 
-def _incomplete(session: Session, found: _Found) -> TransferError:
-    """Name what did not come. The error for it."""
-    missing = found.missing
+def _incomplete(session: Session, files: _Found) -> TransferError:
+    """Warn about the missing files, and return the error for them."""
+    missing = files.missing
     _name(session, missing, len(missing))
-    total = len(found.items) + len(found.lost)
+    total = len(files.items) + len(files.lost)
     name, why = next(iter(missing.items()))
     first = f"{name} {why}" if len(missing) == 1 else "each is named above, with the reason"
     unread = all(why == UNREAD for why in missing.values())

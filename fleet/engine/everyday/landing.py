@@ -1,7 +1,7 @@
-"""Files of a device on their way to a folder here: the list of them, and the stream of their bytes.
+"""The transfer of files from a device to a folder here: their list, and the stream of their bytes.
 
-Nothing that a device says is trusted: sizes and names are checked, and a file takes its place only
-when the hash that the device computed is that of the bytes that arrived.
+Nothing from a device is trusted. Sizes and names are checked. A file takes its place only if the
+hash from the device matches the bytes that arrived.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fleet.model.home import disk_full, unwritable
 from fleet.model.text import visible
 from fleet.ops.collected import FileStream
 
-MOST_FILES = 200_000  # of one `fleet get`: about 60 MB of memory here
+MOST_FILES = 200_000  # limit of one `fleet get`: about 60 MB of memory here
 LIST_BYTES = 64 << 20
 _RECORD_BYTES = 8192  # a path has 4096 bytes at most
 _SEEN = re.compile(rb"is ([0-9a-f]{4,8}) (\d{1,24}) (.+)", re.DOTALL)
@@ -45,7 +45,7 @@ def inside(name: bytes) -> bool:
 
 
 def named(name: bytes) -> str:
-    """Return a name of the device as text that can be shown."""
+    """Return a name from the device as printable text."""
     return visible(os.fsdecode(name))
 
 
@@ -58,10 +58,11 @@ def _unreadable(record: bytes) -> DeviceError:
 
 
 class Listing:
-    """The answer of get.sh to `list`, in any chunks.
+    """The answer of get.sh to `list`, in chunks of any size.
 
-    `files` maps names to bytes, `skipped` what is no regular file to the reason, `lost` what should
-    have come and cannot. Raises DeviceError for a list without end.
+    `files` maps names to bytes. `skipped` maps names that are no regular files to the reason.
+    `lost` has the files that were wanted and cannot be fetched. Raises DeviceError for an endless
+    list.
     """
 
     def __init__(self) -> None:
@@ -97,10 +98,10 @@ class Listing:
         elif kind == b"end":
             self.whole = True
             self._judge()
-        elif seen := _SEEN.fullmatch(record):
-            self._file(int(seen[1], 16), int(seen[2]), seen[3].removeprefix(b"./"))
-        elif seen := _LOST.fullmatch(record):
-            self.lost[seen[2].removeprefix(b"./")] = _REASONS[seen[1].decode()]
+        elif match := _SEEN.fullmatch(record):
+            self._file(int(match[1], 16), int(match[2]), match[3].removeprefix(b"./"))
+        elif match := _LOST.fullmatch(record):
+            self.lost[match[2].removeprefix(b"./")] = _REASONS[match[1].decode()]
         else:
             raise _unreadable(record)
 
@@ -115,7 +116,10 @@ class Listing:
             self.lost[name] = _OUTSIDE
 
     def _judge(self) -> None:
-        """Let no file be in two lists; a `find` that failed without a word has not seen all."""
+        """Remove lost files from the other lists.
+
+        A `find` that failed without naming a file has not listed everything.
+        """
         for name in self.lost:
             self.files.pop(name, None)
             self.skipped.pop(name, None)
@@ -125,9 +129,10 @@ class Listing:
 
 @dataclass(slots=True, eq=False)
 class Wanted:
-    """A file of the device: its name below what was asked for, its bytes, the folder for it here.
+    """A file to fetch: its name below the requested path, its size in bytes, and its folder here.
 
-    `first` is the first block of 64 KiB that is asked for, `why` the reason why it cannot come.
+    `first` is the first requested block of 64 KiB. `why` is the reason why the file cannot be
+    fetched.
     """
 
     name: bytes
@@ -139,18 +144,18 @@ class Wanted:
 
     @property
     def target(self) -> Path:
-        """The place of the whole file."""
+        """The final path of the file."""
         return self.folder / os.fsdecode(self.name.rpartition(b"/")[2])
 
     @property
     def part(self) -> Path:
-        """The file for the bytes that have come so far."""
+        """The path for the bytes that have arrived so far."""
         word = hashlib.sha256(self.name.rpartition(b"/")[2]).hexdigest()[:16]
         return self.folder / f".fleet-{word}.part"
 
     @property
     def start(self) -> int:
-        """The first byte that is asked for."""
+        """The offset of the first byte to request."""
         return self.first * BLOCK_BYTES
 
     def drop(self) -> None:
@@ -159,9 +164,9 @@ class Wanted:
             self.part.unlink()
 
     def request(self) -> bytes:
-        """Return the line for get.sh; what a part holds already is not asked for.
+        """Return the line for get.sh; bytes that a part holds already are not requested.
 
-        The last whole block is asked for in any case, so that the device finds the rest behind it.
+        The last whole block is requested in any case, so that the device finds the rest after it.
         """
         there = 0
         with contextlib.suppress(OSError):
@@ -174,11 +179,11 @@ class Wanted:
 
 
 class Landing(FileStream):
-    """Writes a stream of files to their parts, and puts each in its place when its hash is right.
+    """A stream of files that is written to parts, each of which is renamed when its hash is right.
 
-    `whole` once the device has answered for every file. `moved` gets the bytes that came, or that
-    a part held. Raises DeviceError for what was not asked for, WorkstationError where the disk is
-    full; another error of writing ends one file alone.
+    `whole` is True once the device has answered for every file. `moved` gets the number of bytes
+    that arrived, or that a part held. Raises DeviceError for data that was not requested, and
+    WorkstationError if the disk is full. Another write error fails one file only.
     """
 
     def __init__(self, wanted: Sequence[Wanted], moved: Callable[[int], None]) -> None:
@@ -192,7 +197,7 @@ class Landing(FileStream):
         self._hash = hashlib.sha256()
 
     def begin(self, size: int, name: str) -> None:
-        """See FileStream: a piece of the file that comes next."""
+        """Start a piece of the next file; see FileStream."""
         item = self._expected(name)
         if self._due < 0:
             self._open(item)
@@ -201,7 +206,7 @@ class Landing(FileStream):
         self._due -= size
 
     def put(self, piece: memoryview) -> None:
-        """See FileStream."""
+        """Write a piece; see FileStream."""
         if self._file is None:
             return
         item = self._items[self._number]
@@ -211,10 +216,10 @@ class Landing(FileStream):
         self._moved(len(piece))
 
     def finish(self) -> None:
-        """See FileStream."""
+        """Do nothing at the end of a piece; see FileStream."""
 
     def line(self, words: list[str]) -> None:
-        """See FileStream: the device is done with a file, or with all of them."""
+        """Read the line with which the device ends a file, or all of them; see FileStream."""
         if words == ["end"]:
             self.whole = self._number == len(self._items)
             return
@@ -242,7 +247,7 @@ class Landing(FileStream):
         self._due = -1
 
     def close(self) -> None:
-        """Close the part of a file that has not come whole, for the next try."""
+        """Close the part of an incomplete file, for the next try."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -274,7 +279,7 @@ class Landing(FileStream):
 
 @contextlib.contextmanager
 def _writing(item: Wanted, path: Path) -> Iterator[None]:
-    """Around the writing of one file here. Raises WorkstationError where the disk is full."""
+    """Map errors of writing one file here. Raises WorkstationError if the disk is full."""
     try:
         yield
     except OSError as error:
@@ -285,15 +290,16 @@ def _writing(item: Wanted, path: Path) -> Iterator[None]:
 
 @dataclass
 class Space:
-    """The free space of a folder here, which files of several devices share."""
+    """The free space of a folder here, shared by the files of several devices."""
 
     _claims: dict[str, int] = field(default_factory=dict)
     _free: int | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def claim(self, device: str, folder: Path, wanted: Iterable[Wanted]) -> None:
-        """Reserve what the files of a device need. Raises WorkstationError where that is not
-        free; where the system does not tell, the disk itself will.
+        """Reserve the space for the files of a device. Raises WorkstationError if it is not free.
+
+        If the system does not state the free space, a full disk raises the error later.
         """
         need = sum(item.size - item.start for item in wanted)
         there = next(place for place in (folder, *folder.parents) if place.exists())

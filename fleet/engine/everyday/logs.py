@@ -1,4 +1,4 @@
-"""What a device writes down of itself: journal, kernel, logcat, and the log of a service."""
+"""The logs of a device: journal, kernel, logcat, and the log of a service."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ class LogLines:
 
 @dataclass(frozen=True)
 class LogQuery:
-    """`lines` of each kind at most, of the last `since` seconds (None: all). No kinds: those
-    that such a device has.
+    """A query of logs: at most `lines` of each kind, from the last `since` seconds (None: all).
+
+    Without kinds, all kinds that such a device has are read.
     """
 
     kinds: tuple[str, ...]
@@ -49,7 +50,7 @@ class LogQuery:
     def work(self, session: Session, result: DeviceResult[LogLines]) -> None:
         """Read the logs of one device.
 
-        Raises DeviceError if no log can be read, or one that was asked for by name.
+        Raises DeviceError if no log can be read, or if one cannot that was named.
         """
         since = str(math.ceil(self.since)) if self.since is not None else ""
         words = (session.host.base_dir, " ".join(self.kinds), str(self.lines), since)
@@ -62,7 +63,7 @@ class LogQuery:
         unread = [(kind, masked(text)) for kind, mark, text in rows if mark == "!"]
         holders = holders_in(head.decode("utf-8", "replace"), session.host.name)
         result.value = LogLines(lines, unread, holders)
-        read, lacking = ({kind for kind, _ in found} for found in (lines, unread))
+        read, lacking = ({kind for kind, _ in log} for log in (lines, unread))
         lost = sorted(lacking - read)
         if lost and (self.kinds or not read):
             raise DeviceError(
@@ -76,20 +77,22 @@ class LogQuery:
 
 
 def _rows(text: str, since: float | None) -> Iterator[tuple[str, str, str]]:
-    """Kind, mark and text of each line; of those with times since the boot what is young enough."""
+    """Yield kind, mark and text of each line. Lines with times since the boot are filtered by
+    age.
+    """
     up, old, young = None, set[str](), set[str]()
     for line in text.split("\n"):
         kind, _, rest = line.partition(" ")
-        mark, _, said = rest.partition(" ")
+        mark, _, message = rest.partition(" ")
         if kind == "uptime":
             up = float(rest) if re.fullmatch(r"\d+(\.\d+)?", rest) else None
         elif kind in KINDS and mark in {"|", "!"}:
-            found = _SINCE_BOOT[kind].match(said) if kind in _SINCE_BOOT else None
-            if found and since is not None and up is not None:
-                (old.add if float(found[1]) < up - since else old.discard)(kind)
+            time_match = _SINCE_BOOT[kind].match(message) if kind in _SINCE_BOOT else None
+            if time_match and since is not None and up is not None:
+                (old.add if float(time_match[1]) < up - since else old.discard)(kind)
             if mark == "!" or kind not in old:
                 young.add(kind)
-                yield kind, mark, said
+                yield kind, mark, message
     for kind in sorted(old - young):
         yield kind, "|", "-- No entries --"  # the words of journalctl
 

@@ -1,4 +1,4 @@
-"""A terminal on one device: a program of this workstation over the way that fleet found."""
+"""A terminal on one device: a program of this workstation over the connection that fleet chose."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ def open_terminal(
     accept_new: bool = False,
     environment: str | None = None,
 ) -> int:
-    """Its exit status, 128+N for a signal. Who holds the board is told as a warning; with
-    `lease` nobody else writes meanwhile. `environment` is the name of a live release, whose
-    environment the shell gets; "" for the only one. Raises what Session.open raises,
-    LeaseHeldError, and InputError if there is no such release.
+    """Open a terminal and return its exit status, 128+N for a signal.
+
+    The holder of the board is shown as a warning. With `lease` nobody else writes meanwhile.
+    `environment` is the name of a live release, whose environment the shell gets; "" for the only
+    one. Raises the errors of Session.open, LeaseHeldError, and InputError if there is no such
+    release.
     """
     session = Session(host, listener, accept_new=accept_new)
     with contextlib.closing(session), tempfile.TemporaryDirectory(prefix="fleet-") as folder:
@@ -43,8 +45,8 @@ def open_terminal(
                 held.take()
                 return _attended(argv)
         if session.transport.system == "posix":
-            said = session.ask(who_command(), "lease").text
-            for note in holders_in(said, host.name).notes:
+            answer = session.ask(who_command(), "lease").text
+            for note in holders_in(answer, host.name).notes:
                 session.warn(note)
         session.close()
         return _attended(argv)
@@ -59,8 +61,8 @@ def _with_environment(session: Session, name: str) -> str:
             hint=f"fleet shell {host} (then type there: . fleet/env/NAME.ps1)",
         )
     base = facts_of(session, short=True).base_dir
-    found = session.ask(script('ls "$1/env" 2>/dev/null; true', base), "environments").text
-    files = [line.removesuffix(".sh") for line in found.split("\n") if line.endswith(".sh")]
+    listing = session.ask(script('ls "$1/env" 2>/dev/null; true', base), "environments").text
+    files = [line.removesuffix(".sh") for line in listing.split("\n") if line.endswith(".sh")]
     names = sorted(name for name in files if is_name(name))
     if name not in names and (name or len(names) != 1):
         known = ", ".join(names)
@@ -76,7 +78,7 @@ def _with_environment(session: Session, name: str) -> str:
 
 
 def _attended(argv: list[str]) -> int:
-    """Run to the end; Ctrl-C is for the program, not for us."""
+    """Run a program to its end. Ctrl-C goes to the program, not to fleet."""
     with subprocess.Popen(argv) as child:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
