@@ -24,7 +24,6 @@ OPEN = frozenset(
     fleet/config/scaffold
     fleet/doctor
     fleet/doctor/checks
-    fleet/engine/cluster
     fleet/engine/run
     fleet/engine/run/ab
     fleet/engine/run/measuring

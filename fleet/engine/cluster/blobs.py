@@ -14,12 +14,12 @@ from fleet.model.errors import TransferError
 from fleet.model.files import sha256_file
 from fleet.model.home import fleet_home, private_folder
 
-KEEP_SECONDS = 30 * 86400.0  # not used for a month
+KEEP_SECONDS = 30 * 86400.0  # a blob that was not used for a month is deleted
 DEAD_PART_SECONDS = 86400.0  # no transfer is silent for a day
 
 
 class Part:
-    """A blob that arrives in pieces, in any order, in a file of this process alone."""
+    """A blob that arrives in pieces in any order, in a file that only this process writes."""
 
     def __init__(self, final: Path, size: int) -> None:
         self._final, self._size = final, size
@@ -29,7 +29,7 @@ class Part:
         self.written = 0
 
     def write(self, offset: int, data: bytes) -> None:
-        """One piece. Raises OSError (no room)."""
+        """Write a piece. Raises OSError if there is no space."""
         view, at = memoryview(data), offset
         while view:
             done = os.pwrite(self._file, view, at)
@@ -37,22 +37,22 @@ class Part:
         self.written += len(data)
 
     def finish(self) -> None:
-        """Check the hash and give it its name. Raises TransferError when it is not the blob."""
+        """Check the hash and rename the file to it. Raises TransferError if the hash is wrong."""
         os.fsync(self._file)
         os.close(self._file)
         self._file = -1
-        found = sha256_file(self._path)
-        if found != self._final.name or self._path.stat().st_size != self._size:
+        digest = sha256_file(self._path)
+        if digest != self._final.name or self._path.stat().st_size != self._size:
             self._path.unlink()
             raise TransferError(
-                f"a file was damaged on its way: its SHA-256 begins with {found[:12]} instead "
+                f"a file was damaged on its way: its SHA-256 begins with {digest[:12]} instead "
                 f"of {self._final.name[:12]}"
             )
         self._path.chmod(0o444)
         self._path.replace(self._final)
 
     def drop(self) -> None:
-        """Forget what arrived."""
+        """Delete the pieces that have arrived."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -60,7 +60,7 @@ class Part:
 
 
 class Blobs:
-    """The blobs of one worker process's machine. Safe from several threads."""
+    """The blobs of the machine of one worker process. Safe for use from several threads."""
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = root or fleet_home() / "blobs"
@@ -69,11 +69,11 @@ class Blobs:
         self._trusted: set[str] = set()
 
     def path(self, sha: str) -> Path:
-        """Where a blob is, or will be."""
+        """Return the path of a blob, existing or not."""
         return self.root / sha
 
     def has(self, sha: str, size: int) -> bool:
-        """True when it is there. A link to a shared disk is hashed once a process."""
+        """Return True if a blob exists. A link to a shared disk is hashed once in each process."""
         path = self.path(sha)
         try:
             there = path.stat().st_size == size
@@ -83,12 +83,17 @@ class Blobs:
             there = self._is(path.resolve(), sha)
         if there and sha not in self._trusted:
             self._trusted.add(sha)
-            with contextlib.suppress(OSError):  # another user's: its age counts from arrival
+            with contextlib.suppress(
+                OSError
+            ):  # the file of another user: its age counts from its arrival
                 os.utime(path, follow_symlinks=False)
         return there
 
     def adopt(self, sha: str, size: int, original: Path) -> bool:
-        """True when the workstation's own path has this very content here: a shared disk."""
+        """Link a file of a shared disk as a blob.
+
+        Returns True if the path of the workstation has this very content here too.
+        """
         try:
             same = original.stat().st_size == size and self._is(original, sha)
         except OSError:
@@ -102,7 +107,7 @@ class Blobs:
         return same
 
     def take(self, sha: str, size: int, offset: int, data: bytes) -> None:
-        """One piece of a blob."""
+        """Write a piece of a blob."""
         with self._lock:
             part = self.parts.get(sha)
             if part is None:
@@ -110,20 +115,20 @@ class Blobs:
         part.write(offset, data)
 
     def finish(self, sha: str) -> None:
-        """All pieces are here. Raises TransferError."""
+        """Finish a blob whose pieces have all arrived. Raises TransferError."""
         with self._lock:
             part = self.parts.pop(sha)
         part.finish()
 
     def drop(self, sha: str) -> None:
-        """The workstation gave it up."""
+        """Delete the pieces of a blob that the workstation gave up."""
         with self._lock:
             part = self.parts.pop(sha, None)
         if part is not None:
             part.drop()
 
     def tidy(self) -> None:
-        """Remove what nobody used for a month, and parts of transfers that died."""
+        """Remove blobs that were not used for a month, and parts of dead transfers."""
         now = time.time()
         for path in self.root.glob("*") if self.root.is_dir() else ():
             limit = DEAD_PART_SECONDS if path.name.endswith(".part") else KEEP_SECONDS

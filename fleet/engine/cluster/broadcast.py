@@ -1,4 +1,4 @@
-"""Blobs from the workstation to worker machines: read once for all that want them at a time."""
+"""The transfer of blobs to worker machines. A blob is read once for all machines that want it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Call = Callable[..., dict[str, Any]]
 
 @dataclass
 class _Taker:
-    """A machine that wants a blob: the process that takes it, and all that asked."""
+    """A machine that wants a blob: the receiving process, and all processes that asked."""
 
     address: str
     asked: set[str]
@@ -38,12 +38,12 @@ class _Blob:
 
 
 class Broadcast:
-    """One thread that goes round: each piece is read once and sent to all who lack it.
+    """A thread that sends blobs: each piece is read once and sent to all machines that need it.
 
-    `call(addresses, function, *args)` runs a function of `worker` on processes and gives
-    address → result or exception, UnreachableError for a process that is gone. Memory: one
-    piece. A machine gets each blob once, whatever the number of its processes and boards; one
-    that comes late joins at the next piece.
+    `call(addresses, function, *args)` runs a function of `worker` on processes. It returns address
+    → result or exception, UnreachableError for a process that is gone. The thread holds one piece
+    in memory. A machine gets each blob once, whatever the number of its processes and boards. A
+    machine that asks late joins at the next piece.
     """
 
     def __init__(self, call: Call, fail: Callable[[set[str], str, FleetError], None]) -> None:
@@ -57,7 +57,7 @@ class Broadcast:
         self._thread.start()
 
     def want(self, address: str, machine: str, blobs: Mapping[str, tuple[int, Path]]) -> None:
-        """A process of `machine` asks for blobs (sha256 → size, path here)."""
+        """Request blobs (sha256 → size, path here) for a process of `machine`."""
         with self._lock:
             for sha, (size, path) in blobs.items():
                 blob = self._wanted.setdefault(sha, _Blob(path, size))
@@ -69,7 +69,7 @@ class Broadcast:
             self._lock.notify_all()
 
     def close(self) -> None:
-        """End after the piece that is under way."""
+        """Stop after the current piece."""
         with self._lock:
             self._ended = True
             self._lock.notify_all()
@@ -89,7 +89,9 @@ class Broadcast:
                 self._give_up(sha, blob, error)
 
     def _turn(self, sha: str, blob: _Blob) -> None:
-        """One time through the file; then those who have all of it are finished."""
+        """Read the file once for the missing pieces, then finish the machines that have all of
+        them.
+        """
         with blob.path.open("rb") as stream:
             for index in range(blob.pieces):
                 with self._lock:
@@ -107,9 +109,9 @@ class Broadcast:
         offset, names = index * PIECE_BYTES, list(takers)
         for start in range(0, len(names), ABREAST):
             group = {takers[name].address: name for name in names[start : start + ABREAST]}
-            said = self._call(list(group), worker.take_piece, sha, blob.size, offset, data)
+            answers = self._call(list(group), worker.take_piece, sha, blob.size, offset, data)
             for address, name in group.items():
-                problem = said.get(
+                problem = answers.get(
                     address, UnreachableError("the connection to the dask worker broke")
                 )
                 if isinstance(problem, Exception):
@@ -121,9 +123,11 @@ class Broadcast:
     def _finish(self, sha: str, blob: _Blob) -> None:
         with self._lock:
             whole = {taker.address: name for name, taker in blob.takers.items() if not taker.left}
-        said = self._call(list(whole), worker.finish_blob, sha) if whole else {}
+        answers = self._call(list(whole), worker.finish_blob, sha) if whole else {}
         for address, name in whole.items():
-            problem = said.get(address, UnreachableError("the connection to the dask worker broke"))
+            problem = answers.get(
+                address, UnreachableError("the connection to the dask worker broke")
+            )
             if isinstance(problem, Exception):
                 self._lose(sha, blob, name, problem)
         with self._lock:
@@ -133,7 +137,10 @@ class Broadcast:
                 self._wanted.pop(sha, None)
 
     def _lose(self, sha: str, blob: _Blob, name: str, problem: Exception) -> None:
-        """A process failed: another one of its machine takes the blob anew, or all are told."""
+        """Replace a failed process by another one of its machine, which receives the blob again.
+
+        If there is none, all processes of the machine that asked get an error.
+        """
         with self._lock:
             taker = blob.takers[name]
             taker.asked.discard(taker.address)

@@ -1,4 +1,4 @@
-"""`dask://HOST:PORT` → an executor. Nothing of distributed is needed before that."""
+"""The connection to a cluster: an executor for `dask://HOST:PORT`."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ from fleet.model.events import Listener
 from fleet.model.extras import install_extra
 from fleet.model.inventory import Host
 
-# A concurrent.futures.Executor whose workers are those of a dask.distributed cluster.
+# The concurrent.futures.Executor that uses the workers of a dask.distributed cluster.
 
-CALL_SECONDS = 60.0  # a worker takes 4 MiB in less, or its disk hangs
+CALL_SECONDS = 60.0  # a worker needs less for 4 MiB, unless its disk hangs
 
 
 class ClusterExecutor(Remote):
-    """Work on boards, placed near them. `submit` takes any function of a module, too.
+    """An executor that works on boards with workers near them. `submit` accepts any module
+    function.
 
-    `limit` boards at a time in all; None: as many as the workers have threads. Close it with
-    `shutdown`, or use it as a context manager: workers are told then to forget the work.
+    `limit` is the number of boards at a time, None for as many as the workers have threads. Close
+    it with `shutdown`, or use it as a context manager; then the workers forget the work.
     """
 
     def __init__(self, client: distributed.Client, *, limit: int | None = None) -> None:
@@ -43,10 +44,10 @@ class ClusterExecutor(Remote):
         self._by_id: dict[str, RemoteJob] = {}
         self._lock = threading.Lock()
         self._plain = client.get_executor(pure=False, retries=0)
-        client.subscribe_topic(TOPIC, self._heard)
+        client.subscribe_topic(TOPIC, self._receive)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # noqa: ANN401
-        """Any function that workers can import, on any worker."""
+        """Submit a function that workers can import to any worker."""
         future: Future[Any] = self._plain.submit(fn, *args, **kwargs)
         return future
 
@@ -59,9 +60,10 @@ class ClusterExecutor(Remote):
         admit: Callable[[Host], bool] | None = None,
         done: Callable[[DeviceResult[Value]], None] | None = None,
     ) -> list[DeviceResult[Value]]:
-        """See Remote. Work is a method of Operation or a function of a module of fleet.
+        """Run `work` for each host; see Remote.
 
-        Raises UnreachableError when the cluster has no worker, InputError for a site without.
+        `work` is a method of Operation or a function of a module of fleet. Raises UnreachableError
+        if the cluster has no worker, and InputError for a site without one.
         """
         job = self._job(work, hosts)
         job.listener = listener
@@ -78,21 +80,21 @@ class ClusterExecutor(Remote):
         self.client.close()
 
     def places(self) -> list[Place]:
-        """The workers of now."""
+        """Return the current workers."""
         info = self.client.scheduler_info(n_workers=-1)["workers"]
         return [place_of(address, known) for address, known in info.items()]
 
     def prepare(self, job: RemoteJob, places: Sequence[Place]) -> None:
         """Check and instruct processes that do not know the job yet.
 
-        Raises InputError for another version, or what the order cannot be made for.
+        Raises InputError for another version, or if the order cannot be carried out.
         """
         new = [place.address for place in places if place.address not in job.prepared]
         if not new:
             return
         machines = check_versions(self.call(new, worker.who))
-        said = self.call(list(machines), worker.open_run, job.order)
-        for address, problem in said.items():
+        answers = self.call(list(machines), worker.open_run, job.order)
+        for address, problem in answers.items():
             if isinstance(problem, UnreachableError):
                 continue  # it died meanwhile
             if isinstance(problem, FleetError):
@@ -110,27 +112,28 @@ class ClusterExecutor(Remote):
         function: Callable[..., Any],
         *args: Any,  # noqa: ANN401
     ) -> dict[str, Any]:
-        """Run a function of `worker` on processes, beside their tasks: address → result.
+        """Run a function of `worker` on processes, in parallel with their tasks: address → result.
 
-        What it raises stands in its place; UnreachableError for a process that is gone.
+        An exception of the function takes the place of the result; it is UnreachableError for a
+        process that is gone.
         """
         if not addresses:
             return {}
 
         async def run() -> dict[str, Any]:  # `Client.run` alone has no deadline
-            said: dict[str, Any] = await self.client.run(
+            answers: dict[str, Any] = await self.client.run(
                 function, *args, workers=addresses, on_error="return"
             )
-            return said
+            return answers
 
         try:
             done = self.client.sync(run, callback_timeout=CALL_SECONDS)
         except (OSError, TimeoutError, RuntimeError, AssertionError) as error:
             done = dict.fromkeys(addresses, OSError(str(error)))
-        return {address: _said(value) for address, value in done.items()}
+        return {address: _mapped(value) for address, value in done.items()}
 
     def forget(self, names: Sequence[str]) -> None:
-        """Clear flags on the scheduler; nobody needs them once a result is here."""
+        """Clear flags on the scheduler, which are useless once a result has arrived."""
         for name in names:
             with contextlib.suppress(OSError, TimeoutError, RuntimeError):
                 distributed.Event(name, client=self.client).clear()
@@ -141,7 +144,7 @@ class ClusterExecutor(Remote):
         except (OSError, TimeoutError, RuntimeError):
             return set()
 
-    def _heard(self, event: tuple[float, Any]) -> None:
+    def _receive(self, event: tuple[float, Any]) -> None:
         message = event[1]
         job = self._by_id.get(message.get("order", "")) if isinstance(message, dict) else None
         if job is not None:
@@ -157,8 +160,11 @@ class ClusterExecutor(Remote):
             return self._jobs[key]
 
 
-def _said(value: Any) -> Any:  # noqa: ANN401 - whatever the function gives
-    """A comm that closed has no errno; an OSError of the function has."""
+def _mapped(value: Any) -> Any:  # noqa: ANN401 - whatever the function gives
+    """Map the error of a closed comm to UnreachableError, and return any other value unchanged.
+
+    The error of a closed comm has no errno; an OSError of the function has one.
+    """
     if isinstance(value, OSError) and value.errno is None:
         return UnreachableError(f"the connection to the dask worker broke: {value}")
     return value
@@ -169,10 +175,10 @@ _ADDRESS = re.compile(r"dask(?P<tls>\+tls)?://(?P<where>[^/\s@]+:\d{1,5})/?")
 
 
 def executor_for(text: str, *, limit: int | None = None) -> Remote:
-    """The executor of `dask://HOST:PORT`, or `dask+tls://` with dask's own TLS settings.
+    """Return the executor of `dask://HOST:PORT`, or of `dask+tls://` with dask's own TLS settings.
 
-    `limit`: boards at a time in all. Raises InputError for another form or a package that is
-    not there, UnreachableError when no scheduler answers within CONNECT_SECONDS.
+    `limit` is the number of boards at a time. Raises InputError for another form or a missing
+    package. Raises UnreachableError if no scheduler answers within CONNECT_SECONDS.
     """
     match = _ADDRESS.fullmatch(text)
     if match is None:

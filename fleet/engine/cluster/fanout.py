@@ -1,4 +1,4 @@
-"""Boards over the workers of a cluster: a window of tasks, lost workers, results brought home."""
+"""The spread of boards over the workers of a cluster: tasks, lost workers, and results."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from fleet.model.plain import to_plain
 from fleet.model.record import Record
 from fleet.profiles.runs import RunStore
 
-# Records and undo logs of a worker, brought to where the workstation keeps its own.
+# Records and undo logs of workers are copied to the folders of the workstation.
 
 
 class ResultCollection:
-    """Writes the files of replies below the folders of `runs`. One piece in memory."""
+    """A writer of the files of replies below the folders of `runs`, with one piece in memory."""
 
     def __init__(self, call: Call, order: str, runs: RunStore) -> None:
         self._call, self._order, self._runs = call, order, runs
 
     def bring(self, reply: Reply, address: str) -> list[Record]:
-        """Store what came; the records with paths of this workstation.
+        """Store the files of a reply, and return the records with paths of this workstation.
 
-        Raises TransferError where a large file cannot be had any more, InputError for a name
-        that leads elsewhere, WorkstationError where it cannot be stored.
+        Raises TransferError if a large file is no longer available, InputError for a name that
+        leads outside, and WorkstationError if a file cannot be stored.
         """
         for item in reply.files:
             target = self._place(item.name)
@@ -79,10 +79,10 @@ class ResultCollection:
             yield item.data
             return
         for offset in range(0, item.size, PIECE_BYTES):
-            said = self._call(
+            answers = self._call(
                 [address], worker.read_piece, self._order, item.name, offset, PIECE_BYTES
             )
-            data = said.get(address)
+            data = answers.get(address)
             if not isinstance(data, bytes):
                 raise TransferError(
                     f"the worker {address} of the dask cluster did not send the result file "
@@ -93,21 +93,23 @@ class ResultCollection:
             yield data
 
     def _own(self, record: Record) -> Record:
-        """The record with artifacts where they are now, saved like that."""
+        """Return the record with the present paths of its artifacts, saved like that."""
         name = f"warmup-{record.repeat}" if record.warmup else str(record.repeat)
         folder = self._runs.root / record.run_id / record.host / name
         own = replace(record, artifacts={key: str(folder / key) for key in record.artifacts})
         return self._runs.save(folder, own)
 
 
-WINDOW = 2  # tasks a thread: one that runs, one that waits for it to end
+WINDOW = 2  # tasks for each thread: a running one and a waiting one
 POLL_SECONDS = 2.0
 REPLY_SECONDS = 30.0
-ABSENT_SECONDS = 60.0  # a nanny starts a dead worker anew within seconds, a machine boots in more
-STARTS = 3  # processes that were started anew under the address of one that died
-# What may be begun again elsewhere: it reads, or the lease on the board keeps two apart.
-# A run would measure beside what the lost one left running; of steps on the system the way
-# back lies with the lost worker.
+ABSENT_SECONDS = (
+    60.0  # a nanny restarts a dead worker within seconds, a machine boots in less than a minute
+)
+STARTS = 3  # processes that were started again under the address of a dead process
+# Work that another worker may start again: it only reads, or the lease on the board keeps two
+# apart. A second run would measure next to the program that the lost worker left running. The undo
+# log of system steps is on the machine of the lost worker.
 REPEATABLE = {"_plan", "_deploy", "bring"}
 
 
@@ -123,16 +125,16 @@ class _Task:
 
 
 class Cluster(Protocol):
-    """What the fan-out asks of a cluster: `executor.ClusterExecutor`."""
+    """The interface of a cluster that the fan-out needs: `connecting.ClusterExecutor`."""
 
     client: Any
     limit: int | None
 
     def places(self) -> list[Place]:
-        """The workers of now."""
+        """Return the current workers."""
 
     def prepare(self, job: RemoteJob, places: Sequence[Place]) -> None:
-        """Instruct processes that do not know the job yet."""
+        """Send the job to processes that do not know it yet."""
 
     def call(
         self,
@@ -140,14 +142,14 @@ class Cluster(Protocol):
         function: Callable[..., Any],
         *args: Any,  # noqa: ANN401
     ) -> dict[str, Any]:
-        """Run a function on processes: address → result, or what it raised."""
+        """Run a function on processes, and return address → result or exception."""
 
     def forget(self, names: Sequence[str]) -> None:
         """Clear flags on the scheduler."""
 
 
 class FanOut:
-    """One call of `everywhere`. Not more tasks are out than workers have use for."""
+    """A call of `everywhere`, with no more open tasks than the workers can use."""
 
     def __init__(
         self,
@@ -168,7 +170,9 @@ class FanOut:
         self._done: dict[str, DeviceResult[Any]] = {}
 
     def run(self, hosts: Sequence[Host]) -> list[DeviceResult[Any]]:
-        """Results in the order of `hosts`. What ends this (Ctrl-C) cancels all tasks."""
+        """Return the results in the order of `hosts`. An interruption (Ctrl-C) cancels all
+        tasks.
+        """
         for host in hosts:
             try:
                 may_travel(host)
@@ -187,10 +191,11 @@ class FanOut:
         return [self._done[host.name] for host in hosts]
 
     def _refresh(self) -> None:
-        """The workers of now; new ones are told what this is about.
+        """Update the list of workers, and send the job to the new ones.
 
-        Raises InputError (site without worker, other version) and UnreachableError (no worker)
-        at the first look. Later a site is waited for a while: a lost worker may come back.
+        At the first call, raises InputError (a site without worker, another version) and
+        UnreachableError (no worker). Later it waits a while for a site, because a lost worker may
+        come back.
         """
         first, every = not self._places, self._executor.places()
         if first and not every:
@@ -245,7 +250,7 @@ class FanOut:
 
     def _send(self, task: _Task, addresses: list[str], out: dict[str, _Task]) -> None:
         host, order = task.host, self._job.order.id
-        # A worker that died may have switched the release, and did not measure it to the end.
+        # A worker that died may have switched the release without finishing its runs.
         owed = task.attempt > 1 or host.name in self._job.owed
         key = f"fleet-{host.name}-{order}-{task.attempt}-{task.starts}"
         task.future = self._executor.client.submit(
@@ -256,19 +261,19 @@ class FanOut:
         task.future.add_done_callback(lambda future: self._ended.put((task, future)))
 
     def _collect(self) -> None:
-        """Wait for tasks that ended; look at the workers where none did for a while."""
-        found = []
+        """Wait for tasks that end; check the workers if none ended for a while."""
+        events = []
         try:
-            found.append(self._ended.get(timeout=POLL_SECONDS))
+            events.append(self._ended.get(timeout=POLL_SECONDS))
             while True:
-                found.append(self._ended.get_nowait())
+                events.append(self._ended.get_nowait())
         except queue.Empty:
             pass
-        ended = [task for task, future in found if task.future is future]  # else: given up
+        ended = [task for task, future in events if task.future is future]  # else: given up
         good = [task for task in ended if task.future.status == "finished"]
         by_host = self._replies(good)
         if by_host:
-            self._job.settle()  # what a board said comes before its end
+            self._job.settle()  # events of a board come before its end
         for task in ended:
             self._out[site_of(task.host)].pop(task.host.name, None)
             self._unflag(task, by_host.get(task.host.name))
@@ -277,7 +282,9 @@ class FanOut:
             self._strand()
 
     def _unflag(self, task: _Task, reply: Reply | None) -> None:
-        """The flag of a board that is done goes; others stay while distributed may repeat."""
+        """Clear the flag of a finished board; the other flags stay while distributed may repeat the
+        task.
+        """
         name = worker.ticket(self._job.order.id, task.host.name, task.attempt)
         if reply is not None and reply.state == "done":
             self._executor.forget([name])
@@ -285,11 +292,11 @@ class FanOut:
             self._job.flags.add(name)
 
     def _replies(self, tasks: Sequence[_Task]) -> dict[str, Reply]:
-        """What tasks gave back; one whose worker died with its result is left out."""
+        """Return the replies of tasks, without those whose worker died together with its result."""
         futures = [task.future for task in tasks]
         try:
             replies = self._executor.client.gather(futures)
-        except Exception:  # noqa: BLE001 - whatever the worst of them raises: ask each
+        except Exception:  # noqa: BLE001 - the worst of them may raise anything: ask each task alone
             replies = [self._reply(future) for future in futures]
         named = zip(tasks, replies, strict=True)
         return {task.host.name: reply for task, reply in named if reply is not None}
@@ -297,10 +304,10 @@ class FanOut:
     @staticmethod
     def _reply(future: Any) -> Reply | None:  # noqa: ANN401 - a distributed.Future
         try:
-            found: Reply = future.result(timeout=REPLY_SECONDS)
-        except Exception:  # noqa: BLE001 - lost, however it is said
+            reply: Reply = future.result(timeout=REPLY_SECONDS)
+        except Exception:  # noqa: BLE001 - lost, whatever the exception
             return None
-        return found
+        return reply
 
     def _settle(self, task: _Task, reply: Reply | None) -> None:
         if reply is not None and reply.state == "done" and reply.result is not None:
@@ -319,7 +326,10 @@ class FanOut:
             self._lost(task, reply.worker if reply else "")
 
     def _lost(self, task: _Task, elsewhere: str) -> None:
-        """The worker died while it had this board (or distributed began it a second time)."""
+        """Handle the death of the worker of a board, or a repetition by distributed.
+
+        Work that may be repeated starts again with another worker, once; other work fails.
+        """
         what = self._job.order.what
         safe = what in REPEATABLE or ":" in what
         if safe and task.attempt == 1:
@@ -338,10 +348,10 @@ class FanOut:
                 f"fleet doctor --limit {task.host.name} (checks the device); finished results "
                 "are in FLEET_HOME/cluster/ on the machine of the worker that died"
             )
-        said = f", as the worker {elsewhere} reports" if elsewhere else ""
+        report = f", as the worker {elsewhere} reports" if elsewhere else ""
         self._fail(
             task.host,
-            UnreachableError(f"the dask worker that worked on this device died{said}", hint=hint),
+            UnreachableError(f"the dask worker that worked on this device died{report}", hint=hint),
         )
 
     def _again(self, task: _Task) -> None:
@@ -350,7 +360,9 @@ class FanOut:
         self._refresh()
 
     def _strand(self) -> None:
-        """Tasks whose workers are all gone would wait for ever, boards without a worker too."""
+        """Give up tasks whose workers are all gone, because they and their boards would wait for
+        ever.
+        """
         alive = {place.address for place in self._executor.places()}
         for address in set(self._job.prepared) - alive:
             self._job.prepared.pop(address)

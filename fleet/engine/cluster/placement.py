@@ -1,7 +1,7 @@
-"""The workers of a cluster: which may reach a board, and which speak as this workstation does.
+"""The workers of a cluster: those that may reach a board, and those with the right version.
 
-A board's workers are told by its label `site`. Workstation and workers speak in pickles: the same
-fleet and the same Python, or nothing.
+The label `site` of a board selects its workers. Workstation and workers exchange pickles, so they
+need the same fleet and the same Python.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ LABEL = "site"
 
 @dataclass(frozen=True)
 class Place:
-    """A worker process. `threads` boards at a time; `machine` tells where its blobs are."""
+    """A worker process for `threads` boards at a time. `machine` identifies the machine with its
+    blobs.
+    """
 
     address: str
     name: str
@@ -31,44 +33,48 @@ class Place:
     machine: str = ""
 
     def serves(self, site: str) -> bool:
-        """`--name SITE`, `--name SITE-1`, or `--resources "site-SITE=1"`; any for ""."""
+        """Return True if the worker serves a site; every worker serves "".
+
+        A worker serves a site by `--name SITE`, `--name SITE-1` or `--resources "site-SITE=1"`.
+        """
         named = self.name == site or self.name.startswith(f"{site}-")
         return not site or named or site in self.sites
 
 
 def place_of(address: str, info: Mapping[str, Any]) -> Place:
-    """A worker as the scheduler describes it."""
+    """Return the worker that the scheduler describes."""
     prefix = f"{LABEL}-"
     sites = (name.removeprefix(prefix) for name in info["resources"] if name.startswith(prefix))
     return Place(address, str(info["name"]), int(info["nthreads"]), frozenset(sites))
 
 
 def site_of(host: Host) -> str:
-    """The site of a board, "" for none."""
+    """Return the site of a board, "" for none."""
     return host.labels.get(LABEL, "")
 
 
 def serving(site: str, places: Sequence[Place]) -> list[Place]:
-    """The workers for a site. Raises InputError when there is none, with the command."""
-    found = [place for place in places if place.serves(site)]
-    if not found:
+    """Return the workers for a site. Raises InputError with a command if there is none."""
+    matches = [place for place in places if place.serves(site)]
+    if not matches:
         have = sorted({site for place in places for site in (*place.sites, place.name)})
         raise InputError(
             f"no worker of the cluster serves site '{site}'; workers and sites: {', '.join(have)}",
             hint="start a worker at that site: "
             f"dask worker SCHEDULER:PORT --name {site}-1 --nthreads 32",
         )
-    return found
+    return matches
 
 
-def check_versions(said: Mapping[str, Any]) -> dict[str, str]:
-    """Address → machine of the workers that answered `who`. Raises InputError naming the rest.
+def check_versions(answers: Mapping[str, Any]) -> dict[str, str]:
+    """Return address → machine of the workers that answered `who`.
 
-    A worker that is gone meanwhile is left out.
+    A worker that is gone meanwhile is left out. Raises InputError with the names of the workers
+    that have another version.
     """
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     wrong, machines = [], {}
-    for address, answer in said.items():
+    for address, answer in answers.items():
         if isinstance(answer, UnreachableError):
             continue
         if isinstance(answer, ImportError):

@@ -1,4 +1,6 @@
-"""Events of a worker process on their way home: in batches, progress thinned."""
+"""The events of a worker process on their way to the workstation: in batches, with less
+progress.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +13,17 @@ from fleet.model.events import DeviceDone, Event, Output, Progress, RunDone, War
 from fleet.model.plain import to_plain
 
 FLUSH_SECONDS = 0.25
-PROGRESS_SECONDS = 1.0  # of each board; a table is read by eyes
-OUTPUT_CHARACTERS = 16_000  # a batch; what runners print is in the records anyway
+PROGRESS_SECONDS = 1.0  # between two progress events of a board; people cannot read faster
+OUTPUT_CHARACTERS = 16_000  # limit of a batch; the records have the output of runners anyway
 BATCH_EVENTS = 500
 
 
 class Publisher:
     """A Listener that sends batches with `send`, at most one each FLUSH_SECONDS.
 
-    Bounded: of Progress the newest of each board and step counts, Output beyond a limit is
-    cut with a mark. DeviceDone and RunDone do not travel: the workstation makes them of the
-    result, when the records are there.
+    The batches are bounded. Only the newest Progress of each board and step is sent, and Output
+    beyond a limit is cut with a warning. DeviceDone and RunDone are not sent: the workstation makes
+    them from the result when the records have arrived.
     """
 
     def __init__(self, send: Callable[[list[dict[str, Any]]], None]) -> None:
@@ -29,7 +31,7 @@ class Publisher:
         self._lock = threading.Lock()
         self._events: list[Event] = []
         self._progress: dict[tuple[str, str], Progress] = {}
-        self._told: dict[tuple[str, str], float] = {}
+        self._last_sent: dict[tuple[str, str], float] = {}
         self._characters = 0
         self._wake = threading.Event()
         self._ended = threading.Event()
@@ -37,7 +39,7 @@ class Publisher:
         self._thread.start()
 
     def __call__(self, event: Event) -> None:
-        """Take an event; it leaves within FLUSH_SECONDS."""
+        """Accept an event and send it within FLUSH_SECONDS."""
         if isinstance(event, DeviceDone | RunDone):
             return
         with self._lock:
@@ -59,21 +61,21 @@ class Publisher:
         self._wake.set()
 
     def flush(self, *, last_of: str = "") -> None:
-        """Send what there is; of `last_of` (a board) also the newest progress."""
+        """Send all pending events, for the board `last_of` also the newest progress."""
         now = time.monotonic()
         with self._lock:
             events, self._events, self._characters = self._events, [], 0
             for key in list(self._progress):
-                if key[0] == last_of or now - self._told.get(key, 0.0) >= PROGRESS_SECONDS:
+                if key[0] == last_of or now - self._last_sent.get(key, 0.0) >= PROGRESS_SECONDS:
                     events.append(self._progress.pop(key))
-                    self._told[key] = now
+                    self._last_sent[key] = now
             if last_of:
-                self._told = {k: v for k, v in self._told.items() if k[0] != last_of}
+                self._last_sent = {k: v for k, v in self._last_sent.items() if k[0] != last_of}
             for start in range(0, len(events), BATCH_EVENTS):
                 self._send([to_plain(event) for event in events[start : start + BATCH_EVENTS]])
 
     def close(self) -> None:
-        """Send the rest and end."""
+        """Send the rest and stop."""
         self._ended.set()
         self._wake.set()
         self.flush()

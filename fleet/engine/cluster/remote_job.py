@@ -1,4 +1,4 @@
-"""One piece of work on a cluster, as the workstation sees it: what it answers, what it hears."""
+"""A piece of work on a cluster, seen from the workstation: its answers and its events."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _THIN = {Progress.__name__, Output.__name__}
 
 
 class RemoteJob:
-    """Answers the asks of workers, and hands their events to the listener, from own threads.
+    """A job whose threads answer the questions of workers and pass their events to the listener.
 
-    Memory is bounded: an inbox that is full drops Progress and Output, and says so.
+    Memory is bounded: a full inbox drops Progress and Output, and a warning tells how many.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class RemoteJob:
         self.runs = self.operation.runs if self.operation else RunStore()
         self.prepared: dict[str, str] = {}  # address → machine
         self.kept: set[str] = set()  # hosts whose files could not be brought home
-        self.flags: set[str] = set()  # of boards that were begun and not done
+        self.flags: set[str] = set()  # flags of boards that were begun and not finished
         self.manifests: dict[str, Manifest] = {}
         self.listener: Listener = lambda _: None
         self.dropped = 0
@@ -60,11 +60,13 @@ class RemoteJob:
 
     @property
     def owed(self) -> frozenset[str]:
-        """Names of hosts that may have been switched and not been measured; see Operation.bring."""
+        """Names of hosts that may have been switched without a run; see Operation.bring."""
         return self.operation.owed if self.operation else frozenset()
 
     def take(self, message: dict[str, Any]) -> None:
-        """A message of a worker; never blocks, it is called on the client's event loop."""
+        """Accept a message of a worker without blocking, because the client's event loop calls
+        this.
+        """
         if "ask" in message:
             self._asks.put(message)
             return
@@ -74,19 +76,19 @@ class RemoteJob:
             self.dropped += len(message["events"])
 
     def tell(self, function: Callable[..., None], *args: object) -> None:
-        """Call a function of `worker` for this order on all processes that know it and live."""
+        """Call a function of `worker` for this order on all living processes that know it."""
         living = sorted(self._alive() & set(self.prepared))
         self._call(living, function, self.order.id, *args)
 
     def settle(self) -> None:
-        """Return when the events that have arrived were told to the listener, or it hangs."""
-        told = threading.Event()
+        """Wait until the listener has got all events that arrived, at most twice SETTLE_SECONDS."""
+        delivered = threading.Event()
         with contextlib.suppress(queue.Full):
-            self._inbox.put({"told": told}, timeout=SETTLE_SECONDS)
-            told.wait(SETTLE_SECONDS)
+            self._inbox.put({"told": delivered}, timeout=SETTLE_SECONDS)
+            delivered.wait(SETTLE_SECONDS)
 
     def close(self) -> None:
-        """End the threads, and the order on all workers."""
+        """Stop the threads here, and the order on all workers."""
         self._ended.set()
         self._inbox.put(None)
         self._asks.put(None)
@@ -185,14 +187,18 @@ def _order(work: Work[Any], operation: Operation | None, hosts: Iterable[Host]) 
 
 
 def _texts(hosts: Iterable[Host]) -> Mapping[Path, bytes]:
-    """Pins and ssh configs that the hosts name; public by nature, keys are not among them."""
+    """Return the pins and ssh configs that the hosts name. They are public; keys are never among
+    them.
+
+    Raises InputError for a file above TEXT_BYTES.
+    """
     paths = {path for host in hosts for path in (host.known_hosts, host.ssh_config) if path}
-    found = {}
+    texts = {}
     for path in sorted(paths):
         if path.is_file():
             if path.stat().st_size > TEXT_BYTES:
                 raise InputError(
                     f"{path} is larger than {TEXT_BYTES} bytes", hint="remove lines from the file"
                 )
-            found[path] = path.read_bytes()
-    return found
+            texts[path] = path.read_bytes()
+    return texts

@@ -1,7 +1,7 @@
-"""What goes between workstation and workers: plain values that pickle, and no secret.
+"""The values between workstation and workers: plain values that pickle, without secrets.
 
-A password is a SecretRef, which is resolved where it is used: on the worker. Its value, a
-`Secret`, cannot be pickled at all.
+A password is a SecretRef, which the worker resolves. Its value, a `Secret`, cannot be pickled at
+all.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, Blob, DevicePlan, ProbeHealth, SendBlobs, StageRelease
 from fleet.model.playbook import Playbook
 
-TOPIC = "fleet"  # one for all: the scheduler keeps the last 1,000 messages of each topic for good
-BEAT_SECONDS = 10.0  # a workstation that is at work says so this often
-SILENT_SECONDS = 60.0  # six beats that did not come: it is gone
+TOPIC = (
+    "fleet"  # the only topic: the scheduler keeps the last 1,000 messages of each topic for good
+)
+BEAT_SECONDS = 10.0  # the interval of the beats of a working workstation
+SILENT_SECONDS = 60.0  # six missing beats: the workstation is gone
 TEXT_BYTES = 1 << 20  # known_hosts and ssh_config; a file of pins for 10,000 boards has 1 MB
 
 _EVENTS: dict[str, type[Event]] = {
@@ -38,7 +40,7 @@ _EVENTS: dict[str, type[Event]] = {
 
 @dataclass(frozen=True)
 class Order:
-    """One piece of work, sent once to each worker process.
+    """A piece of work, sent once to each worker process.
 
     `what` is a method of Operation (`_deploy`) or `module:function` of fleet. `texts` are the
     contents of small files that hosts name (pins, ssh configs), by the workstation's path.
@@ -55,7 +57,7 @@ class Order:
 
 @dataclass(frozen=True)
 class DeviceKind:
-    """What devices of one target and Hexagon arch get, as the workstation resolved it."""
+    """The release for devices of one target and Hexagon arch, as the workstation resolved it."""
 
     parts: Parts
     manifest: Manifest
@@ -66,9 +68,9 @@ class DeviceKind:
 
 @dataclass(frozen=True)
 class Carried:
-    """A file that a board's work wrote on the worker, relative to its folder there.
+    """A file that the work on a board wrote on the worker, relative to its folder there.
 
-    `data` is None where it is too large to come along; it is asked for in pieces.
+    `data` is None if the file is too large for the reply; then it is requested in pieces.
     """
 
     name: str
@@ -78,10 +80,10 @@ class Carried:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a task gives back. `state` is done, again or unknown.
+    """The reply of a task. `state` is done, again or unknown.
 
-    again: the board was begun by a worker that is lost, so nothing was done this time.
-    unknown: this process never heard of the order (it was started anew).
+    again: a lost worker had begun this board, so nothing was done this time. unknown: this process
+    does not know the order, because it was restarted.
     """
 
     state: str
@@ -91,13 +93,13 @@ class Reply:
 
 
 def event_of(data: Mapping[str, Any]) -> Event | None:
-    """The event of a message; None for one that does not travel."""
+    """Return the event of a message; None for a kind that is not sent."""
     kind = _EVENTS.get(str(data.get("event")))
     return kind(**{k: v for k, v in data.items() if k != "event"}) if kind else None
 
 
 def may_travel(host: Host) -> None:
-    """Raise InputError where the inventory holds what no worker is given."""
+    """Raise InputError if the inventory has a value that must not be sent to workers."""
     refs = (host.password, host.become_password, host.key_passphrase)
     if any(ref is not None and ref.literal is not None for ref in refs):
         raise InputError(
@@ -112,7 +114,7 @@ def may_travel(host: Host) -> None:
 
 
 def brought_home(result: DeviceResult[Any], host: Host, known: Mapping[str, Manifest]) -> None:
-    """Make a result that of the workstation: its host, and its one manifest for all boards."""
+    """Replace the host and the manifest of a result by those of the workstation."""
     result.host = host
     plan = result.plan
     if plan is None:
@@ -133,7 +135,7 @@ def _at_home(action: Action, manifest: Manifest) -> Action:
 
 
 def blobs_of(plan: DevicePlan) -> dict[str, int]:
-    """sha256 → size of what a plan sends."""
+    """Return sha256 → size of the blobs that a plan sends."""
     return {
         blob.file.sha256: blob.file.size
         for action in plan.actions

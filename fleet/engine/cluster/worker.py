@@ -1,6 +1,7 @@
-"""What runs on a worker. Tasks: `work_on`. All else is called beside them by the workstation.
+"""The code that runs on a worker. `work_on` is the only task; the workstation calls the rest.
 
-No task raises: distributed would log its arguments. State is one `Run` an order and process.
+No task raises an exception, because distributed would log its arguments. The state is one `Run` for
+each order and process.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from fleet.model.plan import DevicePlan
 from fleet.model.version import VERSION
 from fleet.profiles.runs import RunStore
 
-# The release builder of a worker: what the workstation resolved, with files of this machine.
+# The release builder of a worker: the parts from the workstation, with files of this machine.
 
 AskKind = Callable[[str, str | None, str | None], DeviceKind]
 Fetch = Callable[[str, dict[str, tuple[int, Path]]], None]
@@ -58,8 +59,9 @@ Fetch = Callable[[str, dict[str, tuple[int, Path]]], None]
 class RemoteBuilder(Builder):
     """Reads neither bundle nor runtimes: the workstation did, once for the whole fleet.
 
-    `ask_kind` waits for its answer and raises its FleetError; `fetch` waits until blobs are on
-    this machine. Files of a manifest have paths of this machine's Blobs, there or not yet.
+    `ask_kind` waits for the answer of the workstation and raises its FleetError. `fetch` waits
+    until blobs are on this machine. Files of a manifest have paths of this machine's Blobs, whether
+    they exist already or not.
     """
 
     def __init__(
@@ -97,7 +99,7 @@ class RemoteBuilder(Builder):
         return dict(self._kind(target, arch, python).kinds)
 
     def bring(self, plan: DevicePlan) -> None:
-        """What the plan sends is on this machine when this returns."""
+        """Fetch the missing blobs of the plan to this machine, and wait for them."""
         lacking = {
             sha: (size, self._origins[sha])
             for sha, size in blobs_of(plan).items()
@@ -114,7 +116,7 @@ class RemoteBuilder(Builder):
             return self._known[key]
 
     def _here(self, kind: DeviceKind) -> DeviceKind:
-        """The same with paths of this machine; where they come from is kept."""
+        """Return the kind with paths of this machine, and remember the original paths."""
         paths: dict[Path, Path] = {}
 
         def moved(item: FileRef) -> FileRef:
@@ -129,17 +131,17 @@ class RemoteBuilder(Builder):
         return DeviceKind(kind.parts, manifest, names, kind.opened, kind.corrected)
 
 
-INLINE_BYTES = 256 << 10  # a profile has some 50 kB; logs may have 64 MiB
+INLINE_BYTES = 256 << 10  # a profile has about 50 kB; logs may have 64 MiB
 POLL_SECONDS = 0.2
 AGAIN_SECONDS = 5.0
-PATIENCE_SECONDS = TTL_SECONDS + 15.0  # the lease of a worker that is lost has ended by then
+PATIENCE_SECONDS = TTL_SECONDS + 15.0  # the lease of a lost worker has ended by then
 
 _runs: dict[str, Run] = {}
 _blobs: dict[Path, Blobs] = {}
 
 
 def blobs() -> Blobs:
-    """The blobs of this machine."""
+    """Return the blobs of this machine."""
     root = fleet_home() / "blobs"
     return _blobs.setdefault(root, Blobs(root))
 
@@ -157,7 +159,7 @@ class Run:
         self.publisher = Publisher(lambda events: self.say(events=events))
         self.sessions: set[Session] = set()
         self.stopped = False
-        self.heard = time.monotonic()
+        self.last_beat = time.monotonic()
         self.answers: dict[str, DeviceKind | Exception] = {}
         self._changed = threading.Condition()
         self.transfer = TransferContext()
@@ -176,8 +178,8 @@ class Run:
                     "sent this job, "
                     "check who can reach the dask scheduler",
                 )
-            found: Work[Any] = getattr(importlib.import_module(module), name)
-            return found
+            work: Work[Any] = getattr(importlib.import_module(module), name)
+            return work
         if order.playbook is None:
             raise InputError(f"the job {order.what} needs a playbook", hint="fleet deploy PLAYBOOK")
         builder = RemoteBuilder(order, self.publisher, blobs(), self.ask_kind, self.fetch)
@@ -195,17 +197,21 @@ class Run:
         return bound
 
     def owe(self, host: str) -> None:
-        """Give a board what comes after the switch, even if it has the release already."""
+        """Mark a board as owed: it gets the steps after the switch, even if it has the release
+        already.
+        """
         with self._changed:
             if self._operation is not None:
                 self._operation.owed |= {host}
 
     def say(self, **message: Any) -> None:  # noqa: ANN401 - whatever msgpack takes
-        """A message to the workstation."""
+        """Send a message to the workstation."""
         self._log(TOPIC, {"order": self.order.id, "worker": self._me, **message})
 
     def host(self, host: Host) -> Host:
-        """The host with files of this machine. Raises InputError for a key that is not here."""
+        """Return the host with paths of this machine. Raises InputError if a key is missing
+        here.
+        """
         for path in host.identity_files:
             if not path.is_file():
                 raise InputError(
@@ -229,7 +235,9 @@ class Run:
         return replace(host, known_hosts=known, ssh_config=config)
 
     def ask_kind(self, target: str, arch: str | None, python: str | None) -> DeviceKind:
-        """What devices of this kind get; the workstation may fetch a runtime for that."""
+        """Return the release for devices of this kind. The workstation may fetch a runtime for
+        that.
+        """
         key = f"{target} {arch or ''} {python or ''}"
         self.say(ask="kind", key=key, target=target, arch=arch, python=python)
         self._wait(lambda: key in self.answers, f"the list of files for devices of the kind {key}")
@@ -239,7 +247,7 @@ class Run:
         return answer
 
     def fetch(self, host: str, wanted: dict[str, tuple[int, Path]]) -> None:
-        """Blobs of this machine: from a shared disk, else from the workstation."""
+        """Fetch blobs to this machine, from a shared disk or else from the workstation."""
         store, total = blobs(), sum(size for size, _ in wanted.values())
         left = {s: size for s, (size, path) in wanted.items() if not store.adopt(s, size, path)}
         if not left:
@@ -278,7 +286,7 @@ class Run:
                         "you stopped the command (Ctrl-C)",
                         hint="run the same command again; it resumes where it stopped",
                     )
-                if time.monotonic() - self.heard > SILENT_SECONDS:
+                if time.monotonic() - self.last_beat > SILENT_SECONDS:
                     raise TransferError(
                         f"the dask worker asked this workstation for {what}, but got no answer",
                         hint="deploy again; if it fails again, check that the worker can reach "
@@ -287,20 +295,24 @@ class Run:
                 self._changed.wait(POLL_SECONDS)
 
     def answer(self, key: str, value: DeviceKind | Exception) -> None:
-        """The workstation answers an ask, or says why a blob cannot come."""
+        """Store the answer of the workstation to a question, or the reason why a blob is not
+        available.
+        """
         with self._changed:
             self.answers[key] = value
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """End what is under way; boards have the old or the new release."""
+        """Stop the running work; each board has either the old or the new release."""
         self.stopped = True
         for session in list(self.sessions):
             session.cancel()
 
 
 def who(dask_worker: Any = None) -> dict[str, str]:  # noqa: ANN401 - a distributed.Worker
-    """Versions and machine of this process; plain data, so that other versions can read it."""
+    """Return the versions and the machine of this process, as plain data that other versions can
+    read.
+    """
     root = fleet_home()
     private_folder(root)
     about = root.stat()
@@ -316,32 +328,32 @@ def who(dask_worker: Any = None) -> dict[str, str]:  # noqa: ANN401 - a distribu
 
 
 def open_run(order: Order, dask_worker: Any) -> None:  # noqa: ANN401
-    """Take an order. Raises what its work cannot be made for."""
+    """Accept an order. Raises an error if its work cannot be prepared."""
     if order.id not in _runs:
         blobs().tidy()
         _runs[order.id] = Run(order, dask_worker.log_event, dask_worker.address)
 
 
 def beat(order: str) -> None:
-    """The workstation is there."""
+    """Note that the workstation is alive."""
     if order in _runs:
-        _runs[order].heard = time.monotonic()
+        _runs[order].last_beat = time.monotonic()
 
 
 def answer(order: str, key: str, value: DeviceKind | Exception) -> None:
-    """See Run.answer."""
+    """Pass an answer to the run of an order; see Run.answer."""
     if order in _runs:
         _runs[order].answer(key, value)
 
 
 def stop_run(order: str) -> None:
-    """See Run.stop."""
+    """Stop the run of an order; see Run.stop."""
     if order in _runs:
         _runs[order].stop()
 
 
 def end_run(order: str, keep: tuple[str, ...] = ()) -> None:
-    """Forget an order. `keep` are hosts whose files the workstation could not get."""
+    """Forget an order. `keep` are the hosts whose files the workstation could not get."""
     run = _runs.pop(order, None)
     if run is not None:
         run.stop()
@@ -351,7 +363,10 @@ def end_run(order: str, keep: tuple[str, ...] = ()) -> None:
 
 
 async def take_piece(sha: str, size: int, offset: int, data: bytes) -> None:
-    """One piece of a blob; not on the event loop, where a slow disk would be a lost worker."""
+    """Write a piece of a blob in a thread.
+
+    A slow disk would block the event loop, and distributed would consider the worker lost.
+    """
     await asyncio.to_thread(blobs().take, sha, size, offset, data)
 
 
@@ -361,12 +376,12 @@ async def finish_blob(sha: str) -> None:
 
 
 def drop_blob(sha: str) -> None:
-    """Forget the pieces."""
+    """Delete the pieces of a blob."""
     blobs().drop(sha)
 
 
 async def read_piece(order: str, name: str, offset: int, size: int) -> bytes:
-    """A piece of a file that a run wrote."""
+    """Read a piece of a file that a run wrote."""
     path = _runs[order].folder / name
 
     def read() -> bytes:
@@ -378,8 +393,10 @@ async def read_piece(order: str, name: str, offset: int, size: int) -> bytes:
 
 
 def work_on(order: str, host: Host, attempt: int, owed: bool = False) -> Reply:
-    """Work on one board. `attempt` counts from 1; distributed's own repetition is recognised and
-    ends. `owed`: a worker before may have switched the release, and did not measure it.
+    """Work on one board. `attempt` counts from 1.
+
+    A repetition by distributed itself is recognised and ends at once. `owed` is True if an earlier
+    worker may have switched the release without a run.
     """
     from distributed import Event, get_worker  # noqa: PLC0415
 
@@ -400,7 +417,7 @@ def work_on(order: str, host: Host, attempt: int, owed: bool = False) -> Reply:
 
 
 def ticket(order: str, host: str, attempt: int) -> str:
-    """Name of the flag that says: this board was begun."""
+    """Return the name of the flag of a board that was begun."""
     return f"fleet-{order}-{host}-{attempt}"
 
 
@@ -429,14 +446,14 @@ def _once(run: Run, host: Host) -> DeviceResult[Any]:
 
 
 def _files(run: Run, host: str) -> tuple[Carried, ...]:
-    """Records below runs/<run id>/<host>, and the way back below undo/<run id>."""
-    found = []
+    """Return the records below runs/<run id>/<host>, and the undo logs below undo/<run id>."""
+    files = []
     for path in sorted(run.folder.glob(f"*/{run.order.run_id}/*")):
         if path.name == host:
-            found += [file for file in sorted(path.rglob("*")) if file.is_file()]
+            files += [file for file in sorted(path.rglob("*")) if file.is_file()]
         elif path.name == f"{host}.jsonl":
-            found.append(path)
-    return tuple(_carried(path, run.folder) for path in found)
+            files.append(path)
+    return tuple(_carried(path, run.folder) for path in files)
 
 
 def _carried(path: Path, root: Path) -> Carried:
