@@ -1,1 +1,1 @@
-"""From lines of logs and facts of devices to ranked causes. Knows no device; works offline."""
+"""The triage of logs: from log lines and device facts to ranked causes. It works offline."""

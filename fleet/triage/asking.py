@@ -1,4 +1,4 @@
-"""Questions that tell causes with the same log apart, and what their answers say."""
+"""The questions that separate causes with the same log, and the evidence in their answers."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from fleet.triage.text import lines_of
 from fleet.triage.unknown import louder
 from fleet.triage.witnesses import witnesses
 
-_SURE = 0.8  # from here on nothing is asked, where signatures agree and no other cause has any
-_UNSURE = 0.7  # below it six of ten were right: alone, it asks for more of the log first
+# From this confidence on no question is needed, if signatures agree and there is no other cause.
+_SURE = 0.8
+_UNSURE = 0.7  # below it six of ten were right: a single cause first asks for more of the log
 _MOST = 3
 _WORDS = {"yes": True, "y": True, "no": False, "n": False}
-_SAID = 0.97  # what somebody looked at, and says
+_SAID = 0.97  # the weight of a user's answer
 
 
 def questions(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[Question, ...]:
-    """The most telling first; none where the log decides.
+    """Return the most telling questions first; none if the log decides.
 
-    One signature alone decides nothing, however often such ones were right.
+    One signature alone decides nothing, however often such signatures were right.
     """
     first, *others = ranked
     if first.cause.general:
@@ -35,16 +36,18 @@ def questions(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[Question
         return (*guessed.before, louder(reading), *guessed.behind, *_open(first, reading))[:_MOST]
     if first.confidence >= _SURE and first.agreeing > 1 and not others:
         return tuple(_open(first, reading))
-    found = [_between(first, other) for other in others[:_MOST]]
-    asked = {question.yes for question in found}
-    found += [_told(first, twin) for twin in first.twins if twin.cause not in asked]
-    if first.summary or not found or (not others and first.confidence < _UNSURE):
-        found.insert(0, louder(reading))
-    return (*found[:_MOST], *_open(first, reading))
+    between = [_between(first, other) for other in others[:_MOST]]
+    asked = {question.yes for question in between}
+    between += [_twin_question(first, twin) for twin in first.twins if twin.cause not in asked]
+    if first.summary or not between or (not others and first.confidence < _UNSURE):
+        between.insert(0, louder(reading))
+    return (*between[:_MOST], *_open(first, reading))
 
 
 def _open(first: Ranked, reading: LogReading) -> Iterator[Question]:
-    """What the cures need and the log does not say: who ran the program, and in which folder."""
+    """Yield questions for values that the cures need and the log does not show: actor and
+    folders.
+    """
     if first.platform == "android" and not (reading.actor or "actor" in first.slots):
         text = (
             "Did an app run it, or a program in a shell of the phone? Answer with --answer "
@@ -59,18 +62,21 @@ def _open(first: Ranked, reading: LogReading) -> Iterator[Question]:
 
 
 def _between(first: Ranked, other: Ranked) -> Question:
-    """Of two causes that the log shows: what one of them says of the other, or how it is seen."""
+    """Return the question that decides between two causes with evidence in the log.
+
+    It is a twin question of one of them, or else the command that verifies the second one.
+    """
     for twin in first.twins:
         if twin.cause == other.cause.id:
-            return _told(first, twin)
+            return _twin_question(first, twin)
     for twin in other.twins:
         if twin.cause == first.cause.id:
-            return _told(other, twin)
+            return _twin_question(other, twin)
     text = f"Is it this: {other.title}?"
     return Question(_id(first, other.cause.id), text, other.verify, other.cause.id, first.cause.id)
 
 
-def _told(first: Ranked, twin: Twin) -> Question:
+def _twin_question(first: Ranked, twin: Twin) -> Question:
     text = f"Does this hold: {twin.reading}?"
     command = filled(twin.command, first.slots)
     return Question(_id(first, twin.cause), text, command, twin.cause, first.cause.id)
@@ -81,7 +87,7 @@ def _id(no: Ranked, yes: str) -> str:
 
 
 def check_ids(answers: Iterable[str], known: Known) -> None:
-    """Raise InputError for an id that no question can have."""
+    """Raise InputError for an ID that no question can have."""
     whole = ("log", "build", "actor", *FOLDERS, *(row["id"] for row in known.steps))
     causes = known.causes.keys()
     for key in answers:
@@ -105,7 +111,9 @@ def _near(key: str, whole: Iterable[str], causes: Iterable[str]) -> str:
 
 
 def affirmed(answers: Mapping[str, str]) -> bool:
-    """Whether a guess at a log of unknown origin holds: then it is a device's."""
+    """Return True if a user confirmed a guess about a log of unknown origin: it is a device's log
+    then.
+    """
     return any(
         _WORDS.get(answer.strip().lower(), False)
         for key, answer in answers.items()
@@ -114,8 +122,8 @@ def affirmed(answers: Mapping[str, str]) -> bool:
 
 
 def answered(answers: Mapping[str, str], known: Known) -> list[Witness]:
-    """What the answers say: yes and no for a pair of causes, or pasted lines for any."""
-    found: list[Witness] = []
+    """Return the evidence in the answers: yes or no for a pair of causes, or pasted log lines."""
+    evidences: list[Witness] = []
     for key, answer in answers.items():
         no, _, yes = key.partition(":")
         word = answer.strip().lower()
@@ -123,7 +131,7 @@ def answered(answers: Mapping[str, str], known: Known) -> list[Witness]:
             name = yes if _WORDS[word] else no
             if name in known.causes:
                 evidence = Evidence("answer", f"{key}: {word}")
-                found.append(Witness(known.causes[name], _SAID, evidence, fact=True))
+                evidences.append(Witness(known.causes[name], _SAID, evidence, fact=True))
         else:
-            found += witnesses(lines_of(answer), known, "answer")
-    return found
+            evidences += witnesses(lines_of(answer), known, "answer")
+    return evidences

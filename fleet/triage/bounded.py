@@ -1,4 +1,4 @@
-"""A deadline for the patterns where RE2 is missing: one log is read in one child process."""
+"""The deadline for the patterns if RE2 is missing: a log is read in a child process."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ _inside = False
 def bounded(work: Callable[_P, _R]) -> Callable[_P, _R]:
     """Wrap a function of a module so that it ends within SECONDS.
 
-    With RE2 it is called directly. Without RE2 it runs in a child process, so its arguments and
-    its result must be plain data; it then raises DeadlineError when the patterns take longer.
+    With RE2 it is called directly. Without RE2 it runs in a child process, so its arguments and its
+    result must be plain data. It then raises DeadlineError if the patterns take longer.
     """
 
     @functools.wraps(work)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         if patterns.LINEAR or _inside:
             return work(*args, **kwargs)
-        found: _R = _elsewhere(work.__module__, work.__name__, args, kwargs)
-        return found
+        answer: _R = _elsewhere(work.__module__, work.__name__, args, kwargs)
+        return answer
 
     return call
 
 
 def _elsewhere(*task: Any) -> Any:  # noqa: ANN401 - what the function returns
-    """Send the call to a child process and return what it answers; raise what it raises."""
+    """Call a function in a child process and return its result. Raises the errors of the
+    function.
+    """
     paths = os.pathsep.join(path for path in sys.path if path)
     try:
         done = subprocess.run(
@@ -63,7 +65,7 @@ def _elsewhere(*task: Any) -> Any:  # noqa: ANN401 - what the function returns
 
 
 def child() -> None:
-    """Run the call that stands on standard input, and write its answer to standard output."""
+    """Run the call from standard input, and write its result to standard output."""
     global _inside  # noqa: PLW0603 - of this process alone
     _inside = True
     module, name, args, kwargs = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our parent

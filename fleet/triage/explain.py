@@ -1,4 +1,4 @@
-"""What a number or a name of an error means, and which causes hide behind it."""
+"""The meaning of error numbers and error names, and the causes that show them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FAMILIES = {"qnn": "QNN", "genie": "Genie", "fastrpc": "FastRPC"}
 
 @dataclass(frozen=True)
 class Meaning:
-    """One reading of a code: whose it is, its names, and a word on the number."""
+    """A possible meaning of a code: its family, its names, and a note on the number."""
 
     family: str
     number: int
@@ -27,7 +27,7 @@ class Meaning:
 
 @dataclass(frozen=True)
 class Explained:
-    """All readings of a code, and the causes that show it, most frequent first."""
+    """The possible meanings of a code, and the causes that show it, the most frequent first."""
 
     code: str
     meanings: tuple[Meaning, ...]
@@ -36,12 +36,15 @@ class Explained:
 
     @property
     def named(self) -> list[dict[str, str]]:
-        """The causes in short."""
+        """The causes with id, title and layer."""
         return [{"id": c.id, "title": c.title, "layer": c.layer} for c in self.causes]
 
 
 def explain(code: str) -> Explained:
-    """14001, 0x36b1, 0x80000406, -8, AEE_EUNABLETOLOAD, QNN_..., GENIE_...; unknown has none."""
+    """Explain a code: 14001, 0x36b1, 0x80000406, -8, AEE_EUNABLETOLOAD, QNN_..., GENIE_...
+
+    An unknown code has no meanings.
+    """
     code = code.strip()[:100]
     meanings = _of_number(_value(code)) if _NUMBER.fullmatch(code) else _of_name(code.upper())
     words = {code.lower()} | {name.lower() for meaning in meanings for name in meaning.names}
@@ -54,7 +57,7 @@ def _value(text: str) -> int:
 
 
 def _forms(number: int) -> set[str]:
-    """How a number is written in logs: decimal, hex, and as 32 bits with a sign."""
+    """Return the forms of a number in logs: decimal, hexadecimal, and as 32 bits with a sign."""
     forms = {str(number), f"0x{number & 0xFFFFFFFF:x}"}
     if number >= 1 << 31:
         forms.add(str(number - (1 << 32)))
@@ -70,7 +73,7 @@ def _table() -> dict[str, Any]:
 
 def _of_number(value: int) -> list[Meaning]:
     table = _table()
-    found = []
+    meanings = []
     unsigned = value & 0xFFFFFFFF
     on_dsp = unsigned - int(table["dsp_offset"])
     if 0 < on_dsp < 0x10000:
@@ -80,10 +83,10 @@ def _of_number(value: int) -> list[Meaning]:
     for family in ("qnn", "genie", "fastrpc"):
         if value in table[family]:
             names = tuple(table[family][value])
-            found.append(Meaning(_FAMILIES[family], value, names, _note(family, value)))
-    if not found and value >= 1000 and (where := _component(value)):
-        found.append(Meaning(_FAMILIES["qnn"], value, (), f"in the range of QNN's {where}"))
-    return found
+            meanings.append(Meaning(_FAMILIES[family], value, names, _note(family, value)))
+    if not meanings and value >= 1000 and (where := _component(value)):
+        meanings.append(Meaning(_FAMILIES["qnn"], value, (), f"in the range of QNN's {where}"))
+    return meanings
 
 
 def _note(family: str, value: int) -> str:
@@ -113,15 +116,17 @@ def _of_name(name: str) -> list[Meaning]:
 
 
 def _causes(words: set[str]) -> tuple[Cause, ...]:
-    """Causes that list the code, in the order that lines with nothing but the code would give."""
+    """Return the causes that list the code, ordered like the causes of lines with only this
+    code.
+    """
     known = knowledge()
-    found = [
+    causes = [
         cause for cause in known.causes.values() if words & {code.lower() for code in cause.codes}
     ]
-    weight = dict.fromkeys((cause.id for cause in found), 0.0)
+    weight = dict.fromkeys((cause.id for cause in causes), 0.0)
     for text in [form.format(word) for word in sorted(words) for form in _LINES]:
         for index in known.matcher.match(text):
             cause, signature, part = known.owners[index]
             if part == "match" and cause.id in weight and not signature.needs:
                 weight[cause.id] += signature.weight
-    return tuple(sorted(found, key=lambda cause: (-round(weight[cause.id], 6), cause.id)))
+    return tuple(sorted(causes, key=lambda cause: (-round(weight[cause.id], 6), cause.id)))

@@ -1,7 +1,7 @@
-"""Lines that no signature knows: what they are about, and what is wrong with it.
+"""The guesses about lines that no signature knows: their subject and their symptom.
 
-That is a guess, right in one case of three on logs that no pattern had seen: it becomes a
-question, never a cause.
+Such a guess was right in one case of three on logs that no pattern had been written for. It becomes
+a question, never a cause.
 """
 
 from __future__ import annotations
@@ -18,42 +18,44 @@ from fleet.triage.reading import LogReading
 from fleet.triage.text import Line, is_quiet
 from fleet.triage.unknown import codes_of
 
-GUESS = "guess:"  # of the id of a question
+GUESS = "guess:"  # the prefix of the ID of a guess
 _MOST = 2
-_READ = 50  # failing lines of which the numbers are looked up
-_LONG = 4  # characters of a number; shorter ones are of anything
-_FEW = 2  # causes that list a number, up to which the number alone tells
+_READ = 50  # failing lines whose numbers are looked up
+_LONG = 4  # characters of a number; shorter numbers can mean anything
+_FEW = 2  # at most so many causes may list a number that decides alone
 
 
 @dataclass(frozen=True)
 class Guesses:
-    """Questions that come before the open next step, and those that come behind it."""
+    """The questions before the open next step, and the questions after it."""
 
     before: tuple[Question, ...] = ()
     behind: tuple[Question, ...] = ()
 
 
 def guesses(reading: LogReading, left: tuple[Ranked, ...] = ()) -> Guesses:
-    """What to ask of the failing lines, then of the others; none where nothing is known of them.
+    """Return questions about the failing lines, then about the others; none if nothing is known.
 
-    Causes that are `left` have evidence in a log of which nothing says that it is of a device.
+    Causes that are `left` have evidence in a log that may not come from a device.
     """
     if reading.of_people:
         return Guesses()
-    found = {guess.cause.id: _read(guess, build=bool(reading.of_build)) for guess in left[:_MOST]}
+    before = {guess.cause.id: _read(guess, build=bool(reading.of_build)) for guess in left[:_MOST]}
     behind: dict[str, Question] = {}
     if not (reading.of_build or reading.of_others):
         for cause, line, sure in chain(_by_words(reading), _by_number(reading)):
-            if len(found) + len(behind) >= _MOST:
+            if len(before) + len(behind) >= _MOST:
                 break
-            asked = found if sure else behind
+            asked = before if sure else behind
             asked.setdefault(cause.id, _guess(cause, line.number))
-    later = (question for name, question in behind.items() if name not in found)
-    return Guesses(tuple(found.values()), tuple(later))
+    later = (question for name, question in behind.items() if name not in before)
+    return Guesses(tuple(before.values()), tuple(later))
 
 
 def sure_guess(reading: LogReading) -> tuple[Cause, Line] | None:
-    """Return the cause of the first line of an error whose subject and symptom say why."""
+    """Return the cause and the first error line whose subject and symptom identify it; else
+    None.
+    """
     for cause, line, sure in _by_words(reading):
         if sure and not is_quiet(line.text):
             return cause, line
@@ -74,7 +76,7 @@ def _by_words(reading: LogReading) -> Iterator[tuple[Cause, Line, bool]]:
 
 
 def _by_number(reading: LogReading) -> Iterator[tuple[Cause, Line, bool]]:
-    """The first cause that lists the first number or name of an error."""
+    """Yield the first cause that lists the first number or name of an error."""
     for line in reading.failures[:_READ]:
         for code in codes_of(line.text):
             causes = explain(code).causes if len(code) >= _LONG else ()
@@ -92,8 +94,12 @@ def _guess(cause: Cause, line: int) -> Question:
     return Question(f"{GUESS}{cause.id}", text, cause.verify, yes=cause.id)
 
 
-def _read(one: Ranked, *, build: bool) -> Question:
-    """Of a cause that the log names, where nothing says that it is a device's."""
+def _read(cause: Ranked, *, build: bool) -> Question:
+    """Return the question about a cause that the log names without showing that a device is
+    concerned.
+    """
     asked = "Is that the first error" if build else "Does this command fail on your Qualcomm device"
-    text = f"Line {_line(one)} says: {one.title}. {asked}?"
-    return Question(f"{GUESS}{one.cause.id}", text, "" if build else one.verify, yes=one.cause.id)
+    text = f"Line {_line(cause)} says: {cause.title}. {asked}?"
+    return Question(
+        f"{GUESS}{cause.cause.id}", text, "" if build else cause.verify, yes=cause.cause.id
+    )

@@ -1,7 +1,7 @@
-"""A grammar of log lines: patterns with slots.
+"""The grammar of log lines: patterns with slots.
 
-`{library}: cannot open shared object` matches any library; what stood in the slot comes back in
-title, evidence and fix (fleet/model/slots.py).
+`{library}: cannot open shared object` matches any library. The text in the slot is used in title,
+evidence and fix (fleet/model/slots.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 from fleet.model.slots import SLOTS
 from fleet.triage.patterns import compiled
 
-# What a log says of the device beside its failure; what the chip itself says comes first.
+# The patterns for facts about the device in a log; those from the chip itself come first.
 BESIDE = (
     r"hexagon arch(?:itecture)?\W{1,3}(?:version )?{arch}",
     r"\b(?:dsp|htp|hexagon)_arch\W{1,4}{arch}",
@@ -29,19 +29,19 @@ _IN_PATTERN = re.compile(r"\{(" + "|".join(SLOTS) + r")\}")
 
 
 def expanded(pattern: str) -> str:
-    """The pattern with each slot as a named group."""
+    """Return the pattern with each slot as a named group."""
     return _IN_PATTERN.sub(lambda slot: f"(?P<{slot[1]}>{SLOTS[slot[1]]})", pattern)
 
 
 def has_slots(pattern: str) -> bool:
-    """Whether something of a line is kept when the pattern is found."""
+    """Return True if the pattern captures a part of the line."""
     return "(?P<" in pattern
 
 
 def captured(pattern: str, line: str) -> dict[str, str]:
-    """What stands in the slots of an expanded pattern, in this line."""
-    found = _compiled(pattern).search(line)
-    words = found.groupdict().items() if found else ()
+    """Return the texts in the slots of an expanded pattern, in this line."""
+    match = _compiled(pattern).search(line)
+    words = match.groupdict().items() if match else ()
     return {name: _LIKE.get(name, str)(word) for name, word in words if word}
 
 
@@ -56,14 +56,14 @@ _OF_THE_SYSTEM = ("/usr", "/lib", "/vendor", "/system", "/apex", "/odm", "/data/
 
 def beside(text: str) -> dict[str, str]:
     """Return the slots of BESIDE and the folders that a whole log shows."""
-    found: dict[str, str] = {}
+    slots: dict[str, str] = {}
     for pattern in BESIDE:
-        found = {**captured(expanded(pattern), text), **found}
+        slots = {**captured(expanded(pattern), text), **slots}
     for name, pattern in _FOLDERS.items():
         match = _compiled(pattern).search(text)
         if match and not match.group(1).startswith(_OF_THE_SYSTEM):
-            found[name] = match.group(1)
-    return found
+            slots[name] = match.group(1)
+    return slots
 
 
 _compiled = cache(compiled)

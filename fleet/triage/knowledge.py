@@ -1,4 +1,4 @@
-"""Everything the doctor knows: the cause files, compiled once."""
+"""The knowledge of the doctor: the cause files, compiled once."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from fleet.model.errors import FleetError, InputError
 from fleet.triage.grammar import expanded
 from fleet.triage.matcher import Matcher
 
-# The cause files as one file that is read at once: `python -m fleet.triage.knowledge` writes it.
+# The cause files are stored in one index too: `python -m fleet.triage.knowledge` writes it.
 #
 # Reading 75 YAML files and finding the literals of 1,300 patterns takes most of a short command.
-# The index is used only while it is of the files that are there.
+# The index is used only if it was made from the present files.
 
 NAME = "causes.index.json"
 
 
 def digest(paths: Iterable[Path]) -> str:
-    """Of names and bytes, so that a change of a file is seen."""
+    """Return a digest of names and contents, so that any change of a file is noticed."""
     whole, size = 0, 0
     for path in sorted(paths):
         data = path.name.encode() + b"\0" + path.read_bytes() + b"\0"
@@ -37,7 +37,7 @@ def digest(paths: Iterable[Path]) -> str:
 
 
 def read(paths: Iterable[Path]) -> dict[str, Any] | None:
-    """What was written for exactly these files; None where they are others."""
+    """Return the index for exactly these files; None if it was made from others."""
     with as_file(files("fleet") / "data" / NAME) as path:
         try:
             lines = path.read_text("utf-8").splitlines()
@@ -51,7 +51,7 @@ def read(paths: Iterable[Path]) -> dict[str, Any] | None:
 
 
 def write(paths: Iterable[Path], causes: Iterable[Cause], head: Mapping[str, Any]) -> None:
-    """One cause a line, so that a change of one is a change of a line."""
+    """Write the index with one cause a line, so that a change of one cause changes one line."""
     rows = [{"digest": digest(paths), **head}, *causes]
     with as_file(files("fleet") / "data" / NAME) as path:
         path.write_bytes(b"\n".join((*map(msgspec.json.encode, rows), b"")))
@@ -72,15 +72,15 @@ TABLES = (
 
 @dataclass(frozen=True)
 class Known:
-    """Causes and their patterns. `patterns[i]` of the matcher belongs to `owners[i]`.
+    """The causes and their patterns. `patterns[i]` of the matcher belongs to `owners[i]`.
 
-    An owner is the cause, its signature and the part of it: match, unless or needs; `against`
-    has the causes of the same patterns.
+    An owner is a cause, its signature and the part of the signature: match, unless or needs.
+    `against` has the patterns that disprove causes, and `opposed` their causes.
     """
 
     causes: dict[str, Cause]
     owners: tuple[tuple[Cause, Signature, str], ...]
-    signatures: tuple[int, ...]  # of the owners those of the part `match`
+    signatures: tuple[int, ...]  # the places of the owners with the part `match`
     matcher: Matcher
     against: Matcher
     opposed: tuple[Cause, ...]
@@ -107,7 +107,9 @@ class Known:
 
 @cache
 def knowledge(folder: Path | None = None) -> Known:
-    """What is in fleet/data/causes, or in another folder. InputError for a mistake there."""
+    """Return the knowledge in fleet/data/causes or another folder. Raises InputError for a bad
+    file.
+    """
     paths = _paths(folder)
     raw = read([*paths, *_tables()]) if folder is None else None
     if raw is not None:
@@ -116,7 +118,7 @@ def knowledge(folder: Path | None = None) -> Known:
 
 
 def write_index() -> None:
-    """Write what `knowledge` reads instead of the files, while they are the same."""
+    """Write the index that `knowledge` reads instead of the files, while they are unchanged."""
     paths = _paths(None)
     causes = _parsed(paths)
     known = _known(causes, _loaded(), None)
@@ -223,7 +225,7 @@ def _unsure(families: dict[str, Any]) -> frozenset[tuple[int, int]]:
 
 
 def _cells(families: dict[str, Any]) -> list[tuple[tuple[int, int], str, str]]:
-    """Each subject with each symptom: their numbers and their ids."""
+    """Return each pair of a subject and a symptom: their numbers and their ids."""
     return [
         ((about, wrong), subject["id"], symptom["id"])
         for about, subject in enumerate(families["subjects"])
@@ -232,7 +234,7 @@ def _cells(families: dict[str, Any]) -> list[tuple[tuple[int, int], str, str]]:
 
 
 def _matchers(known: Known) -> list[Matcher]:
-    """In the order in which `_known` makes them."""
+    """Return the matchers in the order in which `_known` makes them."""
     return [
         known.matcher, known.against, known.benign, known.success, known.doubts,
         known.failure_words,

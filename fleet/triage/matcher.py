@@ -1,4 +1,4 @@
-"""Numbered patterns over each line of a log, those first whose words the log contains."""
+"""Numbered patterns for the lines of a log, limited first to those whose words the log contains."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 from fleet.model.errors import InputError
 from fleet.triage.patterns import PatternError, PatternSet, compiled, named_once, searcher
 
-# Words that must stand in a line before a pattern can be found there.
+# Words that a line must contain before a pattern can match it.
 #
-# A log holds the words of few patterns, and only those are compiled for it.
+# A log contains the words of few patterns, and only those are compiled for it.
 
 _LEAST = 2
 
 
 def literals(pattern: str) -> list[list[str]]:
-    """Return sets of lower-case words: each line that matches has one word of every set."""
+    """Return sets of lower-case words: each matching line has one word of every set."""
     try:
         sets = _of(list(_parser.parse(named_once(pattern), re.IGNORECASE)))
     except (re.error, OverflowError):
@@ -30,7 +30,7 @@ def literals(pattern: str) -> list[list[str]]:
 
 
 def _of(nodes: list[Any]) -> list[set[str]]:
-    """Return the sets of a sequence of nodes: of its literal runs, groups and repetitions."""
+    """Return the sets of a sequence of nodes, from its literal runs, groups and repetitions."""
     sets: list[set[str]] = []
     run = ""
     for kind, value in nodes:
@@ -58,11 +58,11 @@ def _best(sets: list[set[str]]) -> set[str]:
     return max(sets, key=lambda words: (min(map(len, words)), -len(words)), default=set())
 
 
-_SPLIT = 800  # lines, from which on a text is not looked at line by line
+_SPLIT = 800  # a text with more lines is not searched line by line
 
 
 class Matcher:
-    """Numbered patterns; `match` gives the numbers that are found in a text."""
+    """Numbered patterns; `match` returns the numbers of those that occur in a text."""
 
     def __init__(
         self,
@@ -71,9 +71,10 @@ class Matcher:
         names: Sequence[str] = (),
         words: Sequence[Sequence[Sequence[str]]] | None = None,
     ) -> None:
-        """Raises InputError for a pattern that is none; `names` say where it stands.
+        """Check the patterns. Raises InputError for an invalid pattern; `names` state where it is.
 
-        `words` are the literals of each pattern: those of an index that was checked before.
+        `words` are the literals of each pattern, from an index that was checked when it was
+        written.
         """
         self.patterns = patterns
         if words is None:
@@ -83,7 +84,7 @@ class Matcher:
         self._alone: dict[int, Callable[[str], bool]] = {}
 
     def over(self, text: str, among: Sequence[int] | None = None) -> Matched:
-        """The patterns, or those `among` them, that can be found in lines of `text`."""
+        """Return the patterns, or those `among` them, that can occur in lines of `text`."""
         places = _places(text)
         numbers, rows = [], {}
         for number in range(len(self.words)) if among is None else among:
@@ -98,17 +99,17 @@ class Matcher:
         return Matched(self, tuple(numbers), text, rows)
 
     def match(self, text: str) -> list[int]:
-        """Numbers of the patterns that occur in `text`."""
+        """Return the numbers of the patterns that occur in `text`."""
         return self.over(text).match(text)
 
     def search(self, number: int, line: str) -> bool:
-        """Return whether one pattern occurs in a line."""
+        """Return True if a pattern occurs in a line."""
         if number not in self._alone:
             self._alone[number] = searcher(self.patterns[number])
         return self._alone[number](line)
 
     def compiled(self, numbers: tuple[int, ...]) -> PatternSet:
-        """These patterns as one automaton."""
+        """Compile these patterns into one automaton, and keep it."""
         if numbers not in self._sets:
             if len(self._sets) > 64:
                 self._sets.clear()
@@ -120,16 +121,16 @@ class Matcher:
 
 
 class Matched:
-    """The patterns of a matcher that one text can hold.
+    """The patterns of a matcher that can occur in one text.
 
-    In a short text each pattern is searched for alone in the lines that have its words: compiling
-    one automaton of hundreds of patterns takes longer than that. A long text is worth it.
+    In a short text each pattern is searched alone in the lines that have its words. To compile one
+    automaton of hundreds of patterns would take longer; a long text is worth it.
     """
 
     def __init__(
         self, matcher: Matcher, numbers: tuple[int, ...], text: str, rows: dict[int, int]
     ) -> None:
-        """`rows` are the lines in which each pattern can be found, as bits."""
+        """Store the matcher; `rows` are the lines in which each pattern can occur, as bits."""
         self._matcher = matcher
         self.numbers = numbers
         self._rows = rows
@@ -137,7 +138,7 @@ class Matched:
         self._numbered = _numbered(text)
 
     def match(self, line: str) -> list[int]:
-        """Numbers of the patterns that occur in a line of the text."""
+        """Return the numbers of the patterns that occur in a line of the text."""
         if not self.numbers:
             return []
         if self._numbered is not None:
@@ -151,8 +152,8 @@ class Matched:
                 for row in self.numbers
                 if self._rows[row] >> at & 1 and self._matcher.search(row, line)
             ]
-        found = self._matcher.compiled(self.numbers).match(line)
-        return [self.numbers[index] for index in found]
+        places = self._matcher.compiled(self.numbers).match(line)
+        return [self.numbers[index] for index in places]
 
 
 @lru_cache(maxsize=8)
@@ -164,7 +165,9 @@ def _numbered(text: str) -> dict[str, int] | None:
 
 @lru_cache(maxsize=8)
 def _places(text: str) -> Callable[[str], int]:
-    """Return a function that gives the lines with a word, as bits; of a long text all are one."""
+    """Return a function that gives the lines with a word, as bits. A long text counts as one
+    line.
+    """
     low = text.lower()
     parts = "\n".join(set(low.split()))  # a long log repeats its words
     lines = low.split("\n") if _numbered(text) else [low]

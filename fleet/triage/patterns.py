@@ -18,16 +18,16 @@ except ImportError:  # no wheel for musl, or the extra is not installed
     re2 = None
 
 _ERRORS: tuple[type[Exception], ...] = (re.error, *(() if re2 is None else (re2.error,)))
-LINEAR = re2 is not None  # time
-_MEMORY = 256 << 20  # of the automaton; it grows with the lines that are seen
+LINEAR = re2 is not None  # the time is linear in the length of the text
+_MEMORY = 256 << 20  # the limit of the automaton, which grows with the searched lines
 
 
 class PatternError(ValueError):
-    """A text that is no regular expression."""
+    """A text that is not a valid regular expression."""
 
 
 def compiled(pattern: str) -> Any:  # noqa: ANN401 - re2's object has no public type
-    """Return an object with `search`. Raises PatternError."""
+    """Return a compiled pattern with the method `search`. Raises PatternError."""
     try:
         if re2 is None:
             return re.compile(named_once(pattern), re.IGNORECASE | re.ASCII)
@@ -37,9 +37,9 @@ def compiled(pattern: str) -> Any:  # noqa: ANN401 - re2's object has no public 
 
 
 def searcher(pattern: str) -> Callable[[str], bool]:
-    """Return a function that tells whether the pattern occurs in a line. Raises PatternError.
+    """Return a function that tells if the pattern occurs in a line. Raises PatternError.
 
-    A pattern and a line of ASCII alone are compared as bytes, which RE2 compiles and runs in two
+    If pattern and line are ASCII, they are compared as bytes. RE2 compiles and runs that in two
     thirds of the time that it needs for UTF-8.
     """
     wide = cache(lambda: compiled(pattern).search)
@@ -54,7 +54,9 @@ class PatternSet:
     """Several patterns that are searched for in one pass."""
 
     def __init__(self, patterns: Sequence[str], words: Sequence[Sequence[Sequence[str]]]) -> None:
-        """`words` are the literals of each pattern: a line that matches has one of each set."""
+        """Compile the patterns. `words` are the literals of each: a matching line has one of each
+        set.
+        """
         if re2 is not None:
             self._set = re2.Set.SearchSet(_options())
             for pattern in patterns:
@@ -79,13 +81,13 @@ class PatternSet:
 
 
 def named_once(pattern: str) -> str:
-    """Return the pattern with only the first group of each name named, as RE2 takes it."""
-    seen: set[str] = set()
+    """Return the pattern with only the first group of each name named, as RE2 requires."""
+    names: set[str] = set()
 
-    def name(found: re.Match[str]) -> str:
-        again = found[0] in seen
-        seen.add(found[0])
-        return "(" if again else found[0]
+    def name(group: re.Match[str]) -> str:
+        again = group[0] in names
+        names.add(group[0])
+        return "(" if again else group[0]
 
     return re.sub(r"\(\?P<\w+>", name, pattern)
 

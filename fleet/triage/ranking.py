@@ -1,8 +1,8 @@
-"""From weighted evidence to ranked causes with a confidence.
+"""The ranking of causes by weighted evidence, with a confidence.
 
-Pieces of evidence for one cause add up as independent witnesses do (1 - product of
-1 - weight). The confidence is the share of a cause among all that have evidence, held
-against the chance that none of them is it; tests/triage measures how well it is calibrated.
+Pieces of evidence for one cause add up like independent witnesses (1 - product of 1 - weight). The
+confidence is the share of a cause among all with evidence, reduced by the chance that none of them
+is right. tests/triage measures its calibration.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from fleet.model.diagnosis import Evidence, Ranked
 CERTAIN = 0.9  # a signature of this weight rules out the causes that its cause excludes
 SHOWN = 5
 _LEAST = 0.03
-_MOST = 0.99  # no log and no probe is proof
-_LATER = 0.93  # of the weight, for each distinct line of evidence that stands before
+_MOST = 0.99  # neither a log nor a probe is proof
+_LATER = 0.93  # factor of the weight for each distinct earlier line of evidence
 _LATEST = 6
-_SUMMED = 0.1  # of the weight, for last lines where a line above says more
-_SHARED = 0.3  # of the score of a cause that explains only lines that the first explains too
-_PLAIN = 0.75  # of a line that shows its cause by itself
-_CURVE = 0.6  # tests/triage: below 0.6 the plain share was right more often than it said
-_FOREIGN = 0.5  # a cause that is not known on the platform that the log shows
+_SUMMED = 0.1  # factor for last lines, if an earlier line says more
+_SHARED = 0.3  # factor for a cause whose lines are all explained by the first cause too
+_PLAIN = 0.75  # weight of a line that identifies its cause alone
+_CURVE = 0.6  # tests/triage: below 0.6 causes were right more often than the plain share
+_FOREIGN = 0.5  # factor for a cause that is unknown on the platform of the log
 
 
 @dataclass(frozen=True)
 class Witness:
-    """One piece of evidence for a cause. `order` counts the distinct causal lines before it.
+    """A piece of evidence for a cause. `order` counts the distinct causal lines before it.
 
-    A `fact` was seen on the device itself, so it holds on every platform.
+    A `fact` was observed on the device itself, so it holds on every platform.
     """
 
     cause: Cause
@@ -45,9 +45,10 @@ class Witness:
 def rank(
     witnesses: Iterable[Witness], platform: str = "", *, known: Mapping[str, Cause]
 ) -> tuple[Ranked, ...]:
-    """The causes, most likely first.
+    """Return the causes, the most likely first.
 
-    Lines that only sum up count where nothing else does; otherwise they only fill the end.
+    Lines that only sum up earlier errors count if there is no other line; otherwise they only fill
+    the end of the ranking.
     """
     every = [witness for witness in witnesses if witness.cause.id in known]
     if any(witness.cause.severity == "error" and not witness.summary for witness in every):
@@ -85,11 +86,11 @@ def rank(
 
 
 def _slots(witnesses: Iterable[Witness]) -> dict[str, str]:
-    """Of the strongest witness that has the slot."""
-    found: dict[str, str] = {}
+    """Return each slot from the strongest witness that has it."""
+    slots: dict[str, str] = {}
     for witness in sorted(witnesses, key=lambda witness: -witness.weight):
-        found = {**witness.slots, **found}
-    return found
+        slots = {**witness.slots, **slots}
+    return slots
 
 
 def _scores(witnesses: Iterable[Witness], platform: str) -> dict[str, float]:
@@ -106,7 +107,7 @@ def _scores(witnesses: Iterable[Witness], platform: str) -> dict[str, float]:
 def _explained(scores: dict[str, float], witnesses: list[Witness]) -> dict[str, float]:
     """Return the scores, lowered for causes whose every line the first cause explains as well.
 
-    So a longer chain of the same failure raises the confidence in its cause, not in its rivals.
+    Thus a longer chain of the same failure raises the confidence in its cause, not in its rivals.
     """
     lines: dict[str, set[int]] = {}
     for witness in witnesses:
@@ -126,12 +127,15 @@ def _explained(scores: dict[str, float], witnesses: list[Witness]) -> dict[str, 
 
 
 def _within(lines: set[int] | None, own: set[int], plain: set[int]) -> bool:
-    """Whether the lines are a part of the first cause's, without the line that shows it plainly."""
+    """Return True if the lines are a part of the first cause's lines without the telling one."""
     return lines is not None and lines < own and not plain <= lines
 
 
 def _confidences(scores: Mapping[str, float]) -> dict[str, float]:
-    """A cause's score, held against the others; the curve was fitted on reported cases."""
+    """Return the confidence of each cause: its score compared with the scores of the others.
+
+    The curve was fitted on reported cases.
+    """
     whole = sum(scores.values()) + 1 - max(scores.values(), default=0.0)
     alone = len([score for score in scores.values() if score >= _LEAST]) == 1
     shares = {}
@@ -143,7 +147,10 @@ def _confidences(scores: Mapping[str, float]) -> dict[str, float]:
 
 
 def _not_excluded(witnesses: list[Witness]) -> list[Witness]:
-    """Without those that a sure one rules out; two that rule out each other both stay."""
+    """Return the witnesses without those whose cause a sure witness rules out.
+
+    Two causes that rule out each other both stay.
+    """
     sure = {witness.cause.id: witness.cause for witness in witnesses if witness.weight >= CERTAIN}
     out = {
         other

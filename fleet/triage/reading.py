@@ -1,4 +1,4 @@
-"""What the lines of a log say: hits of patterns, what it is about, signs of failure and success."""
+"""The reading of a log: matches of patterns, its subject, and signs of failure and success."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ from fleet.triage.knowledge import Known
 from fleet.triage.matcher import Matcher
 from fleet.triage.text import Line, process_of
 
-MAX_LINES = 200_000  # distinct lines that are looked at; a log repeats itself long before
-_DOCUMENT = 0.25  # of the lines, from which on a text is for people to read
+MAX_LINES = 200_000  # limit of the distinct lines that are read; a log repeats itself long before
+_DOCUMENT = 0.25  # a text with a larger share of prose is a document
 _SHORT = 5
 _LONG = 30
-_AGAIN = 6  # times one word after the other
+_AGAIN = 6  # repetitions of a word that count as garbled output
 _NOISE = re.compile(r"([!?@\ufffd])\1{11}")
 _DEVICE = ("npu", "chip", "shell", "link", "phone")
-_CUT = 3  # lines of exactly the same length, which is the greatest
+_CUT = 3  # lines with exactly the same length, the greatest one
 _NARROW = (40, 260)  # columns of a terminal
-_NEAR = 15  # lines between a failure and the word that says whose it is
+_NEAR = 15  # lines between a failure and the word that shows its origin
 
 
 class LogReading:
-    """The distinct lines of one log, held against everything that is known."""
+    """The distinct lines of one log, compared with all known patterns."""
 
     def __init__(self, lines: list[Line], known: Known, *, given: bool = False) -> None:
-        """Nothing is matched before it is asked for; `given`: somebody said whose it is."""
+        """Store the lines; patterns are matched on demand. `given`: the user stated the origin of
+        the log.
+        """
         self.known = known
         self.given = given
         first = {line.text: line for line in reversed(lines)}
@@ -37,23 +39,23 @@ class LogReading:
         self._needed: dict[str, bool] = {}
 
     def benign(self, line: Line) -> bool:
-        """Whether it looks like an error and is none."""
+        """Return True if the line looks like an error but is harmless."""
         return bool(self._benign.match(line.text))
 
     @cached_property
     def _successes(self) -> dict[Line, bool]:
-        """Lines by which a program says that its work was done; True for those that end errors.
+        """Lines with which a program reports that its work is done; True for those that end errors.
 
-        A line with a word of failure is none of them.
+        A line with a word of failure is not among them.
         """
         matched = self.known.success.over(self.text)
         failing = set(self._failing)
-        found = {}
+        successes = {}
         for line in self.lines:
             rows = [row for row in matched.match(line.text) if self._has_needed(row)]
             if rows and line not in failing:
-                found[line] = any(row not in self.known.weak for row in rows)
-        return found
+                successes[line] = any(row not in self.known.weak for row in rows)
+        return successes
 
     def _has_needed(self, row: int) -> bool:
         needed = self.known.needs[row]
@@ -68,7 +70,7 @@ class LogReading:
         return {process_of(line.text): line.number for line in ending}
 
     def ended(self, line: Line) -> bool:
-        """Return whether a later success of the same process ends what this line reports.
+        """Return True if a later success of the same process ends what this line reports.
 
         Nothing is ended in a log that shows that the work was slow, wrong, or not on the NPU.
         """
@@ -79,15 +81,15 @@ class LogReading:
         return line.number < last
 
     def hits(self) -> Iterator[tuple[Line, list[int]]]:
-        """Lines with the numbers of the signatures of causes that they hold."""
+        """Yield lines with the numbers of the matching signatures of causes."""
         matched = self.known.matcher.over(self.text, self.known.signatures)
         for line in self.lines:
-            found = matched.match(line.text)
-            if found and not self.benign(line):
-                yield line, found
+            numbers = matched.match(line.text)
+            if numbers and not self.benign(line):
+                yield line, numbers
 
     def anywhere(self, number: int) -> bool:
-        """Return whether a line holds this pattern of a cause (`needs` or `unless`)."""
+        """Return True if a line matches this pattern of a cause (`needs` or `unless`)."""
         if number not in self._anywhere:
             matched = self.known.matcher.over(self.text, (number,))
             self._anywhere[number] = any(
@@ -97,7 +99,7 @@ class LogReading:
 
     @cached_property
     def opposed(self) -> set[str]:
-        """Ids of causes of which a line proves the opposite."""
+        """The ids of causes that a line disproves."""
         matched = self.known.against.over(self.text)
         return {
             self.known.opposed[number].id
@@ -118,51 +120,51 @@ class LogReading:
 
     @cached_property
     def succeeded(self) -> bool:
-        """Whether a line says that the work was done, and one that it was done where it should."""
+        """True if a line reports that the work is done, and was done where it should be."""
         return bool(self._successes)
 
     @property
     def achievements(self) -> list[Line]:
-        """The last lines of success: what was seen to work."""
+        """The last lines of success."""
         return list(self._successes)[-2:]
 
     @cached_property
     def doubts(self) -> list[Line]:
-        """Lines that say or show that the work was done slowly, elsewhere or wrongly."""
+        """Lines that show that the work was done slowly, elsewhere or wrongly."""
         slow = {line.number for line in self.matching(self.known.doubts)}
         return [line for line in self.lines if line.number in slow or _garbled(line.text)]
 
     def matching(self, matcher: Matcher) -> list[Line]:
-        """Lines that hold one of its patterns."""
+        """Return the lines that match one of the patterns."""
         matched = matcher.over(self.text)
         return [line for line in self.lines if matched.match(line.text)]
 
     def about(self, *contexts: str) -> list[Line]:
-        """Lines with words of one of the contexts (context_words.yaml)."""
+        """Return the lines with words of one of the contexts (context_words.yaml)."""
         return [line for context in contexts for line in self._of_context(context)]
 
     def _of_context(self, context: str) -> list[Line]:
-        if context not in self._found:
-            self._found[context] = self.matching(self.known.contexts[context])
-        return self._found[context]
+        if context not in self._by_context:
+            self._by_context[context] = self.matching(self.known.contexts[context])
+        return self._by_context[context]
 
     @cached_property
-    def _found(self) -> dict[str, list[Line]]:
+    def _by_context(self) -> dict[str, list[Line]]:
         return {}
 
     def beside(self, contexts: Sequence[str]) -> bool:
-        """Whether one of these contexts is there; none are asked for where anything will do."""
+        """Return True if the log has one of these contexts, or if no context is required."""
         return self.given or not contexts or any(self._of_context(name) for name in contexts)
 
     @cached_property
     def of_device(self) -> bool:
-        """Whether a word of Qualcomm, of a phone, a board or a loader is there."""
+        """True if the log has a word of Qualcomm, of a phone, a board or a loader."""
         return self.given or bool(
             not self.of_others and self.about(*_DEVICE, "device", "runtime", "loader")
         )
 
     def in_reach(self, number: int) -> bool:
-        """Whether a word of a deployment stands near the line, in a text that is long."""
+        """Return True if the text is short, or a word of a deployment is near the line."""
         return len(self.lines) <= _LONG or any(
             abs(line.number - number) <= _NEAR for line in self._words
         )
@@ -173,16 +175,18 @@ class LogReading:
 
     @cached_property
     def of_others(self) -> bool:
-        """Whether it is of another maker, a cluster or a service, and of nothing of Qualcomm."""
+        """True if the log is about another vendor, a cluster or a service, and not about
+        Qualcomm.
+        """
         return not (self.given or self.about("npu", "chip")) and bool(
             self.about("foreign", "board")
         )
 
     @cached_property
     def of_build(self) -> list[Line]:
-        """Lines of a build or a converter, where its failure is the first one.
+        """Lines of a build or a converter, if its failure is the first one in the log.
 
-        A tool that also runs on boards is no build where the DSP speaks in the same log.
+        A tool that also runs on boards is no build if the DSP writes to the same log.
         """
         if self.about("transport"):
             return []
@@ -194,12 +198,14 @@ class LogReading:
 
     @cached_property
     def actor(self) -> str:
-        """Who ran the program, by the words of the log: a key of actor_words.yaml, or ""."""
+        """The actor that ran the program, by the words of the log: a key of actor_words.yaml, or
+        "".
+        """
         return next((name for name, matcher in self.known.actors if self.matching(matcher)), "")
 
     @cached_property
     def cut(self) -> int:
-        """The column at which a screenshot or a terminal cut the lines off; 0 for none."""
+        """The column at which a screenshot or a terminal cut off the lines; 0 for none."""
         lengths = sorted((len(line.text) for line in self.lines), reverse=True)
         longest = lengths[0] if lengths else 0
         same = sum(length == longest for length in lengths)
@@ -208,18 +214,18 @@ class LogReading:
 
     @cached_property
     def of_people(self) -> bool:
-        """Whether it is a document: a README, a list of changes, a licence."""
+        """True if the text is a document: a README, a change log, a licence."""
         marks = len(self.about("document"))
         prose = sum(_prose(line.text) for line in self.lines)
         changes = sum(line.text.startswith(("* ", "- ", "+ ")) for line in self.lines)
         many = len(self.lines)
-        told = prose + changes > _DOCUMENT * many
+        mostly_prose = prose + changes > _DOCUMENT * many
         sure = marks > 0 or prose > many / 2 or many > _LONG
-        return many > _SHORT and (marks > 1 or (told and sure))
+        return many > _SHORT and (marks > 1 or (mostly_prose and sure))
 
 
 def _garbled(text: str) -> bool:
-    """A word that is repeated and repeated, as a model does that computes wrong numbers."""
+    """Return True for a word that repeats on and on, which a model with wrong numbers produces."""
     words = text.split()
     return any(
         len(set(words[at : at + _AGAIN])) == 1 and words[at][0].isalpha()
@@ -228,7 +234,7 @@ def _garbled(text: str) -> bool:
 
 
 def _prose(text: str) -> bool:
-    """A sentence of many words, without what programs put into their lines."""
+    """Return True for a sentence of many words without the marks of program output."""
     words = text.split(" ")
     plain = sum(word.strip(".,;()'\"").isalpha() for word in words)
     return len(words) >= 7 and plain > 0.8 * len(words)

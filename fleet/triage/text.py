@@ -1,4 +1,4 @@
-"""A pasted log as clean, numbered lines, whatever was in it."""
+"""The clean, numbered lines of a pasted log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fleet.model.text import harmless
 
-MAX_BYTES = 64 << 20  # what is beyond is cut off, and said
+MAX_BYTES = 64 << 20  # the rest of a log is cut off, and a note tells so
 MAX_LINE = 4000  # longer lines are binary noise or one JSON document
 
 # The process that wrote a line of logcat: threadtime, Android Studio, brief; and a kernel's or
@@ -30,25 +30,27 @@ _LINE_ENDS = re.compile(r"\r\n?|\n|\x0b|\x0c|\x85|\u2028|\u2029")
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a log; `number` counts from 1."""
+    """A line of a log; `number` counts from 1."""
 
     number: int
     text: str
 
 
 def is_quiet(text: str) -> bool:
-    """Return whether the program itself gives the line a level below an error."""
+    """Return True if the program itself gives the line a level below an error."""
     return bool(_QUIET.match(text))
 
 
 def process_of(text: str) -> str:
-    """Return the process ID that a line of logcat or of the journal carries, "" for none."""
-    found = _PROCESS.match(text)
-    return next((pid for pid in found.groups() if pid), "") if found else ""
+    """Return the process ID in a line of logcat or of the journal, "" for none."""
+    match = _PROCESS.match(text)
+    return next((pid for pid in match.groups() if pid), "") if match else ""
 
 
 def decode(data: bytes) -> str:
-    """Bytes of a log as text: UTF-8, or UTF-16 where it says so; what is neither is replaced."""
+    """Decode the bytes of a log: UTF-8, or UTF-16 with a byte order mark. Invalid bytes are
+    replaced.
+    """
     data = data[:MAX_BYTES]
     if data[:2] in {b"\xff\xfe", b"\xfe\xff"}:
         return data.decode("utf-16", "replace")
@@ -56,10 +58,10 @@ def decode(data: bytes) -> str:
 
 
 def lines_of(text: str) -> list[Line]:
-    """The lines that have something in them, each shortened to MAX_LINE characters."""
-    found = []
+    """Return the lines that are not empty, each shortened to MAX_LINE characters."""
+    lines = []
     for number, raw in enumerate(_LINE_ENDS.split(text[:MAX_BYTES]), 1):
         clean = harmless(raw[: MAX_LINE * 2])[:MAX_LINE].strip()
         if clean:
-            found.append(Line(number, clean))
-    return found
+            lines.append(Line(number, clean))
+    return lines

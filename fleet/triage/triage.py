@@ -1,4 +1,4 @@
-"""Triage of a log: the first causal line decides, not the last one."""
+"""The triage of a log: the first causal line decides, not the last one."""
 
 from __future__ import annotations
 
@@ -25,32 +25,30 @@ from fleet.triage.text import is_quiet, lines_of, process_of
 from fleet.triage.unknown import next_step, suspects, understood
 from fleet.triage.witnesses import heard
 
-# Plain sentences of a log: the line that names the cause in its own words.
+# Plain sentences of a log: lines that name the cause in their own words.
 #
 # A log that no specific signature explains mostly says what is wrong: "tokenizer.json was not
-# found",
-# "version 3 is not supported", "not enough memory". The `general` causes are the kinds of such
-# sentences; the one whose line says most leads, with that line in its title. None is ever named
-# with
-# ALARM or more, because a plain sentence does not show that the NPU is concerned.
+# found", "version 3 is not supported", "not enough memory". The `general` causes are the kinds of
+# such sentences. The cause with the most telling line comes first, with that line in its title. It
+# never has a confidence of ALARM or more: a plain sentence does not show that the NPU is concerned.
 
-ALARM = 0.5  # from here on a cause counts as a claim
+ALARM = 0.5  # from this confidence on, a cause counts as a claim
 _MOST = 0.49
-_ELSEWHERE = 0.3  # a build, or a line of a log without a word of a device
+_ELSEWHERE = 0.3  # limit for a build, and for a log without a word of a device
 _FAMILY = 0.48
 _AGAIN = 0.02  # for each further line of the same kind
-_KINDS = 3  # that are named
-_WEAK = 0.4  # of a specific cause, below which a plain sentence says more
+_KINDS = 3  # the most kinds to name
+_WEAK = 0.4  # a specific cause below this confidence says less than a plain sentence
 _LAST_LINE = 0.25  # the same, for a cause that only the last line of a chain shows
-_VAGUE = 0.28  # of a sentence that only says that something failed
+_VAGUE = 0.28  # the worth of a sentence that only says that something failed
 _QUOTE = 150  # characters
-_HEADING = 0.2  # of a line that only leads to the next one
-_SURE = 0.66  # of a kind of sentence that no warning says without reason
-_KIND = 0.6  # from here on the kind of sentence needs no word of failure
-_SUBJECT = 0.1  # of the weight, for a sentence that names its subject
-_LATER = 0.004  # of the weight, for each line of failure before
-_ECHO = 0.3  # less, for a line that only reports that another program failed
-_EXCEPTION = 0.15  # the last line of a traceback, and the innermost cause of a chain
+_HEADING = 0.2  # deduction for a line that only introduces the next one
+_SURE = 0.66  # a kind of sentence that counts even in a warning
+_KIND = 0.6  # from this weight on, a sentence needs no word of failure
+_SUBJECT = 0.1  # added for a sentence that names its subject
+_LATER = 0.004  # deduction for each earlier line of failure
+_ECHO = 0.3  # deduction for a line that only reports the failure of another program
+_EXCEPTION = 0.15  # added for the last line of a traceback, and the innermost cause of a chain
 _PREFIX = re.compile(
     r"^(?:"
     r"(?:\d{4}-)?\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,]?\d*(?:Z|[ ]?[+-]\d\d:?\d\d)?\s*"
@@ -67,8 +65,8 @@ _PREFIX = re.compile(
     r")",
     re.IGNORECASE,
 )
-_NEAR = 3  # lines behind the evidence in which a program may say what to do
-_ELSEWHERE_RUN = ("aihub", "pc")  # no part of a device is at fault there
+_NEAR = 3  # lines around the evidence that are searched for advice
+_ELSEWHERE_RUN = ("aihub", "pc")  # programs that run there involve no device
 _ADVICE = re.compile(
     r"\b(?:please (?:run|install|use|set|add|update|upgrade|download|specify|provide|make|check|log"
     r"|source|try|ensure|re-?\w+)|to (?:fix|resolve|solve|enable|allow) (?:this|it|the)\b"
@@ -79,7 +77,7 @@ _ADVICE = re.compile(
 )
 _NAME = re.compile(
     r"\w[._/\\-]\w|\d|[a-z][A-Z]"
-)  # of a file, a library or a package; no plain word
+)  # the name of a file, a library or a package, not a plain word
 _FOLDERS = re.compile(r"(?<![\w.:/\\])(?:/|[A-Z]:\\)?(?:[\w.+~@=-]+[/\\]){3,}")
 _TRACE = re.compile(r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Failure|Exit|Fault)\b|^Caused by:")
 _PASSED_ON = re.compile(
@@ -92,7 +90,7 @@ _SOURCE = re.compile(r"^(?:File \"|at [\w.$<>]+\(|#\d+ |\s*\^+$)")
 
 
 def quoted(text: str) -> str:
-    """Return what a line says, without time, level and tag in front of it."""
+    """Return the message of a line, without time, level and tag in front of it."""
     plain = harmless(text).strip()
     for _ in range(6):
         shorter = _PREFIX.sub("", plain, count=1)
@@ -104,7 +102,7 @@ def quoted(text: str) -> str:
 
 
 def stated(reading: LogReading, witnesses: Iterable[Witness]) -> tuple[Ranked, ...]:
-    """Return the causes that plain sentences name, the one that says most first."""
+    """Return the causes that plain sentences name, the most telling first."""
     if reading.of_people or reading.of_others or not (reading.of_device or reading.of_build):
         return ()
     failing = {line.number for line in reading.failures}
@@ -132,14 +130,14 @@ def _by_worth(sentences: list[Witness], most: float) -> tuple[Ranked, ...]:
     ordered = sorted(best.values(), key=lambda pair: (-pair[0], _line(pair[1])))
     first_of = {_line(sentence): sentence for _, sentence in reversed(ordered)}
     left = 1.0
-    found: list[Ranked] = []
+    ranked: list[Ranked] = []
     for worth, sentence in ordered:
-        if first_of[_line(sentence)] is not sentence or len(found) == _KINDS:
+        if first_of[_line(sentence)] is not sentence or len(ranked) == _KINDS:
             continue  # the line is quoted already
         share = min(most, left, 0.4 * worth + 0.1 + _AGAIN * (count[sentence.cause.id] - 1))
         left -= share
-        found.append(_ranked(sentence, share))
-    return tuple(found)
+        ranked.append(_ranked(sentence, share))
+    return tuple(ranked)
 
 
 def _line(sentence: Witness) -> int:
@@ -147,14 +145,14 @@ def _line(sentence: Witness) -> int:
 
 
 def _is_failure(sentence: Witness, failing: set[int]) -> bool:
-    """Whether the line is a failure by a word or by its kind, and by the level it has."""
+    """Return True if the line is a failure by its words or its kind, and by its level."""
     if is_quiet(sentence.evidence.text) and sentence.weight < _SURE:
         return False
     return _line(sentence) in failing or sentence.weight >= _KIND
 
 
 def _worth(sentence: Witness, later: int) -> float:
-    """How much a line says: the kind of sentence, a named subject, and where it stands."""
+    """Return how much a line says: by its kind of sentence, a named subject, and its place."""
     text = quoted(sentence.evidence.text)
     if sentence.weight == 0.0 or _SOURCE.match(text):
         return 0.0
@@ -173,19 +171,21 @@ def _ranked(sentence: Witness, share: float) -> Ranked:
 
 
 def advice(reading: LogReading, ranked: Ranked) -> tuple[Fix, ...]:
-    """Return what the log itself says to do, in the line of the evidence or near it."""
+    """Return the advice that the log itself gives, in the line of the evidence or near it."""
     first = next((row.line for row in ranked.evidence if row.source == "log"), 0)
     for line in reading.lines:
-        found = _ADVICE.search(line.text) if abs(line.number - first) <= _NEAR else None
-        if found and first:
-            text = quoted(line.text[found.start() :].rstrip())
+        match = _ADVICE.search(line.text) if abs(line.number - first) <= _NEAR else None
+        if match and first:
+            text = quoted(line.text[match.start() :].rstrip())
             title = f'The log itself says what to do: "{text}"'.replace("{", "(").replace("}", ")")
             return (Fix("any", title, "", "device", changes="nothing by itself"),)
     return ()
 
 
 def led(ranked: tuple[Ranked, ...], plain: tuple[Ranked, ...]) -> tuple[Ranked, ...]:
-    """Return both, the plain sentence first where the signatures name only the end of a chain."""
+    """Return both rankings, with the plain sentence first if the signatures show only the last
+    error.
+    """
     if not plain:
         return ranked
     if not ranked:
@@ -200,12 +200,12 @@ def led(ranked: tuple[Ranked, ...], plain: tuple[Ranked, ...]) -> tuple[Ranked, 
     return ranked
 
 
-# Whose log is it? What is left of its causes in a text that is about something else.
+# The origin of a log limits the confidence of its causes.
 
-_CAPPED = 0.45  # without a word of a deployment a cause is a guess
-_OWN = 0.75  # from here on the line is the NPU's, whatever words are beside it
-_FAR = 0.3  # in a long log, away from every word of a deployment
-# Layers of which a build or a converter on a workstation can tell; and what it says of a model.
+_CAPPED = 0.45  # limit without a word of a deployment: a cause is a guess then
+_OWN = 0.75  # from this confidence on, the line belongs to the NPU whatever the other words
+_FAR = 0.3  # limit in a long log, far from every word of a deployment
+# The layers, and the causes in a model, that a build or converter on a workstation can show.
 _OF_A_BUILD = {"host", "link", "os", "library"}
 _OF_A_MODEL = {
     "unsupported-op", "op-package", "model-format", "input-mismatch", "soc-unknown",
@@ -214,10 +214,10 @@ _OF_A_MODEL = {
 
 
 def in_context(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[Ranked, ...]:
-    """The causes that the log can name: none in a document or a log of others.
+    """Return the causes that the log can show: none in a document or in a log about others.
 
-    A failure that any machine can have, in a log in which nothing says that it is of a Qualcomm
-    device, and one of a build keep a low confidence.
+    Two kinds keep a low confidence: failures of a build, and failures that any machine can have if
+    nothing in the log shows a Qualcomm device.
     """
     if reading.of_people or reading.of_others:
         return ()
@@ -251,23 +251,24 @@ def _lowered(cause: Ranked, most: float) -> Ranked:
     return replace(cause, confidence=min(cause.confidence, most))
 
 
-def _numbers(one: Ranked) -> list[int]:
-    """Of its lines; what an answer or a fact says has none."""
-    return [evidence.line for evidence in one.evidence if evidence.source == "log"] or [1]
+def _numbers(cause: Ranked) -> list[int]:
+    """Return the numbers of its log lines; [1] if its evidence is only answers or facts."""
+    return [evidence.line for evidence in cause.evidence if evidence.source == "log"] or [1]
 
 
-# How often an answer of this score was right, on logs that the patterns had not seen.
+# The share of right answers by score, on logs that no pattern was written for.
 #
-# Fitted on first runs only (tests/triage/data/first_runs.jsonl): a score on logs from which the
-# patterns were written says nothing. Agreement told right from wrong first: two patterns that agree
-# were right in all but few. What was then said is held against how often that was right over all
-# first runs: an isotonic fit, its steps drawn as ramps, and never above what was seen.
+# Fitted on first runs only (tests/triage/data/first_runs.jsonl): a score on logs that the patterns
+# were written from says nothing. The first fit separates one pattern from several that agree; two
+# that agree were right in all but a few cases. The second fit maps the result to the share of right
+# answers over all first runs. It is isotonic, with ramps for steps, and never above the data.
 
 _ALONE = ((0.0, 0.0), (0.3, 0.45), (0.6, 0.68), (0.8, 0.73), (1.0, 0.76))
 _AGREED = ((0.0, 0.0), (0.3, 0.45), (0.6, 0.72), (0.8, 0.84), (0.92, 0.92), (1.0, 0.95))
-# Isotonic over 762 answers, drawn as ramps. Up to 0.73 said, the shares right were 0.48 to 0.70;
-# from 0.7535 on 0.91, whether one pattern spoke or two; of the 95 between (one pattern, one line)
-# 0.85, and they stay below 0.8, from where on nothing need be asked.
+# An isotonic fit over 762 answers, drawn as ramps. Up to a score of 0.73, the shares of right
+# answers were 0.48 to 0.70. From 0.7535 on the share was 0.91, for one pattern or two. For the 95
+# answers between (one pattern, one line) it was 0.85; they stay below 0.8, the confidence from
+# which on no question is needed.
 _OBSERVED = (
     *((0.0, 0.0), (0.3, 0.27), (0.37, 0.48), (0.42, 0.57), (0.6, 0.59), (0.7, 0.62)),
     *((0.725, 0.69), (0.7355, 0.735), (0.7465, 0.77), (0.751, 0.79), (0.7535, 0.9)),
@@ -276,23 +277,25 @@ _OBSERVED = (
 
 
 def calibrated(ranked: tuple[Ranked, ...]) -> tuple[Ranked, ...]:
-    """With the share of right ones as the confidence; together they are not above 1."""
+    """Return the causes with the share of right answers as confidence. The sum is at most 1."""
     left = 1.0
-    found = []
+    causes = []
     for cause in ranked:
         points = _AGREED if cause.agreeing > 1 else _ALONE
         share = min(observed(_between(points, cause.confidence)), left)
         left -= share
-        found.append(replace(cause, confidence=share))
-    return tuple(found)
+        causes.append(replace(cause, confidence=share))
+    return tuple(causes)
 
 
-_SYMPTOM = 0.75  # below the confidence from which on nothing is asked
-_REASON = 0.4  # of a cause that stands in the log beside its symptom
+_SYMPTOM = 0.75  # limit of a symptom, below the confidence that needs no question
+_REASON = 0.4  # the least confidence of a reason next to its symptom
 
 
 def reasoned(ranked: tuple[Ranked, ...]) -> tuple[Ranked, ...]:
-    """Return the causes with the best reason before a leading symptom, and no symptom as sure."""
+    """Return the causes with the best reason before a leading symptom, and no symptom as
+    certain.
+    """
     ranked = tuple(_lowered(row, _SYMPTOM) if row.cause.symptom else row for row in ranked)
     if not ranked or not ranked[0].cause.symptom:
         return ranked
@@ -304,24 +307,26 @@ def reasoned(ranked: tuple[Ranked, ...]) -> tuple[Ranked, ...]:
     ]
     if not reasons:
         return ranked
-    said, reason = ranked[0].confidence, reasons[0]
+    confidence, reason = ranked[0].confidence, reasons[0]
     rest = [row for row in ranked if row is not reason]
     rest[0] = _lowered(rest[0], reason.confidence)
-    return (replace(reason, confidence=said), *rest)
+    return (replace(reason, confidence=confidence), *rest)
 
 
 def observed(share: float) -> float:
-    """What was right of the answers of first runs that said so much."""
+    """Return the share of right answers of first runs with this score."""
     return _between(_OBSERVED, share)
 
 
 def scored(share: float) -> float:
-    """The score for which `observed` says so much: that is kept, so that a later fit can use it."""
-    return _between([(said, score) for score, said in _OBSERVED], share)
+    """Return the score whose `observed` value is `share`. Scores are stored, so that a later fit
+    can use them.
+    """
+    return _between([(right, score) for score, right in _OBSERVED], share)
 
 
 def _between(points: Sequence[tuple[float, float]], score: float) -> float:
-    """On the line between the points beside it."""
+    """Return the value at the score, on the line between the two points next to it."""
     after = min(max(bisect(points, (score, 1.0)), 1), len(points) - 1)
     (left, low), (right, high) = points[after - 1], points[after]
     return low + (high - low) * (score - left) / (right - left)
@@ -331,7 +336,7 @@ _WHOSE = (
     "nothing in the log says that it is from a Qualcomm device, and any machine can have this "
     "failure; if it is from one, add --platform linux (or android, windows)"
 )
-_OTHER_PROCESS = 0.2  # of the confidence
+_OTHER_PROCESS = 0.2  # factor of the confidence
 _PATH = re.compile(SLOTS["path"])
 _CUT = (
     "the lines are cut off at column {}: paste the whole lines, because numbers and names at their "
@@ -349,26 +354,27 @@ def triage(
     answers: Mapping[str, str] | None = None,
     of_device: bool = False,
 ) -> Diagnosis:
-    """The causes that a log shows, most likely first; none where nothing in it is known.
+    """Return the causes that a log shows, the most likely first; none if nothing in it is known.
 
-    `platform` (linux, android, windows) is taken from the log where it is not given. `answers`
-    are those to questions of the diagnosis before, by their ids: yes, no, or pasted output.
-    `of_device`, a platform, and a yes to a guess say that the log is of a Qualcomm device, or of
-    the way to one; without them the words of the log decide. Never raises for what is in the log,
-    except DeadlineError where google-re2 is not installed.
+    `platform` (linux, android, windows) is taken from the log if it is not given. `answers` are
+    answers to questions of the previous diagnosis, by their ids: yes, no, or pasted output.
+
+    `of_device`, a platform, or a yes to a guess state that the log comes from a Qualcomm device, or
+    from the way to one. Otherwise the words of the log decide. No content of a log raises an error,
+    except DeadlineError if google-re2 is not installed.
     """
     known = knowledge(causes)
     given = of_device or bool(platform) or affirmed(answers or {})
     reading = LogReading(lines_of(text), known, given=given)
-    seen = platform or platform_of(reading)
-    said = answered(answers or {}, known)
-    witnesses = [*heard(reading), *said]
+    system = platform or platform_of(reading)
+    evidences = answered(answers or {}, known)
+    witnesses = [*heard(reading), *evidences]
     specific = [witness for witness in witnesses if not witness.cause.general]
     plain = stated(reading, [witness for witness in witnesses if witness.cause.general])
-    scored = rank(specific, seen, known=known.causes)
+    scored = rank(specific, system, known=known.causes)
     names = {**beside(reading.text), **actor_of(reading, answers or {})}
     ranked = tuple(
-        cured(replace(cause, slots={**names, **cause.slots}, platform=seen), reading)
+        cured(replace(cause, slots={**names, **cause.slots}, platform=system), reading)
         for cause in led(in_context(reasoned(_of_one_process(calibrated(scored))), reading), plain)
     )
     if ranked:
@@ -387,7 +393,9 @@ def triage(
 
 
 def _of_one_process(ranked: tuple[Ranked, ...]) -> tuple[Ranked, ...]:
-    """Return the causes, lower where all their lines are of another process than the first's."""
+    """Return the causes, lowered if all their lines are of another process than those of the
+    first.
+    """
     if not ranked:
         return ()
     own = _processes(ranked[0])
@@ -404,7 +412,9 @@ def _processes(ranked: Ranked) -> set[str]:
 
 
 def _unrecognised(target: str, reading: LogReading, scored: tuple[Ranked, ...]) -> Diagnosis:
-    """What is understood of it, and what to ask; `scored` are causes that it may not name."""
+    """Return a diagnosis without a cause: known meanings and questions. `scored` has unnamed
+    causes.
+    """
     step, why = next_step(reading)
     guessed = guesses(reading, scored)
     return Diagnosis(
@@ -418,12 +428,12 @@ def _unrecognised(target: str, reading: LogReading, scored: tuple[Ranked, ...]) 
 
 
 def verdict_of(ranked: tuple[Ranked, ...]) -> str:
-    """A problem where a cause is an error, advice where none is."""
+    """Return a problem if the first cause is an error, else advice."""
     return PROBLEM if ranked[0].cause.severity == "error" else "advice"
 
 
 def platform_of(reading: LogReading) -> str:
-    """What the words of the log show; "" when they show nothing or several."""
+    """Return the platform that the words of the log show; "" if they show none or several."""
     votes = {name: len(reading.matching(matcher)) for name, matcher in reading.known.platforms}
     best = max(votes, key=lambda name: votes[name])
     others = sum(count for name, count in votes.items() if name != best)
@@ -432,10 +442,10 @@ def platform_of(reading: LogReading) -> str:
 
 def cured(ranked: Ranked, reading: LogReading) -> Ranked:
     """Return the cause with the cures that its actor can use."""
-    told = advice(reading, ranked)
+    hints = advice(reading, ranked)
     row = reading.known.cures.get(ranked.slots.get("actor", ""))
     if row is None:
-        return replace(ranked, cause=ranked.cause.with_fixes((*told, *ranked.cause.fix)))
+        return replace(ranked, cause=ranked.cause.with_fixes((*hints, *ranked.cause.fix)))
     none = Matcher([row["no_cure"]])
     kept = [
         fix
@@ -448,11 +458,13 @@ def cured(ranked: Ranked, reading: LogReading) -> Ranked:
         title, changes = row["instead"]["title"], row["instead"]["changes"]
         instead = Fix("any", title, "", "host", changes=changes, undo="the version of before")
         kept = [*kept, instead] if own else [instead, *kept]
-    return replace(ranked, cause=ranked.cause.with_fixes((*told, *kept)))
+    return replace(ranked, cause=ranked.cause.with_fixes((*hints, *kept)))
 
 
 def actor_of(reading: LogReading, answers: Mapping[str, str]) -> dict[str, str]:
-    """Return who ran the program and the folders that answers name; {} for what is unknown."""
+    """Return the actor that ran the program and the folders that answers name; {} for unknown
+    values.
+    """
     given = answers.get("actor", "").strip().lower()
     actor = given if given in reading.known.cures else reading.actor
     actor = actor or ("pc" if reading.of_build else "")
@@ -462,7 +474,7 @@ def actor_of(reading: LogReading, answers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _worked(reading: LogReading) -> tuple[str, ...]:
-    """What was seen to work, and what that ends."""
+    """Return notes about the steps that worked."""
     lines = "; ".join(f"line {line.number}: {quoted(line.text)}" for line in reading.achievements)
     return (f"the log shows that this worked: {lines}", "no line after that shows a failure")
 

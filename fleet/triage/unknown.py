@@ -1,4 +1,4 @@
-"""What can be said of a log whose cause is not known: words for numbers, lines, one next step."""
+"""The report on a log with an unknown cause: words for numbers, suspect lines, one next step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fleet.triage.reading import LogReading
 
 _MOST = 5
 _OF_BUILDS = ("first-build-error", "python-versions", "disk-and-rights", "network")
-_READ = 200  # lines of which the words are looked up
+_READ = 200  # lines whose numbers and names are looked up
 _NAMES = re.compile(r"\b(?:QNN|AEE|GENIE)_[A-Z_]{3,}\b")
 _CODES = re.compile(
     r"(?:\berr(?!no)\w*|code|status|rc|ret\w*|failed|result)\W{1,4}(?:with )?"
@@ -26,28 +26,30 @@ _ERRNOS = re.compile(r"\berrno\W{0,4}(\d{1,3})\b|\b(E[A-Z]{3,14})\b", re.IGNOREC
 
 
 def suspects(reading: LogReading) -> tuple[Evidence, ...]:
-    """The first lines that look like the failure; where none does, those that leave a doubt."""
+    """Return the first lines that look like the failure; if there are none, lines that raise
+    doubts.
+    """
     lines = reading.failures or (reading.doubts if reading.succeeded else [])
     return tuple(Evidence("log", line.text, line.number) for line in lines[:_MOST])
 
 
 def understood(reading: LogReading) -> tuple[str, ...]:
-    """Numbers and names of the lines that look like the failure, in words."""
-    found: dict[str, str] = {}
+    """Return the meaning of numbers and names in the lines that look like the failure."""
+    meanings: dict[str, str] = {}
     for line in [*reading.failures, *reading.lines][:_READ]:
         for code in codes_of(line.text):
-            if code not in found and code.strip("-0x"):
-                found |= _code(code)
+            if code not in meanings and code.strip("-0x"):
+                meanings |= _code(code)
         for word in map("".join, _ERRNOS.findall(line.text)):
             number = int(word) if word.isdigit() else getattr(errno, word.upper(), 0)
             if number in errno.errorcode:
-                found.setdefault(word, f"{errno.errorcode[number]}: {os.strerror(number)}")
-    codes = [f"{code} is {meaning}" for code, meaning in found.items()]
-    return tuple([*_said(reading), *codes][:_MOST])
+                meanings.setdefault(word, f"{errno.errorcode[number]}: {os.strerror(number)}")
+    codes = [f"{code} is {meaning}" for code, meaning in meanings.items()]
+    return tuple([*_sentences(reading), *codes][:_MOST])
 
 
 def codes_of(text: str) -> list[str]:
-    """Numbers and names of errors that stand in a line."""
+    """Return the numbers and names of errors in a line."""
     return [*_NAMES.findall(text), *map("".join, _CODES.findall(text))]
 
 
@@ -59,20 +61,20 @@ def _code(code: str) -> dict[str, str]:
     return {code: "; ".join(meanings)} if meanings else {}
 
 
-def _said(reading: LogReading) -> list[str]:
-    """Sentences for lines of common forms, with the names that stand in them."""
+def _sentences(reading: LogReading) -> list[str]:
+    """Return sentences that explain lines of common forms, with the names in these lines."""
     known = reading.known
     matched = known.saying.over(reading.text)
-    found: dict[str, None] = {}
+    sentences: dict[str, None] = {}
     for line in reading.lines:
         for row in matched.match(line.text):
             slots = captured(known.saying.patterns[row], line.text)
-            found[f"line {line.number}: {filled(known.sentences[row], slots)}"] = None
-    return list(found)
+            sentences[f"line {line.number}: {filled(known.sentences[row], slots)}"] = None
+    return list(sentences)
 
 
 def next_step(reading: LogReading) -> tuple[Question, str]:
-    """The one thing to do next, and why nothing is named."""
+    """Return the next thing to do, and the reason why no cause is named."""
     if reading.of_people:
         why = "the text looks like prose, not like the output of a program"
         return Question("log", "Paste the output of the program that failed."), why
@@ -103,7 +105,7 @@ def next_step(reading: LogReading) -> tuple[Question, str]:
 
 
 def louder(reading: LogReading) -> Question:
-    """How to get the lines that decide: of what the first failing line that is known is about."""
+    """Return how to get the deciding lines, by the subject of the first known failing line."""
     known = reading.known
     last = len(known.steps) - 1
     matched = known.stepping.over(reading.text)

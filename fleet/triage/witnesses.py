@@ -1,4 +1,4 @@
-"""What the lines of a log say for each cause."""
+"""The evidence in the lines of a log for each cause."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from fleet.triage.ranking import Witness
 from fleet.triage.reading import LogReading
 from fleet.triage.text import Line
 
-_PER_SIGNATURE = 3  # lines of evidence that are kept for each
-_PER_KIND = 100  # for each kind of plain sentence: which line says most is not known yet
-_OPPOSED = 0.15  # of the weight, where a line proves the opposite
+_PER_SIGNATURE = 3  # lines of evidence to keep for each signature
+_PER_KIND = 100  # the same for each kind of plain sentence, whose best line is chosen later
+_OPPOSED = 0.15  # factor of the weight for a cause that a line disproves
 
 
 def witnesses(lines: list[Line], known: Known, source: str = "log") -> list[Witness]:
-    """What the lines say for each cause, in the order of the lines.
+    """Return the evidence for each cause, in the order of the lines.
 
-    Raises DeadlineError where google-re2 is not installed and the patterns take too long.
+    Raises DeadlineError if google-re2 is not installed and the patterns take too long.
     """
     return _read(lines, source, None if known is knowledge() else known) if lines else []
 
@@ -29,13 +29,13 @@ def _read(lines: list[Line], source: str, known: Known | None) -> list[Witness]:
 
 
 def heard(reading: LogReading, source: str = "log") -> list[Witness]:
-    """As `witnesses`, of lines that were read before."""
+    """Return the evidence in lines that were read already; see `witnesses`."""
     known = reading.known
     hits: dict[int, list[Line]] = {}
     causal: dict[int, int] = {}
-    for line, found in reading.hits():
+    for line, numbers in reading.hits():
         ended = reading.ended(line)
-        for index in found:
+        for index in numbers:
             cause, signature, _ = known.owners[index]
             if not _counts(index, line, reading, ended=ended):
                 continue
@@ -51,7 +51,7 @@ def heard(reading: LogReading, source: str = "log") -> list[Witness]:
 
 
 def _counts(index: int, line: Line, reading: LogReading, *, ended: bool) -> bool:
-    """Whether the numbers of the line are those of the signature, and no success ends the line."""
+    """Return True if the numbers of the line fit the signature and no success ends the line."""
     cause, signature, _ = reading.known.owners[index]
     if ended and cause.id not in reading.known.lasting:
         return False
@@ -59,12 +59,12 @@ def _counts(index: int, line: Line, reading: LogReading, *, ended: bool) -> bool
         return True
     left, sign, right = signature.holds.split()
     slots = captured(reading.known.matcher.patterns[index], line.text)
-    one, other = (int(slots.get(word, word)) for word in (left, right))
-    return one < other if sign == "<" else one > other
+    number, other = (int(slots.get(word, word)) for word in (left, right))
+    return number < other if sign == "<" else number > other
 
 
 def _holds(index: int, reading: LogReading) -> bool:
-    """The other parts of a signature stand right behind its match."""
+    """Return True if the other parts of a signature hold; they follow its match directly."""
     known = reading.known
     cause, signature, _ = known.owners[index]
     for beside in range(index + 1, min(index + 3, len(known.owners))):
