@@ -1,1 +1,1 @@
-"""What is wrong with a device: one look, checks layer by layer, ranked causes, cures."""
+"""The doctor: one probe of a device, checks by layer, ranked causes and cures."""

@@ -1,4 +1,4 @@
-"""Everything a maintainer asks for, in one archive, without secrets and names."""
+"""The archive for a maintainer: all useful facts, without secrets and names."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from fleet.model.text import harmless
 from fleet.model.version import VERSION
 
 
-def doctor_members(found: Sequence[Diagnosis]) -> dict[str, str]:
-    """The files of the archive by name: each diagnosis as JSON, and what fleet and host are."""
-    own = {pair for diagnosis in found for pair in diagnosis.secrets}
-    redactor = Redactor([diagnosis.target for diagnosis in found], sorted(own))
+def doctor_members(diagnoses: Sequence[Diagnosis]) -> dict[str, str]:
+    """Return the files of the archive by name: each diagnosis as JSON, and versions of fleet and
+    host.
+    """
+    own = {pair for diagnosis in diagnoses for pair in diagnosis.secrets}
+    redactor = Redactor([diagnosis.target for diagnosis in diagnoses], sorted(own))
     host = {
         "fleet": VERSION,
         "python": platform.python_version(),
@@ -29,25 +31,25 @@ def doctor_members(found: Sequence[Diagnosis]) -> dict[str, str]:
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
     members = {"host.json": redactor.json(host)}
-    for number, diagnosis in enumerate(found, 1):
+    for number, diagnosis in enumerate(diagnoses, 1):
         members[f"device-{number}.json"] = redactor.json(to_plain(diagnosis))
         for part, text in kept(diagnosis.parts, redactor).items():
             members[f"device-{number}/raw/{part}.txt"] = text
     return {f"fleet-doctor/{name}": text for name, text in members.items()}
 
 
-_CAUSES = 3  # of each target, in the text for an assistant
-_LINES = 6  # of evidence for each cause
+_CAUSES = 3  # causes of each target, in the text for an assistant
+_LINES = 6  # lines of evidence for each cause
 
 
-def for_assistant(found: Sequence[Diagnosis]) -> str:
-    """Return one redacted text of facts, ranked causes, evidence and cures, to be pasted."""
-    own = {pair for diagnosis in found for pair in diagnosis.secrets}
-    redactor = Redactor([diagnosis.target for diagnosis in found], sorted(own))
+def for_assistant(diagnoses: Sequence[Diagnosis]) -> str:
+    """Return one redacted text of facts, ranked causes, evidence and cures, ready to paste."""
+    own = {pair for diagnosis in diagnoses for pair in diagnosis.secrets}
+    redactor = Redactor([diagnosis.target for diagnosis in diagnoses], sorted(own))
     task = "Say which cause fits best, what would prove it, and the next command."
     names = "Names, addresses and unknown words are replaced."
     lines = [f"fleet {VERSION} examined a Qualcomm NPU device or its log. {names} {task}"]
-    for diagnosis in found:
+    for diagnosis in diagnoses:
         lines += ["", *_for_assistant(diagnosis)]
     return redactor.text("\n".join(map(harmless, lines)))
 
@@ -77,7 +79,9 @@ def _for_assistant(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def contents(members: Mapping[str, str]) -> Iterable[tuple[str, str, str]]:
-    """(file, size, what it may contain) of each member, to be shown before it is written."""
+    """Return (file, size, what it may contain) of each member, to show before the archive is
+    written.
+    """
     for name, text in members.items():
         path = Path(name)
         part = PARTS.get(path.stem) if path.parent.name == "raw" else None
@@ -95,7 +99,9 @@ def _about(path: Path) -> str:
 
 
 def write_archive(path: Path, members: Mapping[str, str], *, hint: str) -> None:
-    """Texts by name as .tar.gz, without what a terminal would act on. Raises InputError."""
+    """Write texts by name as .tar.gz, without control sequences for terminals. Raises
+    InputError.
+    """
     try:
         with tarfile.open(path, "w:gz") as archive:
             for name, text in members.items():
@@ -110,5 +116,5 @@ def write_archive(path: Path, members: Mapping[str, str], *, hint: str) -> None:
 
 
 def harmless_json(text: str) -> str:
-    """JSON keeps its line breaks; everything that a terminal would act on goes."""
+    """Return JSON with its line breaks, but without control sequences for terminals."""
     return "\n".join(harmless(line) for line in text.split("\n"))

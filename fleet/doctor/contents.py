@@ -1,6 +1,6 @@
-"""What each part of an archive for a maintainer may contain; everything else is left out.
+"""The permitted contents of each part of an archive for a maintainer; everything else is left out.
 
-A part passes its own filter here first, then the redaction of words (`fleet.doctor.redaction`).
+A part passes its own filter first, then the redaction of words (`fleet.doctor.redaction`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MOUNTS = re.compile(
     r"|dsp|shm|pts|mqueue|hugepages|local|kernel|fs|cgroup|security|debug|tracing|config|bpf"
     r"|fuse|connections|pstore|efivars|lock|media|share|hexagon-dsp))*"
 )
-_IDENTITY = {  # of the probe, and of facts: a kind of placeholder
+_IDENTITY = {  # keys of the probe and of facts, with the kind of their placeholder
     "hostname": "host",
     "boot_id": "id",
     "machine_id": "id",
@@ -54,7 +54,7 @@ _IDENTITY = {  # of the probe, and of facts: a kind of placeholder
 
 @dataclass(frozen=True)
 class ArchivePart:
-    """What a part may contain, in words for the user, and the filter that makes it so."""
+    """A part of an archive: its permitted contents in words for the user, and its filter."""
 
     about: str
     kept: Callable[[str, Redactor], str] = lambda text, _: text
@@ -68,13 +68,13 @@ def _lines(wanted: Callable[[str], bool]) -> Callable[[str, Redactor], str]:
 
 
 def _rules(text: str, _: Redactor) -> str:
-    found = []
+    lines = []
     for line in text.splitlines():
         if _RULES_HEAD.fullmatch(line):
-            found.append(line)
+            lines.append(line)
         elif line.strip() and not line.lstrip().startswith("#"):
-            found.append(re.sub(r"\s#.*", "", line))
-    return "\n".join(found) + "\n"
+            lines.append(re.sub(r"\s#.*", "", line))
+    return "\n".join(lines) + "\n"
 
 
 def _uname(text: str, redactor: Redactor) -> str:
@@ -90,8 +90,8 @@ def _cmdline(text: str, _: Redactor) -> str:
 
 
 def _mounts(text: str, redactor: Redactor) -> str:
-    """Where is what kind of file system, with its options; not what the user calls a place."""
-    found = []
+    """Return the file systems with place, kind and options, without places that the user named."""
+    lines = []
     for line in text.splitlines():
         source, place, kind, options = [*line.split(), "", "", "", ""][:4]
         if not kind:
@@ -101,17 +101,17 @@ def _mounts(text: str, redactor: Redactor) -> str:
         if not _MOUNTS.fullmatch(place):
             place = redactor.place("mount", place)
         words = [word for word in options.split(",") if "=" not in word or word[:5] == "mode="]
-        found.append(f"{source} {place} {kind} {','.join(words)}")
-    return "\n".join(found) + "\n"
+        lines.append(f"{source} {place} {kind} {','.join(words)}")
+    return "\n".join(lines) + "\n"
 
 
 def _probe(text: str, redactor: Redactor) -> str:
-    found = []
+    lines = []
     for line in text.split("\n"):
         key, tab, value = line.partition("\t")
         kind = _IDENTITY.get(key)
-        found.append(f"{key}\t{redactor.place(kind, value)}" if tab and kind else line)
-    return "\n".join(found)
+        lines.append(f"{key}\t{redactor.place(kind, value)}" if tab and kind else line)
+    return "\n".join(lines)
 
 
 def _facts(text: str, redactor: Redactor) -> str:
@@ -119,7 +119,7 @@ def _facts(text: str, redactor: Redactor) -> str:
 
 
 def of_facts(value: Any, redactor: Redactor, key: str = "") -> Any:  # noqa: ANN401 - JSON
-    """Facts without what tells the device or its user."""
+    """Return facts without the values that identify the device or its user."""
     if isinstance(value, Mapping):
         if key == "user":
             own = str(value.get("name") or "")
@@ -185,13 +185,13 @@ PARTS: dict[str, ArchivePart] = {
 
 
 def kept(parts: Mapping[str, str], redactor: Redactor) -> dict[str, str]:
-    """Name → text that may go out. A part that is not in the table is left out."""
-    found = {}
+    """Return name → text that may be published. A part that is not in the table is left out."""
+    texts = {}
     for name, text in parts.items():
         if name not in PARTS:
             continue
         own = PARTS[name].kept(text, redactor)
         facts = name == "facts"
         if own.strip():
-            found[name] = redactor.json(json.loads(own)) if facts else redactor.text(own)
-    return found
+            texts[name] = redactor.json(json.loads(own)) if facts else redactor.text(own)
+    return texts

@@ -1,8 +1,8 @@
-"""Cures that fleet applies itself, under a lease: the plan that was shown, proven or taken back.
+"""Cures that fleet applies itself under a lease: the shown plan is applied, and verified or undone.
 
 Three operations exist: `provision` (FastRPC's packages, rules, group, loader link), `redeploy`
-(with a playbook) and `rollback`. fleet/doctor/remedy.py chooses one and makes its plan. The same
-code as deploy carries it out.
+(with a playbook) and `rollback`. fleet/doctor/remedy.py chooses an operation and makes its plan. It
+is carried out by the same code as a deploy.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from fleet.profiles.runs import RunStore, new_run_id
 
 @dataclass
 class Cure:
-    """The remedy of one device and what became of it.
+    """The remedy of one device and its outcome.
 
-    `why` says why nothing can be done, or why it did not help, "" otherwise; `hint` what to do
-    then. `outcome` is planned, healed, undone, failed or left.
+    `why` is the reason why nothing can be done, or why the remedy did not help, else ""; `hint` is
+    what to do then. `outcome` is planned, healed, undone, failed or left.
     """
 
     host: Host
@@ -51,11 +51,11 @@ class Cure:
         commands=remedy.commands why_not=why hint outcome"""
 
 
-def plan_cures(hosts: Sequence[Host], found: Sequence[Diagnosis]) -> list[Cure]:
+def plan_cures(hosts: Sequence[Host], diagnoses: Sequence[Diagnosis]) -> list[Cure]:
     """Return a cure for each device with a problem, from the plans that its diagnosis shows."""
     sick = {
         diagnosis.target: diagnosis.remedy or Remedy(refusal=UNKNOWN_CAUSE)
-        for diagnosis in found
+        for diagnosis in diagnoses
         if diagnosis.verdict == PROBLEM
     }
     return [Cure(h, sick[h.name], why=sick[h.name].refusal) for h in hosts if h.name in sick]
@@ -68,7 +68,7 @@ def apply_cures(
     *,
     runs: RunStore | None = None,
 ) -> None:
-    """Apply what was planned; each Cure then has an outcome: healed, undone, failed, left."""
+    """Apply the planned cures. Each Cure then has an outcome: healed, undone, failed or left."""
     todo = [cure for cure in cures if not cure.why]
     for cure in cures:
         if cure not in todo:
@@ -131,7 +131,7 @@ def _provision(
 
 
 def _require_same(remedy: Remedy, planned: Planned) -> None:
-    """Raise DeviceError unless the plan is the one that was shown."""
+    """Raise DeviceError unless the plan equals the shown one."""
     now = tuple(step.describe() for step in planned.plan.system_steps)
     if now != remedy.steps:
         raise DeviceError(
@@ -141,7 +141,7 @@ def _require_same(remedy: Remedy, planned: Planned) -> None:
 
 
 def _undo(session: Session, log: UndoLog, planned: Planned) -> str:
-    """What fleet took back. Raises DeviceError."""
+    """Undo the steps, and return what was undone. Raises DeviceError."""
     if not log.path.is_file():
         return "fleet changed nothing"
     steps = "; ".join(step.describe for step in backwards(log.read()))
@@ -154,7 +154,7 @@ def _look_again(host: Host) -> str:
 
 
 def _prove(cures: Sequence[Cure], how: Round, listener: Listener) -> None:
-    """Look again at devices whose release was changed."""
+    """Check the devices again whose release was changed."""
     by_name = {cure.host.name: cure for cure in cures}
 
     def work(session: Session, result: DeviceResult[None]) -> None:

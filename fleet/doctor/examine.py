@@ -1,4 +1,4 @@
-"""The doctor's round: every device in parallel, one look each, one session, ranked causes."""
+"""The examination of devices in parallel: one probe each, one session, ranked causes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from fleet.triage.ranking import Witness, rank
 from fleet.triage.text import lines_of
 from fleet.triage.witnesses import witnesses
 
-# Why a device was not reached, in the words that the causes ask for.
+# Reasons why a device was not reached, in the words that causes use.
 
 _ADB = {
     "unauthorized": "adb-unauthorized",
@@ -72,7 +72,7 @@ _ADB = {
 
 
 def link_check(host: Host, error: FleetError | None) -> Check:
-    """A check of the layer `link` (bad), or an unknown one for what is no matter of the link."""
+    """Return a failed check of the layer `link`, or an unknown one for an error of another kind."""
     text = error.message if error else "no answer"
     output = f"{text}; try: {error.hint}" if error and error.hint else text
     if not isinstance(error, TransportError):
@@ -97,19 +97,22 @@ def _command(host: Host) -> str:
 
 
 LOOK_SECONDS = 60.0
-# The whole probe goes to standard input: dropbear takes no command of 9000 bytes or more.
+# The whole probe goes to standard input: dropbear accepts no command of 9000 bytes or more.
 _FEED = 'script=$(cat); eval "$script"'
-_DENIED = 0.15  # of its weight counts a line of which every look at the device says the opposite
-_OLD = 0.4  # of its weight counts a line of the journal: it may be from before the repair
+_DENIED = 0.15  # factor of the weight of a line that every probe of the device contradicts
+_OLD = 0.4  # factor of the weight of a journal line, which may be from before the repair
 
 
 @dataclass(frozen=True)
 class Round:
-    """How to look. `only` are ids of checks or layers; `folders` on the device are looked at
-    too; `verify` hashes every blob; without `session` no NPU session is opened. `log` was pasted
-    beside: what is seen on the device tells its causes apart. With `parts` raw texts are asked for.
-    `playbook` is the one whose files a damaged release gets again, and whose pre-flight is asked.
-    It is planned with `runtimes`, those of this user by default. `failures` are those of the last
+    """The options of an examination.
+
+    `only` are ids of checks or layers. `folders` on the device are examined too. `verify` hashes
+    every blob. Without `session` no NPU session is opened. `log` is a pasted log, whose causes are
+    separated by facts of the device. With `parts` the raw texts are read.
+
+    `playbook` is the source of files for a damaged release, and its pre-flight checks are run. It
+    is planned with `runtimes`, by default those of this user. `failures` are those of the last
     runs, by host.
     """
 
@@ -134,9 +137,9 @@ class Round:
 
 @dataclass
 class _Found:
-    """What one device gave, for its diagnosis. Not `whole`: the session was not asked for."""
+    """The findings on one device. `whole` is False if the session was not to be opened."""
 
-    seen: Seen
+    sample: Seen
     whole: bool = True
     checks: list[Check] = field(default_factory=list)
     witnesses: list[Witness] = field(default_factory=list)
@@ -144,22 +147,24 @@ class _Found:
 
 
 def examine(hosts: Sequence[Host], listener: Listener, how: Round) -> list[Diagnosis]:
-    """A diagnosis for each host, in their order. A device that is not reached has one too."""
-    found: dict[str, Diagnosis] = {}
+    """Return a diagnosis for each host, in their order. A device that was not reached has one
+    too.
+    """
+    diagnoses: dict[str, Diagnosis] = {}
     asked = how.playbook if how.session and not how.only else None
     builder = builder_of(asked, how.runtimes or RuntimeStore(), listener)
 
     def work(session: Session, result: DeviceResult[None]) -> None:
-        found[session.host.name] = diagnose(session, how, builder)
+        diagnoses[session.host.name] = diagnose(session, how, builder)
         result.outcome = "ok"
 
     options = PoolOptions[None](parallel=how.parallel, accept_new=how.accept_new)
     results = on_every_device(hosts, work, listener, options)
-    return [_diagnosis(result, found.get(result.host.name)) for result in results]
+    return [_diagnosis(result, diagnoses.get(result.host.name)) for result in results]
 
 
 def look(session: Session, how: Round) -> Seen:
-    """One round trip: everything that can be asked without changing anything."""
+    """Read everything that can be read without changing anything, in one round trip."""
     script = _probe(session.host.phone)
     folders = "\n".join(how.folders)
     command = Command(
@@ -172,44 +177,44 @@ def look(session: Session, how: Round) -> Seen:
 
 @cache
 def _probe(android: bool) -> str:
-    """probe.sh with replace.sh and doctor.sh before its end."""
+    """Return probe.sh with replace.sh and doctor.sh inserted before its end."""
     own = shell_text("replace") + text_of("doctor.sh")
     head = 'folders=$2 verify=$3; set -- "$1"\n'
     return head + source(android=android).removesuffix("put end\n") + own + "put end\n"
 
 
-def _one(session: Session, how: Round) -> _Found:
+def _examine_device(session: Session, how: Round) -> _Found:
     known = knowledge()
     now = look(session, how)
     wanted = not how.only or "session" in how.only
-    found = _Found(now, wanted, parts=raw_parts(session, now) if how.parts else {})
+    findings = _Found(now, wanted, parts=raw_parts(session, now) if how.parts else {})
     ours = [_host(session), _link(session, now.facts)]
-    found.checks = [check for check in ours if not how.only or check.layer in how.only]
-    found.checks += [_harmless(check) for check in every(now, how.only)]
-    bad = [check for check in found.checks if check.status == BAD]
+    findings.checks = [check for check in ours if not how.only or check.layer in how.only]
+    findings.checks += [_harmless(check) for check in every(now, how.only)]
+    bad = [check for check in findings.checks if check.status == BAD]
     journal = lines_of("\n".join(now.block("journal")))
     if how.session and wanted:
         opened = _session(session, now, bad)
-        found.checks += [_harmless(trial.check) for trial in opened]
+        findings.checks += [_harmless(trial.check) for trial in opened]
         for trial in opened:
             if trial.log and trial.check.status != OK:
-                found.witnesses += witnesses(lines_of(trial.log), known, "session log")
-    found.witnesses += _of_log(how.log, found.checks)
+                findings.witnesses += witnesses(lines_of(trial.log), known, "session log")
+    findings.witnesses += _of_log(how.log, findings.checks)
     failure = how.failures.get(session.host.name)
     if failure is not None and wanted:
-        found.checks.append(_harmless(failure.check()))
+        findings.checks.append(_harmless(failure.check()))
         last = witnesses(lines_of(f"{failure.log}\n{failure.text}"), known, "last run")
-        found.witnesses += [_weaker(witness) for witness in last]
-    failed = [check for check in found.checks if check.status == BAD]
-    found.witnesses = [*_of_checks(found.checks, failing=bool(failed)), *found.witnesses]
+        findings.witnesses += [_weaker(witness) for witness in last]
+    failed = [check for check in findings.checks if check.status == BAD]
+    findings.witnesses = [*_of_checks(findings.checks, failing=bool(failed)), *findings.witnesses]
     if failed:
         old = witnesses(journal, known, "journal")
-        found.witnesses += [_weaker(witness) for witness in old]
-    return found
+        findings.witnesses += [_weaker(witness) for witness in old]
+    return findings
 
 
 def _of_log(log: str, checks: Sequence[Check]) -> list[Witness]:
-    """What a pasted log says; little, where the device shows that it is not so (any more)."""
+    """Return the evidence in a pasted log, with little weight if the device contradicts it."""
     facts = {key: word for check in checks for key, word in check.facts.items()}
     return [
         replace(witness, weight=witness.weight * _DENIED)
@@ -219,12 +224,14 @@ def _of_log(log: str, checks: Sequence[Check]) -> list[Witness]:
     ]
 
 
-def _weaker(one: Witness) -> Witness:
-    return Witness(one.cause, one.weight * _OLD, one.evidence, one.order + 1, one.summary)
+def _weaker(witness: Witness) -> Witness:
+    return Witness(
+        witness.cause, witness.weight * _OLD, witness.evidence, witness.order + 1, witness.summary
+    )
 
 
 def _session(session: Session, now: Seen, bad: list[Check]) -> list[SessionTrial]:
-    """Nothing is asked below the first thing that is broken."""
+    """Open a session with each set-up. Nothing is opened if an earlier layer is broken."""
     if bad:
         text = f"not checked: fix the problem of {bad[0].id} first"
         check = Check("session", "session", UNKNOWN, text, {"session": "unknown"})
@@ -245,7 +252,7 @@ def _session(session: Session, now: Seen, bad: list[Check]) -> list[SessionTrial
 
 
 def _harmless(check: Check) -> Check:
-    """What a device says is shown, and never obeyed by a terminal."""
+    """Return the check with texts that are safe to show: a device cannot control the terminal."""
 
     def plain(text: str) -> str:
         return "\n".join(harmless(line) for line in text.split("\n"))
@@ -256,7 +263,9 @@ def _harmless(check: Check) -> Check:
 
 
 def _host(session: Session) -> Check:
-    """The tools of this workstation; without them no device would have been reached."""
+    """Return a check with the tools of this workstation, which are fine if any device was
+    reached.
+    """
     way = f"adb server {session.host.adb_server or 'on this workstation'}"
     tools = f"fleet {VERSION}, Python {platform.python_version()}"
     text = f"{tools}, {way}" if session.host.phone else tools
@@ -270,12 +279,13 @@ def _link(session: Session, facts: Facts) -> Check:
 
 
 def _of_checks(checks: Iterable[Check], *, failing: bool) -> list[Witness]:
-    """What the facts of the checks say for each cause, from the first broken layer on.
+    """Return the evidence in the facts of the checks for each cause, from the first broken layer
+    on.
 
-    A check that only warns makes advice of its causes where nothing is broken.
+    If nothing is broken, a check that only warns makes its causes advice.
     """
     known = knowledge()
-    found = []
+    evidences = []
     broken = [check.layer for check in checks if check.status == BAD]
     for check in checks:
         if check.status in {OK, UNKNOWN}:
@@ -287,12 +297,12 @@ def _of_checks(checks: Iterable[Check], *, failing: bool) -> list[Witness]:
                 if check.facts.get(predicate.fact) in predicate.values:
                     quiet = check.status != BAD and failing
                     weight = predicate.weight * (0.5 if quiet else 1.0)
-                    found.append(Witness(cause, weight, evidence, order, fact=True))
-    return found
+                    evidences.append(Witness(cause, weight, evidence, order, fact=True))
+    return evidences
 
 
-def _diagnosis(result: DeviceResult[None], found: Diagnosis | None) -> Diagnosis:
-    diagnosis = found or _unreached(result)
+def _diagnosis(result: DeviceResult[None], known: Diagnosis | None) -> Diagnosis:
+    diagnosis = known or _unreached(result)
     diagnosis.seconds, diagnosis.round_trips = result.seconds, result.round_trips
     return diagnosis
 
@@ -304,16 +314,16 @@ def _unreached(result: DeviceResult[None]) -> Diagnosis:
     ranked = rank(_of_checks([check], failing=True), platform, known=knowledge().causes)
     slots = names_of(result.host)
     ranked = tuple(structs.replace(cause, slots={**cause.slots, **slots}) for cause in ranked)
-    said = to_plain(error) if error else None
-    return Diagnosis(result.host.name, UNCHECKED, ranked, (check,), error=said)
+    report = to_plain(error) if error else None
+    return Diagnosis(result.host.name, UNCHECKED, ranked, (check,), error=report)
 
 
 def diagnose(session: Session, how: Round, builder: ReleaseBuilder | None = None) -> Diagnosis:
-    """Return the diagnosis of one device over an open session, with the plan against a problem.
+    """Return the diagnosis of one device over an open session, with a plan against its problem.
 
-    `builder` plans the release whose pre-flight is asked where nothing else is wrong.
+    `builder` plans the release whose pre-flight checks run if nothing else is wrong.
     """
-    diagnosis, looked = judge(session, how)
+    diagnosis, sample = judge(session, how)
     broken = any(check.status == BAD for check in diagnosis.checks)
     if not broken and builder is not None and (finding := preflight(session, builder)):
         check, ranked = refusal(finding, builder.playbook, session.host.name)
@@ -322,28 +332,28 @@ def diagnose(session: Session, how: Round, builder: ReleaseBuilder | None = None
         diagnosis.verdict, diagnosis.remedy = PROBLEM, Remedy(refusal=NO_REPAIR)
         return diagnosis
     if broken:
-        diagnosis = with_remedy(session, looked, diagnosis, how.playbook)
+        diagnosis = with_remedy(session, sample, diagnosis, how.playbook)
     return diagnosis
 
 
 def judge(session: Session, how: Round) -> tuple[Diagnosis, Seen]:
-    """Return the diagnosis without a plan, and what was seen on the device."""
-    found = _one(session, how)
-    return _of_found(session.host.name, found), found.seen
+    """Return the diagnosis without a plan, and the sample of the device."""
+    findings = _examine_device(session, how)
+    return _of_found(session.host.name, findings), findings.sample
 
 
-def _of_found(target: str, found: _Found) -> Diagnosis:
-    facts = found.seen.facts
-    known = {key: word for check in found.checks for key, word in check.facts.items()}
+def _of_found(target: str, findings: _Found) -> Diagnosis:
+    facts = findings.sample.facts
+    known = {key: word for check in findings.checks for key, word in check.facts.items()}
     possible = [
         witness
-        for witness in found.witnesses
+        for witness in findings.witnesses
         if witness.fact or not witness.cause.is_refuted(known)
     ]
-    # What a line says in general counts only where no cause of its own is known for any line.
+    # General causes count only if no line has a specific cause.
     if any(not witness.cause.general for witness in possible):
         possible = [witness for witness in possible if not witness.cause.general]
-    seen_here = {**_slots(facts), **_of_facts(known), **places_of(found.seen)}
+    seen_here = {**_slots(facts), **_of_facts(known), **places_of(findings.sample)}
     deploy = {"path": facts.base_dir} if SAFE_PATH.fullmatch(facts.base_dir) else {}
     ranked = tuple(
         structs.replace(cause, facts=known, slots={**deploy, **cause.slots, **seen_here})
@@ -351,59 +361,63 @@ def _of_found(target: str, found: _Found) -> Diagnosis:
     )
     return Diagnosis(
         target=target,
-        verdict=_verdict(found, ranked),
+        verdict=_verdict(findings, ranked),
         causes=ranked,
-        checks=tuple(found.checks),
+        checks=tuple(findings.checks),
         emulated=facts.emulated,
-        notes=_notes(found, ranked),
-        parts=found.parts,
+        notes=_notes(findings, ranked),
+        parts=findings.parts,
         secrets=own_words(facts),
     )
 
 
 def _platform(facts: Facts) -> str:
-    """Return whose fixes fit. A phone without bionic, as some lab phones are, has no apt either."""
+    """Return the platform whose fixes fit. A lab phone without bionic has no apt either."""
     return "android" if facts.android is not None else facts.os_family
 
 
 def _of_facts(known: Mapping[str, str]) -> dict[str, str]:
-    """Return the names that checks give for the commands of fixes, as far as a shell obeys none."""
+    """Return the names that checks give for the commands of fixes, if they are safe in a shell."""
     given = {key.removeprefix("slot."): word for key, word in known.items() if key[:5] == "slot."}
     return {name: word for name, word in given.items() if re.fullmatch(SLOTS[name], word)}
 
 
 def _slots(facts: Facts) -> dict[str, str]:
-    """What is known of the device itself, for commands of fixes."""
+    """Return the known values of the device for commands of fixes."""
     arch = facts.soc.hexagon_arch if facts.soc else None
     return {"arch": arch} if arch else {}
 
 
-def _verdict(found: _Found, ranked: tuple[Ranked, ...]) -> str:
-    """What is well is known by an opened session, unless only other checks were asked for."""
-    if any(check.status == BAD for check in found.checks):
+def _verdict(findings: _Found, ranked: tuple[Ranked, ...]) -> str:
+    """Return the verdict. Only an opened session shows that all is well, unless checks were
+    selected.
+    """
+    if any(check.status == BAD for check in findings.checks):
         return PROBLEM
-    opened = any(check.id == "session" and check.status == OK for check in found.checks)
+    opened = any(check.id == "session" and check.status == OK for check in findings.checks)
     if any(cause.cause.severity == "error" and _logged(cause) for cause in ranked[:1]):
         return PROBLEM
-    if found.whole and not opened:
+    if findings.whole and not opened:
         return UNCHECKED
-    failed_before = any(check.facts.get("last.run") == "failed" for check in found.checks)
+    failed_before = any(check.facts.get("last.run") == "failed" for check in findings.checks)
     return ADVICE if ranked or failed_before else HEALTHY
 
 
-def _logged(one: Ranked) -> bool:
-    """Whether a pasted log names it, and what is seen on the device does not deny it."""
-    said = any(evidence.source == "log" for evidence in one.evidence)
-    return said and not one.cause.is_denied(one.facts)
+def _logged(cause: Ranked) -> bool:
+    """Return True if a pasted log shows the cause and the facts of the device do not contradict
+    it.
+    """
+    in_log = any(evidence.source == "log" for evidence in cause.evidence)
+    return in_log and not cause.cause.is_denied(cause.facts)
 
 
-def _notes(found: _Found, ranked: tuple[Ranked, ...]) -> tuple[str, ...]:
+def _notes(findings: _Found, ranked: tuple[Ranked, ...]) -> tuple[str, ...]:
     notes = []
-    if found.seen.facts.emulated:
+    if findings.sample.facts.emulated:
         notes.append(
             "emulated: the device has no Hexagon NPU, so the session ran on the HTP emulator"
         )
-    if not ranked and any(check.status == BAD for check in found.checks):
+    if not ranked and any(check.status == BAD for check in findings.checks):
         notes.append(
             "fleet knows no cause that fits; to collect the facts for a maintainer: fleet "
             "doctor --bundle FILE"

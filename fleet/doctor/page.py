@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md, from the cause files: `python -m fleet.doctor.page FILE`."""
+"""The page docs/troubleshooting.md, made of the cause files: `python -m fleet.doctor.page FILE`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ABOUT = {
 
 
 def page(causes: Iterable[Cause]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     every = list(causes)
     parts = [_HEAD, _codes(every)]
     for layer in LAYERS:
@@ -49,18 +49,18 @@ def page(causes: Iterable[Cause]) -> str:
 
 
 def cause_page(cause: Cause) -> str:
-    """A page of its own for a cause, beside those of the others."""
+    """Return a page for one cause, with links to the pages of the others."""
     text = _cause(cause).replace("### ", "# ", 1).replace("](#", "](")
     return filled(re.sub(r"\]\(([a-z0-9-]+)\)", r"](\1.md)", text), {})
 
 
 def _codes(causes: list[Cause]) -> str:
-    """Which causes show a code: the table that people look for first."""
-    found: dict[str, list[str]] = {}
+    """Return the table of codes with their causes, which people look for first."""
+    links: dict[str, list[str]] = {}
     for cause in causes:
         for code in cause.codes:
-            found.setdefault(code, []).append(f"[{cause.id}](#{cause.id})")
-    rows = [f"| `{code}` | {', '.join(found[code])} |" for code in sorted(found, key=_order)]
+            links.setdefault(code, []).append(f"[{cause.id}](#{cause.id})")
+    rows = [f"| `{code}` | {', '.join(links[code])} |" for code in sorted(links, key=_order)]
     return "\n".join(["## Codes\n", "| code | causes |", "|---|---|", *rows, ""])
 
 

@@ -1,4 +1,4 @@
-"""What fleet itself last refused or failed on a device, as checks of the doctor."""
+"""The last refusal or failure of fleet itself on a device, as checks of the doctor."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PREFLIGHT = Maker("preflight", "bundle")
 
 @dataclass(frozen=True)
 class RunFailure:
-    """The newest run of a device, which failed: at which step, why, what to do, its log's end."""
+    """The failure of the newest run of a device: step, reason, hint, and the end of its log."""
 
     run_id: str
     step: str
@@ -38,7 +38,7 @@ class RunFailure:
     hint: str = ""
 
     def check(self) -> Check:
-        """Return the check that names the failure; it warns, because it may be over."""
+        """Return the check for the failure. It only warns, because the failure may be over."""
         at = f" at the step {self.step}" if self.step else ""
         text = f"the last run ({self.run_id}) failed{at}: {self.text or 'no reason was recorded'}"
         return _LAST.warn(text, {"last.run": "failed"}, "fleet deploy --runs", self.text)
@@ -47,7 +47,7 @@ class RunFailure:
 def last_failures(runs: RunStore, hosts: Iterable[str]) -> dict[str, RunFailure]:
     """Return the failure of each host whose newest run on this workstation failed."""
     wanted, failed = set(hosts), dict[str, RunFailure]()
-    now = new_run_id()  # a run of the future is one of a wrong clock
+    now = new_run_id()  # a run in the future is from a wrong clock
     folders = sorted(runs.root.iterdir(), reverse=True) if runs.root.is_dir() else []
     folders = [folder for folder in folders if folder.name <= now]
     for folder in folders[:MOST_RUNS]:
@@ -61,7 +61,7 @@ def last_failures(runs: RunStore, hosts: Iterable[str]) -> dict[str, RunFailure]
 
 
 def _of_run(folder: Path, hosts: Iterable[str]) -> dict[str, RunFailure | None]:
-    """Return how a run ended for each of the hosts that it has; None: well."""
+    """Return the failure of a run for each host that it has; None for a success."""
     state = Journal.state_of(folder)
     ended: dict[str, RunFailure | None] = {}
     for host in hosts:
@@ -97,7 +97,7 @@ def _log(folder: Path) -> str:
 def builder_of(
     playbook: Playbook | None, runtimes: RuntimeStore, listener: Listener
 ) -> ReleaseBuilder | None:
-    """Return what plans releases of the playbook without a download; None where it cannot."""
+    """Return the builder of the playbook without downloads; None if the playbook cannot be used."""
     if playbook is None:
         return None
     try:
@@ -109,18 +109,20 @@ def builder_of(
 
 
 def preflight(session: Session, builder: ReleaseBuilder) -> Finding | None:
-    """Return what makes a deploy refuse on this device; None where nothing does or is known."""
+    """Return the finding that makes a deploy refuse this device; None if there is none or it is
+    unknown.
+    """
     try:
         planned = plan_device(session, builder)
     except InputError as error:
         return Finding("plan", "refuse", error.message, "", "", error.hint or error.cure)
-    except FleetError:  # a runtime that deploy would fetch, say: that is no fault of the device
+    except FleetError:  # such as a runtime that deploy would fetch: no fault of the device
         return None
     return next((finding for finding in planned.plan.findings if finding.refuses), None)
 
 
 def refusal(finding: Finding, playbook: Playbook, host: str) -> tuple[Check, Ranked]:
-    """Return the check and the cause of a deploy that would be refused."""
+    """Return the check and the cause for a deploy that would be refused."""
     text = finding.summary if finding.need else finding.message
     evidence = f"fleet plan {playbook.path}: {text}"
     check = _PREFLIGHT.bad(text, {"preflight": finding.rule}, f"fleet plan -l {host}", text)

@@ -1,9 +1,9 @@
-"""Texts of a device as a stranger may see them: known words stay, everything else is replaced.
+"""The redaction of texts for strangers: known words stay, everything else is replaced.
 
-A text is read from left to right. What has the form of a secret, an address or an id goes first,
-then every run of letters and digits that is neither a word of fleet/data/log_words.txt nor a
-number that tells nobody who it was. The same text gets the same placeholder everywhere in one
-archive, so that a line still shows its pattern.
+A text is read from left to right. Parts with the form of a secret, an address or an id are replaced
+first. Then every run of letters and digits is replaced, unless it is a word of
+fleet/data/log_words.txt or a number that identifies nobody. The same text gets the same placeholder
+everywhere in one archive, so that a line still shows its pattern.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from fleet.data import shipped_text
 
-_G = "[0-9a-fA-F]{1,4}"  # of an IPv6 address
+_G = "[0-9a-fA-F]{1,4}"  # a group of an IPv6 address
 _HUSHED = (  # keys whose value is a secret
     r"[\w.-]{0,40}(?:passw(?:or)?d|passwd|passphrase|pass|pwd|secret|psk|api[_-]?key|access[_-]?key"
     r"|private[_-]?key|credential\w{0,9}|authorization|bearer|cookie|signature)s?"
@@ -30,7 +30,7 @@ _OPTION = r"--?(?:[\w-]{0,30}pass\w{0,10}|token|[\w-]{0,30}secret|[\w-]{0,30}key
 _VALUE = r"(?:\"[^\"\n]{1,400}\"|'[^'\n]{1,400}'|[^\s\"',;)\]}]+)"
 _NO_VALUE = r"(?!<)(?!(?:required|needed|is|for|not|no|yes|none|null|true|false)\b)"
 _TO = r"[\"']?[ \t]{0,3}[=:][=:>]?[ \t]{0,3}"  # between a key and its value
-# (form, kind). The group `keep`, if there is one, stays before the placeholder, `after` behind it.
+# (form, kind). The optional group `keep` stays before the placeholder, `after` stays after it.
 _FORMS = (
     (r"-----BEGIN [A-Z ]*(?:KEY|CERTIFICATE)[A-Z ]*-----.*?(?:-----END [A-Z ]*-----|\Z)", "key"),
     (r"(?P<keep>\b[a-zA-Z][\w+.-]{0,20}://)[^/\s@\"']{1,400}(?P<after>@)", "login"),
@@ -84,7 +84,7 @@ _UNIT = re.compile(r"\s?(?:bytes|[kMGT]i?B|B|KB|kb|us|ms|ns|s|µs|Hz|kHz|MHz)\b"
 _SIZE = re.compile(r"(?:_kb|_bytes|inodes|size|length|bytes)\W{1,3}\Z", re.IGNORECASE)
 _MODE = re.compile(
     r"[rwxsStTl-]{5,10}|7f454c46[0-9a-f]{0,150}"
-)  # of a file; how an ELF file begins
+)  # the mode of a file; the begin of an ELF file
 _CHIP = re.compile(
     r"(?:qc[a-z]{1,2}|qr[bu]|s[amcdw]|sdm|sx[rh]|ssg|msm|apq|ipq|mdm|x1[ep])\d{2,5}[a-z]{0,3}"
 )
@@ -92,25 +92,27 @@ _API = re.compile(
     r"(?:lib)?(?:qnn|htp|genie|dsp|snpe|qairt|fastrpc|rpc|remote|aee|ggml|ort|hexagon)"
 )
 _CAMEL = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_PLAIN = "\n\t°µ×–—…→≤≥±·✓✗"  # noqa: RUF001 - that stay beside ASCII
-_SIGNED = 1 << 31  # AEE codes from here on are also written as signed numbers
+_PLAIN = "\n\t°µ×–—…→≤≥±·✓✗"  # noqa: RUF001 - they stay, like ASCII
+_SIGNED = 1 << 31  # AEE codes from this number on are also written as signed numbers
 
 
 def shape(run: str) -> str:
-    """A run of letters and digits as the table of words has it: small letters, numbers as #."""
+    """Return letters and digits in the form of the word table: lower case, with # for numbers."""
     return re.sub(r"\d+", "#", run).lower()
 
 
 @cache
 def known_words() -> frozenset[str]:
-    """The table of words that stay."""
+    """Return the table of words that stay."""
     lines = shipped_text("log_words.txt").splitlines()
     return frozenset(line for line in lines if line and not line.startswith("# "))
 
 
 class Redactor:
-    """The placeholders of one archive. `names` are the devices of the inventory, which become
-    device-1 and so on; `own` are (kind, word) that tell a device or its user.
+    """The placeholders of one archive.
+
+    `names` are the devices of the inventory, which become device-1 and so on. `own` are (kind,
+    word) that identify a device or its user.
     """
 
     def __init__(self, names: Iterable[str] = (), own: Iterable[tuple[str, str]] = ()) -> None:
@@ -136,7 +138,7 @@ class Redactor:
         ]
 
     def text(self, text: str) -> str:
-        """Any text of a device, or of fleet about it."""
+        """Redact a text of a device, or a text of fleet about it."""
         for pattern, place in self._names:
             text = pattern.sub(place, text)
         for own, word, kind in self._own:
@@ -148,7 +150,7 @@ class Redactor:
         return "".join(c if " " <= c <= "~" or c in _PLAIN else " " for c in text)
 
     def value(self, value: Any) -> Any:  # noqa: ANN401 - JSON
-        """Plain data for JSON: every text in it; numbers of fleet's own values stay."""
+        """Redact every text in plain data for JSON; numbers stay."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
@@ -158,11 +160,11 @@ class Redactor:
         return value
 
     def json(self, value: object) -> str:
-        """The same as a document."""
+        """Redact plain data and return it as a JSON document."""
         return json.dumps(self.value(value), indent=1, ensure_ascii=False) + "\n"
 
     def place(self, kind: str, word: str) -> str:
-        """The placeholder of one text, "" for an empty one."""
+        """Return the placeholder of a text, "" for an empty text."""
         return self._place(kind, word) if word else ""
 
     def _place(self, kind: str, word: str) -> str:
@@ -221,7 +223,9 @@ class Redactor:
 
 
 def stays(word: str, after: str, *, negative: bool) -> bool:
-    """Whether a segment tells nobody who it was: known words, and numbers of a known form."""
+    """Return True for a segment that identifies nobody: known words, and numbers of a known
+    form.
+    """
     if _number_stays(word, after, negative=negative) or _MODE.fullmatch(word):
         return True
     runs = _RUN.findall(_UNIT_ADDRESS.sub("", word))

@@ -1,4 +1,4 @@
-"""What fleet can do about the problem of a device: one plan that is shown, applied and undone."""
+"""The remedies of fleet for a problem of a device: one plan that is shown, applied and undone."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from fleet.model.system import SystemSpec
 
 FASTRPC = SystemSpec(fastrpc="auto")
 PROVISION, REDEPLOY, ROLLBACK = "provision", "redeploy", "rollback"
-SAFE_PATH = re.compile(r"/[\w./@%+=~-]{1,200}")  # no shell obeys it, quoted or not
+SAFE_PATH = re.compile(r"/[\w./@%+=~-]{1,200}")  # safe in a shell, quoted or not
 UNKNOWN_CAUSE = "fleet does not know the cause of the problem"
 NO_REPAIR = "fleet has no repair for this cause; use the fixes above"
 _NOTHING_LEFT = "FastRPC is already set up; use the fixes above"
 
 
 def with_remedy(
-    session: Session, seen: Seen, diagnosis: Diagnosis, playbook: Playbook | None
+    session: Session, sample: Seen, diagnosis: Diagnosis, playbook: Playbook | None
 ) -> Diagnosis:
-    """Return the diagnosis of a device with a problem and the plan against it; nothing is changed.
+    """Return the diagnosis with the plan against its problem; nothing is changed.
 
-    Where there is a plan, it takes the place of the written fixes of the first cause. A damaged
-    release is repaired first, whatever cause it shows as: `playbook` sends its files again, or
-    the release before becomes current if it shares no damaged file.
+    A plan replaces the written fixes of the first cause. A damaged release is repaired first,
+    whatever its cause. `playbook` sends its files again; otherwise the previous release becomes
+    current if it shares no damaged file.
     """
-    remedy = _plan(session, seen, diagnosis, playbook)
+    remedy = _plan(session, sample, diagnosis, playbook)
     if diagnosis.causes:
         first, *rest = diagnosis.causes
         name = shlex.quote(session.host.name)
@@ -52,7 +52,7 @@ def with_remedy(
 
 
 def names_of(host: Host) -> dict[str, str]:
-    """Return how the inventory names a device, for commands that people paste."""
+    """Return the names of a device in the inventory, for commands that people paste."""
     names = {"HOST": shlex.quote(host.name)}
     if host.transport == "ssh" and host.address:
         who = f"{host.user}@{host.address}" if host.user else host.address
@@ -62,10 +62,10 @@ def names_of(host: Host) -> dict[str, str]:
     return names
 
 
-def places_of(seen: Seen) -> dict[str, str]:
+def places_of(sample: Seen) -> dict[str, str]:
     """Return the names of a device, its release and its folders, for commands that people paste."""
-    names = names_of(seen.host)
-    for subject in subjects(seen):
+    names = names_of(sample.host)
+    for subject in subjects(sample):
         if SAFE_PATH.fullmatch(subject.root):
             release = subject.release
             inside = release.files if release else ()
@@ -77,16 +77,18 @@ def places_of(seen: Seen) -> dict[str, str]:
     return names
 
 
-def _plan(session: Session, seen: Seen, diagnosis: Diagnosis, playbook: Playbook | None) -> Remedy:
+def _plan(
+    session: Session, sample: Seen, diagnosis: Diagnosis, playbook: Playbook | None
+) -> Remedy:
     cause = diagnosis.causes[0].cause if diagnosis.causes else None
     name = cause.id if cause else ""
-    for subject in subjects(seen):
+    for subject in subjects(sample):
         if subject.release is not None and _is_damaged(subject):
             return _of_release(subject, subject.release, name, playbook)
     if cause is None:
         return Remedy(refusal=UNKNOWN_CAUSE)
     if PROVISION in {fix.apply for fix in cause.fix}:
-        return _provision(session, name, seen.facts)
+        return _provision(session, name, sample.facts)
     return Remedy(name, refusal=NO_REPAIR)
 
 
@@ -136,7 +138,7 @@ def _provision(session: Session, cause: str, facts: Facts) -> Remedy:
 
 
 def _fix(remedy: Remedy, name: str) -> Fix:
-    """Return the plan in the form of a fix, whose command carries it out on the device `name`."""
+    """Return the plan as a fix, with the command that applies it to the device `name`."""
     undo, changes = "", "which release is current"
     if remedy.operation == PROVISION:
         undo, changes = f"fleet undo last -l {name}", "only what these steps say"

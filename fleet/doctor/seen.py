@@ -1,4 +1,7 @@
-"""The doctor's look at a device as values: probe.sh's lines, typed. Never raises for a value."""
+"""The doctor's sample of a device: the lines of probe.sh as typed values.
+
+No value raises an error.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,9 @@ _BLOCKS = {
 class Elf:
     """A library or program on the device.
 
-    `machine` is aarch64, x86_64, hexagon or other; "" for what is no ELF file or is shorter
-    than its header says. `arch` is like v73 for code of the DSP, `build` like
-    v2.51.0.260929181845; "" when none stands in it.
+    `machine` is aarch64, x86_64, hexagon or other. It is "" for a file that is not ELF, or is
+    shorter than its header states. `arch` is like v73 for code of the DSP, and `build` like
+    v2.51.0.260929181845; "" if the file has none.
     """
 
     path: str
@@ -47,7 +50,7 @@ class Elf:
 
 @dataclass(frozen=True)
 class Context:
-    """A context binary on the device, as its plain-text marks show it ("" is unknown)."""
+    """A context binary on the device, with the values of its plain-text marks ("" is unknown)."""
 
     path: str
     size: int
@@ -58,11 +61,12 @@ class Context:
 
 @dataclass
 class Release:
-    """A release: its manifest, and what stands in its folder. `staged`: ready, and never live.
+    """A release: its manifest, and the contents of its folder.
 
-    `links` is name → target, `sizes` name → bytes of what it leads to. Not `listed`: the
-    device has not the tools for it, and nothing is known of the files. `before_blobs` are the
-    SHA-256 of the files of the release before.
+    `staged` releases are ready, but were never live. `links` is name → target, and `sizes` is name
+    → bytes of the target. If `listed` is False, the device does not have the tools to list files,
+    and nothing is known about them. `before_blobs` are the SHA-256 of the files of the previous
+    release.
     """
 
     name: str
@@ -80,13 +84,15 @@ class Release:
 
     @property
     def before(self) -> str:
-        """Return the id of the release that a rollback would make current, "" for none."""
+        """The id of the release that a rollback would make current, "" for none."""
         return next((past for past in reversed(self.history) if past != self.id), "")
 
 
 @dataclass
 class Folder:
-    """A set-up that somebody made by hand; `files` are all paths that have something in them."""
+    """A set-up that somebody made by hand; `files` are the paths of all files that are not
+    empty.
+    """
 
     root: str
     there: bool
@@ -98,7 +104,7 @@ class Folder:
 
 @dataclass(frozen=True)
 class Seen:
-    """Everything of one look. `lines` holds the rest of the probe's keys, as they came."""
+    """The values of one probe. `lines` has the remaining keys of the probe, unchanged."""
 
     host: Host
     facts: Facts
@@ -109,17 +115,17 @@ class Seen:
     hashes: dict[str, str]
 
     def pairs(self, key: str) -> list[list[str]]:
-        """The values of a key, split at tabs."""
+        """Return the values of a key, split at tabs."""
         return [value.split("\t") for value in self.lines.get(key, ())]
 
     def block(self, key: str) -> list[str]:
-        """The first value of a key as lines without empty ones."""
+        """Return the first value of a key as lines, without empty lines."""
         text = self.lines.get(key, [""])[0]
         return [line for line in text.split("\n") if line.strip()]
 
 
 def seen(text: str, host: Host, complaint: str = "") -> Seen:
-    """Parse the answer of the probe. Raises DeviceError when it was cut."""
+    """Parse the answer of the probe. Raises DeviceError if it was cut off."""
     values = framed_values(text, host.name, complaint)
     elves = {elf.path: elf for elf in map(_elf, values.get("elf", ())) if elf}
     releases = _releases(text)
@@ -147,15 +153,15 @@ def _elf(value: str) -> Elf | None:
     try:
         raw = bytes.fromhex(head)
         if raw[:4] == b"\x7fELF" and _end(raw) <= _number(size):
-            machine, found = identify(raw, path)
-            arch = found or ""
+            machine, hexagon = identify(raw, path)
+            arch = hexagon or ""
     except (ValueError, struct.error, IndexError, RuntimeStoreError):
         machine = ""
     return Elf(path, _number(size), machine, arch, build.strip())
 
 
 def _end(head: bytes) -> int:
-    """Where the table of sections ends, which stands behind everything else."""
+    """Return the end of the section table, which is the end of an ELF file."""
     if head[4] == 2:
         start, size, count = struct.unpack_from("<Q10xHH", head, 40)
     else:
@@ -169,18 +175,20 @@ def _number(text: str) -> int:
 
 
 def _releases(text: str) -> tuple[Release, ...]:
-    """The blocks follow the line of their release, so they are read in order."""
-    found: list[Release] = []
+    """Parse the releases. Each block of lines follows the line of its release, so the order
+    matters.
+    """
+    releases: list[Release] = []
     for line in text.split("\n"):
         key, _, raw = line.partition("\t")
         value = raw.replace("\x1f", "\n")
         if key == "release":
             name, key_id, root, installed = [*value.split("\t"), "", "", ""][:4]
             staged = installed == "staged"
-            found.append(Release(name, key_id, root, installed == "yes", staged=staged))
-        elif found and key in _BLOCKS:
-            _fill(found[-1], key, value)
-    return tuple(found)
+            releases.append(Release(name, key_id, root, installed == "yes", staged=staged))
+        elif releases and key in _BLOCKS:
+            _fill(releases[-1], key, value)
+    return tuple(releases)
 
 
 def _fill(release: Release, key: str, value: str) -> None:
@@ -215,24 +223,24 @@ def _read_manifest(release: Release, text: str) -> None:
 
 
 def _folders(text: str, elves: dict[str, Elf]) -> tuple[Folder, ...]:
-    found: list[Folder] = []
+    folders: list[Folder] = []
     for line in text.split("\n"):
         key, _, raw = line.partition("\t")
         value = raw.replace("\x1f", "\n")
         if key == "folder":
             root, state = _two(value)
-            found.append(Folder(root, state == "there"))
-        elif found and key == "context":
-            found[-1].contexts.append(_context(value))
-        elif found and key == "json":
+            folders.append(Folder(root, state == "there"))
+        elif folders and key == "context":
+            folders[-1].contexts.append(_context(value))
+        elif folders and key == "json":
             path, _, content = value.partition("\t")
-            found[-1].configs[path] = content or None
-        elif found and key == "files":
-            found[-1].files = {row for row in value.split("\n") if row}
-    for folder in found:
+            folders[-1].configs[path] = content or None
+        elif folders and key == "files":
+            folders[-1].files = {row for row in value.split("\n") if row}
+    for folder in folders:
         below = folder.root.rstrip("/") + "/"
         folder.elves = [elf for path, elf in elves.items() if path.startswith(below)]
-    return tuple(found)
+    return tuple(folders)
 
 
 def _context(value: str) -> Context:

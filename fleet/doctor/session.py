@@ -1,4 +1,4 @@
-"""The proof: a real NPU session, opened on the device with its own runtime. One round trip."""
+"""The proof: a real NPU session on the device with its own runtime, in one round trip."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ from fleet.model.diagnosis import BAD, OK, UNKNOWN, WARN, Check
 from fleet.model.errors import DeadlineError, DeviceError
 from fleet.profiles.runs import new_run_id
 
-SECONDS = 30.0  # an 8B bundle is not opened here, only its device or a small context
+SECONDS = 30.0  # the test opens only a device or a small context, never an 8B bundle
 GRACE = 10.0
-_OWN_CONTEXT = 64 << 20  # larger ones take long to load and much of the DSP's room
+_OWN_CONTEXT = 64 << 20  # larger ones load slowly and need much of the DSP's memory
 _MARK = "fleet-session "
 _BOOT = (
     "import sys;n=int(sys.argv.pop(1));"
     "exec(compile(sys.stdin.buffer.read(n),'fleet_session','exec'),{'__name__':'fleet_session'})"
 )
-TINY_QAIRT = (2, 47)  # that made the tiny contexts; every later one loads them
+TINY_QAIRT = (2, 47)  # the version that made the tiny contexts; every later one loads them
 
 
 @dataclass(frozen=True)
 class SessionTrial:
-    """How a session went: a check for the report, and the library's own words."""
+    """The outcome of a session: a check for the report, and the messages of the library."""
 
     check: Check
     log: str = ""
 
 
-def open_session(session: Session, seen: Seen, subject: Subject) -> SessionTrial:
-    """Open a session with the set-up `subject`; it says by itself what cannot be tried."""
-    tools = seen.facts.tools
+def open_session(session: Session, sample: Seen, subject: Subject) -> SessionTrial:
+    """Open a session with the set-up `subject`. The result tells if it cannot be tried."""
+    tools = sample.facts.tools
     libraries = {library.name for library in subject.libraries}
     if not subject.lib or BACKEND not in libraries:
         what = f"contains no {BACKEND}" if libraries else "contains only data and no runtime"
         return _unknown(f"{subject.label} {what}, so no NPU session can be opened")
-    if subject.machine not in {"", device_machine(seen)}:
+    if subject.machine not in {"", device_machine(sample)}:
         return _unknown(
-            f"the runtime is for {subject.machine} and cannot run on {device_machine(seen)}"
+            f"the runtime is for {subject.machine} and cannot run on {device_machine(sample)}"
         )
     if tools.python3 is None or not tools.python3_ctypes:
-        return _by_health(session, seen, subject)
+        return _by_health(session, sample, subject)
     context = _context(subject)
-    arch = "v73" if subject.emulator else seen.facts.soc.hexagon_arch
+    arch = "v73" if subject.emulator else sample.facts.soc.hexagon_arch
     sent = tiny_context(arch) if context == "-" else b""
     more = (context,) if context and (sent or context != "-") else ()
     argv, program = session_argv(tools.python3, f"{subject.lib}/{BACKEND}", *more)
-    command = Command(argv, env=_environment(seen, subject), unset=("DSP_LIBRARY_PATH",))
+    command = Command(argv, env=_environment(sample, subject), unset=("DSP_LIBRARY_PATH",))
     try:
         result = session.run(command, "session", stdin=[program, sent], seconds=SECONDS + GRACE)
     except DeadlineError:
@@ -71,8 +71,8 @@ def open_session(session: Session, seen: Seen, subject: Subject) -> SessionTrial
                 "no answer",
             )
         )
-    said = result.text + "\n" + result.error_text
-    return SessionTrial(_judge(said, result.status, subject), said)
+    answer = result.text + "\n" + result.error_text
+    return SessionTrial(_judge(answer, result.status, subject), answer)
 
 
 VALIDATOR = "bin/qnn-platform-validator"
@@ -83,7 +83,7 @@ _ITS_FINDINGS = re.compile(
     r"|ERROR:.*\S)",
     re.MULTILINE,
 )
-# The tool writes a table beside its words: into a folder of its own, as those of doctor.sh.
+# The tool also writes a table, so it runs in a folder of its own, like those of doctor.sh.
 _IN_A_FOLDER = """f=$1/.fleet-try-$$
 mkdir "$f" && cd "$f" || exit 74
 "$2" --backend dsp --coreVersion --libVersion --testBackend --targetPath "$f"
@@ -93,22 +93,22 @@ exit $status"""
 
 
 def has_validator(subject: Subject) -> bool:
-    """Return whether the set-up brings Qualcomm's own test of the platform."""
+    """Return True if the set-up contains Qualcomm's own test of the platform."""
     release = subject.release
     names = release.files if release is not None else subject.files
     place = VALIDATOR if release is not None else f"{subject.root}/{VALIDATOR}"
     return place in names and not subject.emulator and bool(subject.lib)
 
 
-def run_validator(session: Session, seen: Seen, subject: Subject) -> SessionTrial:
-    """Run qnn-platform-validator of the set-up, and read its words and its exit status.
+def run_validator(session: Session, sample: Seen, subject: Subject) -> SessionTrial:
+    """Run qnn-platform-validator of the set-up, and judge its messages and its exit status.
 
-    It says what only it tries (its own small program on the DSP), so a failure beside an NPU
-    session that opens is a warning.
+    Its own small program on the DSP is a test that nothing else does. A failure next to an NPU
+    session that opens is therefore only a warning.
     """
     tool = f"{subject.root}/{VALIDATOR}"
-    parent = PurePosixPath(seen.facts.base_dir).parent
-    command = script(_IN_A_FOLDER, str(parent), tool, env=_environment(seen, subject))
+    parent = PurePosixPath(sample.facts.base_dir).parent
+    command = script(_IN_A_FOLDER, str(parent), tool, env=_environment(sample, subject))
     command = replace(command, unset=("DSP_LIBRARY_PATH",))
     shown = f"{tool} --backend dsp --coreVersion --libVersion --testBackend"
     try:
@@ -116,10 +116,10 @@ def run_validator(session: Session, seen: Seen, subject: Subject) -> SessionTria
     except DeadlineError:
         text = f"qnn-platform-validator did not end within {VALIDATOR_SECONDS:g} s"
         return SessionTrial(_validated(UNKNOWN, text, "unknown", shown))
-    said = result.text + "\n" + result.error_text
-    verdict = _ITS_TEST.search(said)
-    findings = [re.sub(r" +", " ", line) for line in _ITS_FINDINGS.findall(said)]
-    output = "\n".join(findings[:8]) or _tail(said)
+    answer = result.text + "\n" + result.error_text
+    verdict = _ITS_TEST.search(answer)
+    findings = [re.sub(r" +", " ", line) for line in _ITS_FINDINGS.findall(answer)]
+    output = "\n".join(findings[:8]) or _tail(answer)
     if verdict is None:
         text = f"qnn-platform-validator gave no verdict (exit status {result.status})"
         return SessionTrial(_validated(UNKNOWN, text, "unknown", shown, output))
@@ -130,7 +130,7 @@ def run_validator(session: Session, seen: Seen, subject: Subject) -> SessionTria
         f"{subject.label}: the test of qnn-platform-validator {verdict[1].lower()} "
         f"(exit status {result.status})"
     )
-    return SessionTrial(_validated(WARN, text, "failed", shown, output), said)
+    return SessionTrial(_validated(WARN, text, "failed", shown, output), answer)
 
 
 def _validated(status: str, text: str, word: str, command: str, output: str = "") -> Check:
@@ -138,7 +138,7 @@ def _validated(status: str, text: str, word: str, command: str, output: str = ""
 
 
 def _context(subject: Subject) -> str:
-    """A context binary of the set-up where it is small, else our own for that arch."""
+    """Return a small context binary of the set-up, or "-" for fleet's own."""
     sizes = {context.path: context.size for context in subject.contexts}
     if subject.release is not None:
         every = subject.release.files.items()
@@ -148,23 +148,25 @@ def _context(subject: Subject) -> str:
 
 
 def tiny_context(arch: str | None) -> bytes:
-    """Our own small context binary for a Hexagon arch (`v73`); empty where there is none."""
+    """Return fleet's small context binary for a Hexagon arch (`v73`); empty if there is none."""
     path = files("fleet.data") / "contexts" / f"tiny-{arch}-qairt2.47.0.bin"
     return path.read_bytes() if path.is_file() else b""
 
 
 def session_argv(python: str, library: str, *more: str) -> tuple[tuple[str, ...], bytes]:
-    """What opens a session with a libQnnHtp, and the program that it reads from standard input."""
+    """Return the arguments that open a session with a libQnnHtp, and the program for standard
+    input.
+    """
     program = path_of("fleet_session.py").read_bytes()
     return (python, "-ISc", _BOOT, str(len(program)), library, f"{SECONDS:g}", *more), program
 
 
-def _environment(seen: Seen, subject: Subject) -> dict[str, str]:
+def _environment(sample: Seen, subject: Subject) -> dict[str, str]:
     release = subject.release
     if release is not None and release.manifest is not None:
         return release.manifest.environment(subject.root)
     return {
-        "LD_LIBRARY_PATH": f"{subject.lib}:{seen.facts.base_dir}/shim",
+        "LD_LIBRARY_PATH": f"{subject.lib}:{sample.facts.base_dir}/shim",
         "ADSP_LIBRARY_PATH": subject.dsp or subject.lib,
     }
 
@@ -173,16 +175,16 @@ def _shown(subject: Subject) -> str:
     return f"fleet_session {subject.lib}/{BACKEND}"
 
 
-def _judge(said: str, status: int, subject: Subject) -> Check:
-    told = told_by(said)
+def _judge(answer: str, status: int, subject: Subject) -> Check:
+    report = told_by(answer)
     command = _shown(subject)
-    if told is None:
+    if report is None:
         how = f"signal {status - 128}" if status > 128 else f"exit status {status}"
         text = f"{subject.label}: opening an NPU session crashed the test program ({how})"
-        return Check("session", "session", BAD, text, {"session": "failed"}, command, _tail(said))
-    failed = next(((n, code, text) for n, code, text in told.get("steps", ()) if code), None)
-    if told.get("load") or told.get("late") or failed is not None:
-        text = str(told.get("load") or "the test program did not end in time")
+        return Check("session", "session", BAD, text, {"session": "failed"}, command, _tail(answer))
+    failed = next(((n, code, text) for n, code, text in report.get("steps", ()) if code), None)
+    if report.get("load") or report.get("late") or failed is not None:
+        text = str(report.get("load") or "the test program did not end in time")
         if failed is not None:
             text = f"{failed[0]} failed with {failed[1]} {failed[2]}".strip()
         return Check(
@@ -192,39 +194,39 @@ def _judge(said: str, status: int, subject: Subject) -> Check:
             f"{subject.label}: {text}",
             {"session": "failed"},
             command,
-            _tail(said),
+            _tail(answer),
         )
-    done = [name for name, _, _ in told.get("steps", ())]
+    done = [name for name, _, _ in report.get("steps", ())]
     what = "device and context" if "contextCreateFromBinary" in done else "device"
-    text = f"{subject.label}: {what} created with {told.get('build') or 'an unknown build'}"
+    text = f"{subject.label}: {what} created with {report.get('build') or 'an unknown build'}"
     return Check("session", "session", OK, text, {"session": "ok"}, command)
 
 
-def told_by(said: str) -> dict[str, Any] | None:
-    """What the program says of its steps, None where it crashed before."""
-    for line in reversed(said.splitlines()):
+def told_by(answer: str) -> dict[str, Any] | None:
+    """Return the report of the test program about its steps; None if it crashed first."""
+    for line in reversed(answer.splitlines()):
         if line.startswith(_MARK):
             try:
-                found = json.loads(line.removeprefix(_MARK))
+                report = json.loads(line.removeprefix(_MARK))
             except ValueError:
                 return None
-            return found if isinstance(found, dict) else None
+            return report if isinstance(report, dict) else None
     return None
 
 
-def _tail(said: str) -> str:
-    """The first lines that tell, which hold the cause."""
-    lines = [line for line in said.splitlines() if line.startswith(("<E>", "<W>"))]
-    return "\n".join((lines or said.splitlines()[-5:])[:8])
+def _tail(answer: str) -> str:
+    """Return the first lines that explain the failure, which hold the cause."""
+    lines = [line for line in answer.splitlines() if line.startswith(("<E>", "<W>"))]
+    return "\n".join((lines or answer.splitlines()[-5:])[:8])
 
 
-def _by_health(session: Session, seen: Seen, subject: Subject) -> SessionTrial:
-    """Without python3: the health probe that the release carries."""
+def _by_health(session: Session, sample: Seen, subject: Subject) -> SessionTrial:
+    """Run the health probe of the release, for a device without python3."""
     manifest = subject.release.manifest if subject.release is not None else None
     if manifest is None or not manifest.origin.get("health"):
         return _unknown("the device has no python3 with ctypes, and no release with an NPU test")
     try:
-        check_health(session, manifest, seen.facts.base_dir, f"{new_run_id()}-doctor")
+        check_health(session, manifest, sample.facts.base_dir, f"{new_run_id()}-doctor")
     except DeviceError as error:
         check = Check(
             "session",

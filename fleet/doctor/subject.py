@@ -1,4 +1,4 @@
-"""What is to run on the device: a release of fleet or a folder that somebody filled by hand."""
+"""The set-up to run on the device: a release of fleet, or a folder that somebody filled by hand."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ _MACHINES = {"aarch64": "aarch64", "arm64": "aarch64", "x86_64": "x86_64", "amd6
 
 @dataclass(frozen=True)
 class Subject:
-    """One set-up. `lib` and `dsp` are the folders that its search paths name ("" is none).
+    """A set-up. `lib` and `dsp` are the folders that its search paths name ("" is none).
 
-    `missing`, `damaged` and `strange` are names of files: not there, not as the release says,
-    and in the place of a file of the release. `target` is known for releases only.
+    `missing`, `damaged` and `strange` are names of files. A damaged file differs from the release,
+    and a strange file is in the place of a file of the release. `target` is known for releases
+    only.
     """
 
     label: str
@@ -36,12 +37,12 @@ class Subject:
     release: Release | None = None
 
     def named(self, ending: str) -> tuple[Elf, ...]:
-        """Libraries by the end of their name: `Stub.so`, `Skel.so`."""
+        """Return the libraries with this end of the name: `Stub.so`, `Skel.so`."""
         return tuple(library for library in self.libraries if library.name.endswith(ending))
 
     @property
     def machine(self) -> str:
-        """Of the backend library: aarch64, x86_64, or "" when that is not known."""
+        """The machine of the backend library: aarch64, x86_64, or "" if it is unknown."""
         if self.target is not None:
             return self.target.machine
         known = [
@@ -53,29 +54,31 @@ class Subject:
 
     @property
     def emulator(self) -> bool:
-        """True for the x86_64 build: no FastRPC, no stub, no skel."""
+        """True for the x86_64 build, which has no FastRPC, no stub and no skel."""
         return self.machine == "x86_64"
 
 
-def subjects(seen: Seen) -> tuple[Subject, ...]:
-    """Releases first, then folders that are there and hold a QAIRT runtime or a bundle."""
-    releases = [_of_release(release, seen) for release in seen.releases]
-    folders = [_of_folder(folder) for folder in seen.folders if folder.there]
+def subjects(sample: Seen) -> tuple[Subject, ...]:
+    """Return the releases first, then the existing folders with a QAIRT runtime or a bundle."""
+    releases = [_of_release(release, sample) for release in sample.releases]
+    folders = [_of_folder(folder) for folder in sample.folders if folder.there]
     return (*releases, *folders)
 
 
-def device_machine(seen: Seen) -> str:
-    """aarch64 or x86_64 as fleet calls it; a lab board stands for the board that it claims."""
-    return _MACHINES.get((seen.facts.machine or "").lower(), seen.facts.machine or "")
+def device_machine(sample: Seen) -> str:
+    """Return the machine in fleet's words, aarch64 or x86_64. A lab board counts as its real
+    board.
+    """
+    return _MACHINES.get((sample.facts.machine or "").lower(), sample.facts.machine or "")
 
 
-def _of_release(release: Release, seen: Seen) -> Subject:
+def _of_release(release: Release, sample: Seen) -> Subject:
     origin = release.manifest.origin if release.manifest is not None else {}
     build = str(origin.get("build_id", ""))
     build = build if build.startswith("v") or not build else f"v{build}"
-    missing, damaged, strange = _faults(release, seen)
+    missing, damaged, strange = _faults(release, sample)
     libraries = [
-        seen.elves.get(path) or Elf(path, size, "", "", build if "libQnn" in name else "")
+        sample.elves.get(path) or Elf(path, size, "", "", build if "libQnn" in name else "")
         for name, (_, size) in release.files.items()
         if name.endswith(".so") and name not in missing
         for path in [f"{release.root}/{name}"]
@@ -97,8 +100,8 @@ def _of_release(release: Release, seen: Seen) -> Subject:
     )
 
 
-def _faults(release: Release, seen: Seen) -> tuple[list[str], list[str], list[str]]:
-    """Names of files that are missing, damaged, or another file in their place."""
+def _faults(release: Release, sample: Seen) -> tuple[list[str], list[str], list[str]]:
+    """Return the names of files that are missing, damaged, or replaced by another file."""
     missing: list[str] = []
     damaged: list[str] = []
     strange: list[str] = []
@@ -110,7 +113,7 @@ def _faults(release: Release, seen: Seen) -> tuple[list[str], list[str], list[st
             missing.append(name)
         elif target is None or not target.endswith(f"/{sha256}"):
             strange.append(name)
-        elif release.sizes[name] != size or seen.hashes.get(sha256, sha256) != sha256:
+        elif release.sizes[name] != size or sample.hashes.get(sha256, sha256) != sha256:
             damaged.append(name)
     return missing, damaged, strange
 

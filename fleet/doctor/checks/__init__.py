@@ -1,4 +1,4 @@
-"""All checks, in the order of the layers. One crash of a check is a result of its own."""
+"""The checks of the doctor, in the order of the layers. A crash of a check is a result too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fleet.model.diagnosis import UNKNOWN, Check
 
 @dataclass(frozen=True)
 class Look:
-    """A check: its id, its layer, and what it looks for."""
+    """A check: its id, its layer, and a description."""
 
     id: str
     layer: str
@@ -21,7 +21,7 @@ class Look:
 
     @property
     def about(self) -> str:
-        """First line of the function's docstring."""
+        """The first line of the docstring of the function, which `fleet doctor` lists."""
         return (self.run.__doc__ or "").strip().split("\n", 1)[0]
 
 
@@ -55,14 +55,14 @@ LOOKS = (
 )
 
 
-def every(seen: Seen, only: Iterable[str] = ()) -> Iterator[Check]:
-    """The results of all checks, or of those whose id or layer is in `only`."""
+def every(sample: Seen, only: Iterable[str] = ()) -> Iterator[Check]:
+    """Yield the results of all checks, or of those whose id or layer is in `only`."""
     wanted = set(only)
-    for look in sorted(LOOKS, key=lambda one: LAYERS.index(one.layer)):
+    for look in sorted(LOOKS, key=lambda check: LAYERS.index(check.layer)):
         if wanted and not wanted & {look.id, look.layer}:
             continue
         try:
-            yield from look.run(seen)
+            yield from look.run(sample)
         except Exception as error:  # noqa: BLE001 - the border between checks
             yield Check(
                 look.id, look.layer, UNKNOWN, f"the check failed: {type(error).__name__}: {error}"

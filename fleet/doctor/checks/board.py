@@ -21,30 +21,30 @@ _FIRMWARE = Maker("firmware", "dsp")
 _BUSY = Maker("busy", "dsp")
 
 
-def soc(seen: Seen) -> Iterator[Check]:
+def soc(sample: Seen) -> Iterator[Check]:
     """The chip is one that the tables know, and QNN has a backend for it."""
-    chip = seen.facts.soc
+    chip = sample.facts.soc
     command = "cat /sys/devices/soc0/soc_id /sys/firmware/devicetree/base/model"
-    said = f"soc_id {chip.kernel_soc_id}, {chip.model or 'no device tree'}"
-    if not needs_dsp(seen):
+    output = f"soc_id {chip.kernel_soc_id}, {chip.model or 'no device tree'}"
+    if not needs_dsp(sample):
         yield _SOC.ok("this device has no Snapdragon chip; it uses the HTP emulator")
     elif chip.conflict:
-        yield _SOC.warn(chip.conflict, {"soc": "conflict"}, command, said)
+        yield _SOC.warn(chip.conflict, {"soc": "conflict"}, command, output)
     elif chip.chip is None:
         text = "fleet does not know this chip, so its Hexagon arch and soc_model are unknown"
-        yield _SOC.bad(text, {"soc": "unknown"}, command, said)
+        yield _SOC.bad(text, {"soc": "unknown"}, command, output)
     elif chip.htp is False:
-        yield _SOC.bad(no_htp(chip), {"soc": "known", "soc.arch": "too-old"}, command, said)
+        yield _SOC.bad(no_htp(chip), {"soc": "known", "soc.arch": "too-old"}, command, output)
     else:
         text = f"{chip.chip}, {chip.hexagon_arch or 'arch unknown'}"
-        yield _SOC.ok(text, {"soc": "known", "soc.arch": "ok"}, command, said)
+        yield _SOC.ok(text, {"soc": "known", "soc.arch": "ok"}, command, output)
 
 
-def daemon(seen: Seen) -> Iterator[Check]:
+def daemon(sample: Seen) -> Iterator[Check]:
     """cdsprpcd runs; NPU sessions work without it."""
-    if not needs_dsp(seen) or seen.facts.android is not None:
+    if not needs_dsp(sample) or sample.facts.android is not None:
         return
-    states = {row[0]: row[-1].strip() for row in seen.pairs("unit")}
+    states = {row[0]: row[-1].strip() for row in sample.pairs("unit")}
     state = states.get("cdsprpcd", "")
     if "ActiveState=active" in state:
         yield _DAEMON.ok("active", {"daemon.cdsprpcd": "active"}, _UNITS, state)
@@ -59,33 +59,33 @@ def daemon(seen: Seen) -> Iterator[Check]:
         yield _DAEMON.ok(text, {"daemon.cdsprpcd": "absent"}, _UNITS, state)
 
 
-def dsp(seen: Seen) -> Iterator[Check]:
+def dsp(sample: Seen) -> Iterator[Check]:
     """The compute DSP runs."""
-    if not needs_dsp(seen):
+    if not needs_dsp(sample):
         return
-    states = [(name, state) for name, state in seen.facts.remoteproc if name.startswith("cdsp")]
-    said = ", ".join(f"{name} {state or 'unknown'}" for name, state in seen.facts.remoteproc)
+    states = [(name, state) for name, state in sample.facts.remoteproc if name.startswith("cdsp")]
+    output = ", ".join(f"{name} {state or 'unknown'}" for name, state in sample.facts.remoteproc)
     bad = [f"{name} is {state}" for name, state in states if state and state != "running"]
     if not states:
         text = "the kernel shows no compute DSP in /sys/class/remoteproc"
         yield _DSP.unknown(text, {"dsp.state": "absent"}, _STATES)
     elif bad and len(bad) == len(states):
         word = "crashed" if any("crashed" in state for state in bad) else "offline"
-        yield _DSP.bad(", ".join(bad), {"dsp.state": word}, _STATES, said)
+        yield _DSP.bad(", ".join(bad), {"dsp.state": word}, _STATES, output)
     elif bad:
-        yield _DSP.warn(", ".join(bad), {"dsp.state": "running"}, _STATES, said)
+        yield _DSP.warn(", ".join(bad), {"dsp.state": "running"}, _STATES, output)
     else:
-        yield _DSP.ok(said, {"dsp.state": "running"}, _STATES, said)
+        yield _DSP.ok(output, {"dsp.state": "running"}, _STATES, output)
 
 
-def shells(seen: Seen) -> Iterator[Check]:
+def shells(sample: Seen) -> Iterator[Check]:
     """A shell for the compute DSP lies where libcdsprpc looks: each session begins with one."""
-    found = seen.facts.dsp_shells
-    if found is None or not needs_dsp(seen) or seen.facts.android is not None:
+    folders = sample.facts.dsp_shells
+    if folders is None or not needs_dsp(sample) or sample.facts.android is not None:
         return
     command = f"ls {' '.join(SHELL_FOLDERS)}"
-    if found:
-        yield _SHELLS.ok(", ".join(found), {"dsp.shell": "present"}, command, " ".join(found))
+    if folders:
+        yield _SHELLS.ok(", ".join(folders), {"dsp.shell": "present"}, command, " ".join(folders))
     else:
         text = (
             "the DSP shell file (fastrpc_shell_3 or fastrpc_shell_unsigned_3) is missing in "
@@ -94,10 +94,10 @@ def shells(seen: Seen) -> Iterator[Check]:
         yield _SHELLS.warn(text, {"dsp.shell": "absent"}, command, "none")
 
 
-def firmware(seen: Seen) -> Iterator[Check]:
+def firmware(sample: Seen) -> Iterator[Check]:
     """The firmware of a compute DSP that does not run is there."""
-    stopped = {name for name, state in seen.facts.remoteproc if state != "running"}
-    for name, file, there in (row for row in seen.pairs("firmware") if len(row) == 3):
+    stopped = {name for name, state in sample.facts.remoteproc if state != "running"}
+    for name, file, there in (row for row in sample.pairs("firmware") if len(row) == 3):
         if name not in stopped or not name.startswith("cdsp"):
             continue
         command = f"ls -l /lib/firmware/{file}*"
@@ -110,10 +110,10 @@ def firmware(seen: Seen) -> Iterator[Check]:
             yield _FIRMWARE.bad(text, {"dsp.firmware": "missing"}, command, "no such file")
 
 
-def busy(seen: Seen) -> Iterator[Check]:
+def busy(sample: Seen) -> Iterator[Check]:
     """No other program of the kind uses the DSP."""
-    rows = seen.block("busy")
-    if "busy" not in seen.lines:
+    rows = sample.block("busy")
+    if "busy" not in sample.lines:
         text = (
             "fleet could not see whether another program uses the NPU: the device has no usable ps"
         )
@@ -122,5 +122,5 @@ def busy(seen: Seen) -> Iterator[Check]:
     if not rows:
         yield _BUSY.ok("no other program uses the NPU", {"device.busy": "no"})
         return
-    text, said = f"{len(rows)} other program(s) may be using the DSP", "\n".join(rows)
-    yield _BUSY.warn(text, {"device.busy": "yes"}, "ps -eo pid,user,etime,args", said)
+    text, output = f"{len(rows)} other program(s) may be using the DSP", "\n".join(rows)
+    yield _BUSY.warn(text, {"device.busy": "yes"}, "ps -eo pid,user,etime,args", output)

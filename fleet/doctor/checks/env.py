@@ -1,4 +1,4 @@
-"""Checks of the search paths, as the session has them and as files of the login set them."""
+"""Checks of the search paths in the session and in the login files."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _COLON = "ADSP_LIBRARY_PATH has ':' between its folders; the DSP expects ';'"
 _SET = "DSP_LIBRARY_PATH is set, so the DSP ignores ADSP_LIBRARY_PATH"
 
 
-def paths(seen: Seen) -> Iterator[Check]:
+def paths(sample: Seen) -> Iterator[Check]:
     """ADSP_LIBRARY_PATH is separated by `;`, and DSP_LIBRARY_PATH does not replace it."""
-    put_there = any(folder.there for folder in seen.folders) or not seen.releases
-    found = False
-    for name, command, value in _settings(seen):
+    put_there = any(folder.there for folder in sample.folders) or not sample.releases
+    wrong = False
+    for name, command, value in _settings(sample):
         if name == "ADSP" and is_joined(value):
             text, facts = _COLON, {"env.adsp": "colon"}
         elif name == "DSP" and value:
             text, facts = _SET, {"env.dsp": "set"}
         else:
             continue
-        found = True
+        wrong = True
         if command.startswith("sed "):
             facts["slot.setting"] = command.rpartition(" ")[2]
         if put_there:
@@ -35,20 +35,22 @@ def paths(seen: Seen) -> Iterator[Check]:
         else:
             text += " (programs that fleet starts are not affected)"
             yield _PATHS.warn(text, facts, command, value)
-    if not found:
+    if not wrong:
         facts = {"env.adsp": "ok", "env.dsp": "unset"}
         text = "the library search paths of the DSP are correct"
         yield _PATHS.ok(text, facts, "env | grep DSP_LIBRARY_PATH")
 
 
-def _settings(seen: Seen) -> Iterator[tuple[str, str, str]]:
-    """(ADSP or DSP, command that shows it, value): the session's, then those of files."""
-    if value := seen.facts.dsp_library_path:
+def _settings(sample: Seen) -> Iterator[tuple[str, str, str]]:
+    """Yield (ADSP or DSP, command that shows it, value): first of the session, then of login
+    files.
+    """
+    if value := sample.facts.dsp_library_path:
         yield "DSP", "echo $DSP_LIBRARY_PATH", value
-    for row in seen.pairs("env"):
+    for row in sample.pairs("env"):
         if row[0] == "ADSP_LIBRARY_PATH" and row[-1]:
             yield "ADSP", "echo $ADSP_LIBRARY_PATH", row[-1]
-    for text in seen.lines.get("setting", ()):
+    for text in sample.lines.get("setting", ()):
         if match := _SETTING.match(text):
             file, _, line = match["place"].rpartition(":")
             shown = f"sed -n {line}p {file}"
@@ -56,6 +58,6 @@ def _settings(seen: Seen) -> Iterator[tuple[str, str, str]]:
 
 
 def is_joined(value: str) -> bool:
-    """True for folders that are joined by ':', which the library takes for one name."""
+    """Return True for folders that are joined by ':', which the library takes for a single name."""
     parts = [part for part in value.split(":") if part]
     return ";" not in value and len(parts) > 1 and not _DRIVE.match(value)

@@ -1,4 +1,4 @@
-"""Whether the device is so hot that what it does now is slower than what it can."""
+"""The check of the temperature: a hot device lowers its clocks."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _HEAT = Maker("heat", "session")
 _ZONES = "for z in /sys/class/thermal/thermal_zone*; do echo $(cat $z/type $z/temp); done"
 
 
-def heat(seen: Seen) -> Iterator[Check]:
+def heat(sample: Seen) -> Iterator[Check]:
     """The compute zones are below the temperature at which clocks are lowered."""
-    zones = {zone.type or zone.name: zone.celsius for zone in seen.facts.thermal}
-    found = hottest({name: celsius for name, celsius in zones.items() if celsius is not None})
-    if found is None:
+    zones = {zone.type or zone.name: zone.celsius for zone in sample.facts.thermal}
+    hot_zone = hottest({name: celsius for name, celsius in zones.items() if celsius is not None})
+    if hot_zone is None:
         yield _HEAT.unknown("fleet cannot read the temperature of the device")
         return
-    said = f"{found.zone} {found.celsius:.0f} °C"
-    if found.celsius < HOT_CELSIUS:
-        yield _HEAT.ok(said, {"device.heat": "ok"}, _ZONES, said)
+    output = f"{hot_zone.zone} {hot_zone.celsius:.0f} °C"
+    if hot_zone.celsius < HOT_CELSIUS:
+        yield _HEAT.ok(output, {"device.heat": "ok"}, _ZONES, output)
         return
-    text = f"{said}: from {HOT_CELSIUS:.0f} °C the chip lowers its clocks{_limited(seen)}"
-    yield _HEAT.warn(text, {"device.heat": "hot"}, _ZONES, said)
+    text = f"{output}: from {HOT_CELSIUS:.0f} °C the chip lowers its clocks{_limited(sample)}"
+    yield _HEAT.warn(text, {"device.heat": "hot"}, _ZONES, output)
 
 
-def _limited(seen: Seen) -> str:
-    """The CPU clock that is held down most, as a share of what it can do."""
+def _limited(sample: Seen) -> str:
+    """Return a text about the most limited CPU clock, as a share of its maximum; "" for none."""
     shares = {
         name: int(limit) / int(most)
-        for name, limit, most in (row for row in seen.pairs("clock") if len(row) == 3)
+        for name, limit, most in (row for row in sample.pairs("clock") if len(row) == 3)
         if limit.isdecimal() and most.isdecimal() and int(most)
     }
     name = min(shares, key=lambda policy: shares[policy], default="")

@@ -1,4 +1,4 @@
-"""Results of one check, in few words."""
+"""The results of one check, in few words."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Facts = dict[str, str]
 
 @dataclass(frozen=True)
 class Maker:
-    """Makes the results of the check `id` in `layer`.
+    """A maker of the results of the check `id` in `layer`.
 
-    `text` is for people, `facts` are the words that causes ask for, `command` what one would
-    type to see it, `output` what was seen.
+    `text` is for people, and `facts` are the words that causes use. `command` is the command that
+    shows the finding, and `output` its output.
     """
 
     id: str
@@ -23,17 +23,17 @@ class Maker:
     def ok(
         self, text: str, facts: Facts | None = None, command: str = "", output: str = ""
     ) -> Check:
-        """Nothing is wrong."""
+        """Return a result without a problem."""
         return Check(self.id, self.layer, OK, text, facts or {}, command, output)
 
     def warn(self, text: str, facts: Facts, command: str, output: str) -> Check:
-        """Nothing is broken now, and it may be a reason once something is."""
+        """Return a warning: nothing is broken now, but this may be the reason once something is."""
         return Check(self.id, self.layer, WARN, text, facts, command, output)
 
     def bad(self, text: str, facts: Facts, command: str, output: str) -> Check:
-        """This is broken."""
+        """Return a result for something that is broken."""
         return Check(self.id, self.layer, BAD, text, facts, command, output)
 
     def unknown(self, text: str, facts: Facts | None = None, command: str = "") -> Check:
-        """It could not be seen; nothing is derived from it."""
+        """Return a result for something that could not be read; nothing is derived from it."""
         return Check(self.id, self.layer, UNKNOWN, text, facts or {}, command)

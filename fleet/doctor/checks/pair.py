@@ -13,20 +13,20 @@ _STUB = Maker("stub", "runtime")
 _SKEL = Maker("skel", "runtime")
 
 
-def stub(seen: Seen) -> Iterator[Check]:
+def stub(sample: Seen) -> Iterator[Check]:
     """The stub for the arch of the chip is there, and of the build of libQnnHtp."""
-    yield from _halves(seen, _STUB, "Stub.so")
+    yield from _halves(sample, _STUB, "Stub.so")
 
 
-def skel(seen: Seen) -> Iterator[Check]:
+def skel(sample: Seen) -> Iterator[Check]:
     """The skel for the arch of the chip is there, of that arch, and of the build of libQnnHtp."""
-    yield from _halves(seen, _SKEL, "Skel.so")
+    yield from _halves(sample, _SKEL, "Skel.so")
 
 
-def _halves(seen: Seen, make: Maker, ending: str) -> Iterator[Check]:
-    arch = seen.facts.soc.hexagon_arch
-    for subject in subjects(seen):
-        # The emulator has neither; without the arch it is not known which are wanted.
+def _halves(sample: Seen, make: Maker, ending: str) -> Iterator[Check]:
+    arch = sample.facts.soc.hexagon_arch
+    for subject in subjects(sample):
+        # The emulator has neither. Without the arch the needed files are unknown.
         if subject.emulator or not subject.lib or arch is None:
             continue
         every = [lib for lib in subject.named(ending) if "Calculator" not in lib.name]
@@ -43,14 +43,14 @@ def _halves(seen: Seen, make: Maker, ending: str) -> Iterator[Check]:
             yield make.bad(text, {f"runtime.{make.id}": "missing"}, command, f"there: {there}")
 
 
-def _judged(lib: Elf, arch: str, one: Subject, make: Maker) -> Check:
+def _judged(lib: Elf, arch: str, subject: Subject, make: Maker) -> Check:
     fact = f"runtime.{make.id}"
     if lib.arch and lib.arch != arch:
         text = f"{lib.name} is built for Hexagon {lib.arch}, but the chip is {arch}"
         command = f"readelf -h {lib.path}"
         return make.bad(text, {fact: "other-arch"}, command, f"e_flags {lib.arch}")
-    if lib.build and one.build and lib.build != one.build:
-        text = f"{lib.name} is from QAIRT {lib.build}, but {BACKEND} is from {one.build}"
+    if lib.build and subject.build and lib.build != subject.build:
+        text = f"{lib.name} is from QAIRT {lib.build}, but {BACKEND} is from {subject.build}"
         command = f"grep -aoE 'v2[.][0-9]+[.][0-9]+[.][0-9]{{12}}' {lib.path}"
         return make.bad(text, {fact: "other-build"}, command, lib.build)
     return make.ok(f"{lib.name}, {lib.build or 'build unknown'}", {fact: "ok"})

@@ -15,23 +15,23 @@ _FILES = Maker("runtime", "runtime")
 _MACHINE = Maker("machine", "runtime")
 _BUILDS = Maker("builds", "runtime")
 _NEEDS = Maker("needs", "runtime")
-_VENDOR = ("/vendor/", "/odm/")  # of the firmware
+_VENDOR = ("/vendor/", "/odm/")  # folders of the firmware
 _ELSEWHERE = Maker("elsewhere", "runtime")
 
 
-def files(seen: Seen) -> Iterator[Check]:
+def files(sample: Seen) -> Iterator[Check]:
     """Every file of a release is as it was installed."""
-    for folder in seen.folders:
+    for folder in sample.folders:
         if not folder.there:
             text = f"{folder.root}, which --folder names, does not exist on the device"
             yield _FILES.bad(text, {"folder": "absent"}, f"ls -ld {folder.root}", "no such folder")
-    if not seen.releases and not seen.folders:
+    if not sample.releases and not sample.folders:
         text = "nothing is deployed; to check files that you copied by hand: --folder FOLDER"
         yield _FILES.unknown(text, {"release": "none"})
-    for subject in subjects(seen):
+    for subject in subjects(sample):
         if subject.release is not None:
             yield _release(subject, subject.release)
-    if large := seen.lines.get("unhashed"):
+    if large := sample.lines.get("unhashed"):
         text = (
             f"{len(large)} large files are newer than their release, and fleet did not check "
             "their hashes"
@@ -39,103 +39,113 @@ def files(seen: Seen) -> Iterator[Check]:
         yield _FILES.unknown(f"{text}; to check all hashes: --verify")
 
 
-def _release(one: Subject, release: Release) -> Check:
+def _release(subject: Subject, release: Release) -> Check:
     if not release.id or ((release.installed or release.staged) and not release.listed):
         tools = "the device lacks the program find, stat or readlink"
-        return _FILES.unknown(f"fleet cannot list the files of {one.label}: {tools}")
-    lists = (("missing", one.missing), ("changed", one.damaged), ("replaced", one.strange))
-    said = "; ".join(f"{word}: {name}" for word, names in lists for name in names[:_SHOWN])
-    if not one.unsealed and not said:
+        return _FILES.unknown(f"fleet cannot list the files of {subject.label}: {tools}")
+    lists = (
+        ("missing", subject.missing),
+        ("changed", subject.damaged),
+        ("replaced", subject.strange),
+    )
+    output = "; ".join(f"{word}: {name}" for word, names in lists for name in names[:_SHOWN])
+    if not subject.unsealed and not output:
         how = "staged" if release.staged else "installed"
-        text = f"{one.label}: every file as {how}" + (f", {one.build}" if one.build else "")
+        text = f"{subject.label}: every file as {how}" + (
+            f", {subject.build}" if subject.build else ""
+        )
         return _FILES.ok(text, {"release": "installed"}, "fleet status")
-    what = "is incomplete: a deploy did not finish" if one.unsealed else "is damaged"
-    changed = (*one.damaged, *one.strange)
-    contexts = not one.unsealed and not one.missing and all(n.endswith(".bin") for n in changed)
+    what = "is incomplete: a deploy did not finish" if subject.unsealed else "is damaged"
+    changed = (*subject.damaged, *subject.strange)
+    contexts = (
+        not subject.unsealed and not subject.missing and all(n.endswith(".bin") for n in changed)
+    )
     facts = {"release": "contexts-damaged" if contexts else "damaged"}
-    return _FILES.bad(f"{one.label} {what}", facts, "fleet status --json", said or what)
+    return _FILES.bad(f"{subject.label} {what}", facts, "fleet status --json", output or what)
 
 
-def machine(seen: Seen) -> Iterator[Check]:
+def machine(sample: Seen) -> Iterator[Check]:
     """Libraries are whole, and for this machine."""
-    for subject in subjects(seen):
+    for subject in subjects(sample):
         host = [lib for lib in subject.libraries if lib.machine not in {"", "hexagon"}]
-        # A lab board stands for an arm64 board, so there only a mixture is wrong.
-        device = (seen.facts.lab and subject.machine) or device_machine(seen)
+        # A lab board represents an arm64 board, so only a mixture is wrong there.
+        device = (sample.facts.lab and subject.machine) or device_machine(sample)
         odd = [lib for lib in host if lib.machine != device]
         if odd:
             text = f"{odd[0].name} is built for {odd[0].machine}, but the device is {device}"
-            said = "\n".join(f"{lib.path}: {lib.machine}" for lib in odd[:_SHOWN])
-            yield _MACHINE.bad(text, {"runtime.machine": "wrong"}, f"file {odd[0].path}", said)
+            output = "\n".join(f"{lib.path}: {lib.machine}" for lib in odd[:_SHOWN])
+            yield _MACHINE.bad(text, {"runtime.machine": "wrong"}, f"file {odd[0].path}", output)
         elif host:
             yield _MACHINE.ok(f"{subject.label}: {host[0].machine}", {"runtime.machine": "ok"})
         for lib in subject.libraries:
             if lib.machine == "" and subject.release is None:
                 text = f"{lib.name} is not a valid library: the file is truncated or overwritten"
-                said = f"{lib.size} bytes, not a complete ELF file"
-                yield _MACHINE.bad(text, {"runtime.files": "damaged"}, f"file {lib.path}", said)
+                output = f"{lib.size} bytes, not a complete ELF file"
+                yield _MACHINE.bad(text, {"runtime.files": "damaged"}, f"file {lib.path}", output)
                 break
 
 
-def builds(seen: Seen) -> Iterator[Check]:
+def builds(sample: Seen) -> Iterator[Check]:
     """All libraries of a set-up come from one build of QAIRT."""
-    for subject in subjects(seen):
+    for subject in subjects(sample):
         # Stub and skel of another build are a finding of their own.
         main = [lib for lib in subject.libraries if lib.build and not lib.name.endswith(_PAIR)]
-        found = {lib.build for lib in main if lib.name.startswith("libQnn")}
-        if len(found) > 1:
-            text = f"{subject.label} mixes QAIRT versions: {', '.join(sorted(found))}"
-            said = "\n".join(f"{lib.build}  {lib.path}" for lib in main)
-            yield _BUILDS.bad(text, {"runtime.builds": "mixed"}, f"ls -lR {subject.root}", said)
-        elif found:
-            yield _BUILDS.ok(f"{subject.label}: {next(iter(found))}", {"runtime.builds": "one"})
+        versions = {lib.build for lib in main if lib.name.startswith("libQnn")}
+        if len(versions) > 1:
+            text = f"{subject.label} mixes QAIRT versions: {', '.join(sorted(versions))}"
+            output = "\n".join(f"{lib.build}  {lib.path}" for lib in main)
+            yield _BUILDS.bad(text, {"runtime.builds": "mixed"}, f"ls -lR {subject.root}", output)
+        elif versions:
+            yield _BUILDS.ok(f"{subject.label}: {next(iter(versions))}", {"runtime.builds": "one"})
 
 
-def needs(seen: Seen) -> Iterator[Check]:
+def needs(sample: Seen) -> Iterator[Check]:
     """The loader finds every library that libQnnHtp needs."""
-    missing = [row for row in seen.pairs("lacking") if len(row) == 2]
+    missing = [row for row in sample.pairs("lacking") if len(row) == 2]
     # The stub asks for libcdsprpc, and that is a check of its own.
     for path, name in missing[:_SHOWN]:
         text = f"the library {name.strip()} is missing, but {path.rpartition('/')[2]} needs it"
-        said = f"{name.strip()} => not found"
-        yield _NEEDS.bad(text, {"runtime.needs": "missing"}, f"ldd {path}", said)
+        output = f"{name.strip()} => not found"
+        yield _NEEDS.bad(text, {"runtime.needs": "missing"}, f"ldd {path}", output)
     if not missing:
         yield _NEEDS.ok("no library is missing", {"runtime.needs": "ok"})
 
 
-def elsewhere(seen: Seen) -> Iterator[Check]:
+def elsewhere(sample: Seen) -> Iterator[Check]:
     """Another QNN on the system, which a search path may find first."""
-    mine = {subject.build for subject in subjects(seen) if subject.build and not subject.emulator}
-    found = [seen.elves[p] for p in seen.lines.get("system", []) if p in seen.elves]
-    vendor = [lib for lib in found if lib.path.startswith(_VENDOR)]
-    own = [lib for lib in found if lib not in vendor]
+    mine = {subject.build for subject in subjects(sample) if subject.build and not subject.emulator}
+    libraries = [sample.elves[p] for p in sample.lines.get("system", []) if p in sample.elves]
+    vendor = [lib for lib in libraries if lib.path.startswith(_VENDOR)]
+    own = [lib for lib in libraries if lib not in vendor]
     odd = [lib for lib in own or vendor if lib.build and mine and lib.build not in mine]
-    builds = {lib.path: lib.build for lib in found}
+    builds = {lib.path: lib.build for lib in libraries}
     paths = [lib.path for lib in own]
-    paths += [path for path in seen.facts.qnn_libraries if not path.startswith(_VENDOR)]
+    paths += [path for path in sample.facts.qnn_libraries if not path.startswith(_VENDOR)]
     second = list(dict.fromkeys([*(lib.path for lib in odd), *paths]))
-    if not second or (seen.facts.android is not None and not odd):
+    if not second or (sample.facts.android is not None and not odd):
         facts = {"runtime.system": "none", "runtime.vendor": "none"}
         yield _ELSEWHERE.ok("the system has no other QNN libraries", facts)
         return
-    said = "\n".join(f"{builds.get(path) or 'unknown build'}  {path}" for path in second[:_SHOWN])
+    output = "\n".join(f"{builds.get(path) or 'unknown build'}  {path}" for path in second[:_SHOWN])
     command = "find / -name 'libQnnHtp*.so' 2>/dev/null"
     if odd:
         text = f"another QNN version is installed: {odd[0].path} is from {odd[0].build}"
     else:
         text = f"another QNN is installed on the system: {second[0]}"
-    if not any(subject.release is None for subject in subjects(seen)):
+    if not any(subject.release is None for subject in subjects(sample)):
         text += " (releases of fleet do not load it; programs that fleet does not start may)"
-    yield _ELSEWHERE.warn(text, _elsewhere_facts(seen, odd, own), command, said)
+    yield _ELSEWHERE.warn(text, _elsewhere_facts(sample, odd, own), command, output)
 
 
-def _elsewhere_facts(seen: Seen, odd: list[Elf], own: list[Elf]) -> dict[str, str]:
-    """Return the words for causes. Older libraries in the firmware of a phone are usual: they
-    matter to a set-up by hand, whose search paths are not fleet's.
+def _elsewhere_facts(sample: Seen, odd: list[Elf], own: list[Elf]) -> dict[str, str]:
+    """Return the facts for causes.
+
+    Older libraries in the firmware of a phone are usual. They matter only to a manual set-up, whose
+    search paths are not fleet's.
     """
-    manual = any(subject.release is None for subject in subjects(seen))
+    manual = any(subject.release is None for subject in subjects(sample))
     if odd and not own:
         return {"runtime.vendor": "older"} if manual else {}
     if odd and manual:
         return {"runtime.system": "other-build"}
-    return {"runtime.system": "second"} if subjects(seen) else {}
+    return {"runtime.system": "second"} if subjects(sample) else {}

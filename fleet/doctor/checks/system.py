@@ -17,7 +17,7 @@ from fleet.runtimes.targets import target_facts
 
 FULL_BYTES = 1 << 20
 LOW_BYTES = 64 << 20
-_OE = "aarch64-oe-linux-gcc11.2"  # what an aarch64 folder of unknown origin is held against
+_OE = "aarch64-oe-linux-gcc11.2"  # compared with an aarch64 folder of unknown origin
 _GLIBC = "getconf GNU_LIBC_VERSION"
 _AUDIT = "logcat -b all -d | grep 'avc: .*execute'"
 _DENIAL = re.compile(r"avc:\s+denied\s+\{[^}]*\bexecute(_no_trans)?\b")
@@ -28,11 +28,11 @@ _EXEC = Maker("exec", "os")
 _RENAME = Maker("rename", "os")
 
 
-def libc(seen: Seen) -> Iterator[Check]:
+def libc(sample: Seen) -> Iterator[Check]:
     """The C library is as new as the runtime needs."""
-    facts = seen.facts
+    facts = sample.facts
     have = f"{facts.libc or 'unknown'} {facts.libc_version or ''}".strip()
-    wanted = [(subject, least) for subject in subjects(seen) if (least := _least(subject))]
+    wanted = [(subject, least) for subject in subjects(sample) if (least := _least(subject))]
     for subject, least in wanted if facts.os_family != "android" else ():
         text = f"{subject.label} needs glibc {least}, but the device has {have}"
         if facts.libc not in {None, "glibc"}:
@@ -49,20 +49,20 @@ def libc(seen: Seen) -> Iterator[Check]:
     yield _LIBC.ok(have, {"os.libc": "ok"}, _GLIBC, have)
 
 
-def _least(one: Subject) -> str | None:
-    target = one.target or (target_facts(_OE) if one.machine == "aarch64" else None)
+def _least(subject: Subject) -> str | None:
+    target = subject.target or (target_facts(_OE) if subject.machine == "aarch64" else None)
     return target.min_glibc if target else None
 
 
-def container(seen: Seen) -> Iterator[Check]:
+def container(sample: Seen) -> Iterator[Check]:
     """Whether this login is inside a container."""
-    marks = seen.lines.get("container", [])
+    marks = sample.lines.get("container", [])
     if not marks:
         yield _CONTAINER.ok("no container", {"os.container": "no"})
         return
-    facts, command, said = {"os.container": "yes"}, "ls /.dockerenv /run/.containerenv", marks[0]
-    nodes = any(node.exists for node in seen.facts.nodes if node.path in CDSP)
-    if nodes and seen.facts.libcdsprpc:
+    facts, command, output = {"os.container": "yes"}, "ls /.dockerenv /run/.containerenv", marks[0]
+    nodes = any(node.exists for node in sample.facts.nodes if node.path in CDSP)
+    if nodes and sample.facts.libcdsprpc:
         yield _CONTAINER.ok(
             "the device is a container, and has the NPU device nodes and the FastRPC library",
             {},
@@ -71,16 +71,16 @@ def container(seen: Seen) -> Iterator[Check]:
     else:
         text = "the device is a container that lacks the NPU device nodes or the FastRPC "
         "library of the host"
-        yield _CONTAINER.bad(text, facts, command, said)
+        yield _CONTAINER.bad(text, facts, command, output)
 
 
-def disk(seen: Seen) -> Iterator[Check]:
+def disk(sample: Seen) -> Iterator[Check]:
     """There is room where releases go, and it can be written."""
-    room = seen.facts.disk
+    room = sample.facts.disk
     free = f"{human_bytes(room.available_bytes)}, {room.inodes} inodes on {room.mount}"
     command = f"df -Pk {room.path}"
     if room.inodes == 0 or (room.available_bytes is not None and room.available_bytes < FULL_BYTES):
-        # A full disk refuses the file of the write test too; that is no second finding.
+        # A full disk refuses the file of the write test too, which is no second finding.
         yield _DISK.bad(f"the disk is full: {free} free", {"disk.free": "full"}, command, free)
     elif room.writable is False:
         text = f"this user cannot write to the folder {room.path}"
@@ -101,18 +101,18 @@ def disk(seen: Seen) -> Iterator[Check]:
         yield _DISK.ok(f"{free} free", facts, command, free)
 
 
-def execute(seen: Seen) -> Iterator[Check]:
+def execute(sample: Seen) -> Iterator[Check]:
     """Programs may be started from where releases go."""
     mount, kind, options = "", "", ""
-    for row in seen.pairs("mount"):
+    for row in sample.pairs("mount"):
         mount, rest = row[0], row[-1]
         kind, _, options = rest.partition(" ")
     if not options:
         yield _EXEC.unknown("fleet could not determine the file system of the base folder")
         return
-    phone, command = seen.facts.android, "grep noexec /proc/mounts"
-    if denial := _execution_denial(seen):
-        text = f"SELinux refuses to start programs in {seen.facts.base_dir}"
+    phone, command = sample.facts.android, "grep noexec /proc/mounts"
+    if denial := _execution_denial(sample):
+        text = f"SELinux refuses to start programs in {sample.facts.base_dir}"
         yield _EXEC.bad(text, {"android.storage": "selinux"}, _AUDIT, denial)
         return
     bad = "noexec" in options.split(",") or (phone and kind in {"sdcardfs", "fuse"})
@@ -125,29 +125,30 @@ def execute(seen: Seen) -> Iterator[Check]:
         yield _EXEC.ok(f"{mount} ({kind})", facts, command, options)
 
 
-def _execution_denial(seen: Seen) -> str:
-    """Return the line of the audit that shows that SELinux refused to start a program in the
-    folder of fleet, or "". The kernel asks SELinux only if the mount allows execution
+def _execution_denial(sample: Seen) -> str:
+    """Return the audit line that shows that SELinux refused to start a program in fleet's folder.
+
+    Returns "" if there is none. The kernel asks SELinux only if the mount allows execution
     (may_open of fs/namei.c), so this line tells more than the options of the mount.
     """
-    phone = seen.facts.android
+    phone = sample.facts.android
     if phone is None or phone.selinux == "Permissive":
         return ""
-    for line in reversed(seen.block("journal")):
+    for line in reversed(sample.block("journal")):
         match = _DENIAL.search(line)
         path = re.search(r'\bpath="([^"]*)"', line)
-        if match and "permissive=1" not in line and path and _is_below(path[1], seen):
+        if match and "permissive=1" not in line and path and _is_below(path[1], sample):
             return line.strip()
     return ""
 
 
-def _is_below(path: str, seen: Seen) -> bool:
-    return PurePosixPath(path).is_relative_to(seen.facts.base_dir or "/data/local/tmp")
+def _is_below(path: str, sample: Seen) -> bool:
+    return PurePosixPath(path).is_relative_to(sample.facts.base_dir or "/data/local/tmp")
 
 
-def rename(seen: Seen) -> Iterator[Check]:
+def rename(sample: Seen) -> Iterator[Check]:
     """A link can be replaced in one rename, as each switch to a release and each lease does."""
-    rows = seen.pairs("rename")
+    rows = sample.pairs("rename")
     command = "ln -s a x; ln -s b y; mv -f -T y x; readlink x"
     if not rows:
         yield _RENAME.unknown(
