@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fleet.transport import Transport
 
 CLEAN_SECONDS = 20.0  # the end of a session, in which fleet removes its files
-_STOP_SECONDS = 2.0  # the device ends a program so much earlier than the connection is cut
+_STOP_SECONDS = 2.0  # the device ends a program this much earlier than the connection is cut
 _WORTH_BYTES = 16 << 20  # less takes seconds on any link
 
 D = TypeVar("D", bound=Deadline)

@@ -156,7 +156,7 @@ def check_base(base: str) -> None:
 def ask_state(
     session: Session, facts: Facts, manifest: Manifest, *, verify: bool = False
 ) -> ReleaseState:
-    """Return what the device has of `manifest`, in one round trip."""
+    """Return the state of the release `manifest` on the device, in one round trip."""
     text = _state_text(session, facts, manifest, verify=verify)
     return parse_state(text, session.host.name, manifest)
 

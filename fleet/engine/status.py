@@ -163,7 +163,7 @@ def add_history(
     except FleetError as error:
         listener(Warned("", f"fleet cannot read the rates of the last runs: {error}"))
     for host, item in every:
-        # A switch that this workstation does not know may be newer than those that it knows.
+        # A switch by another workstation may be newer than the switches that are known here.
         mine = known.get((host, item.id), [])
         item.by = mine[0] if len(mine) >= max(1, item.history.count(item.id)) else None
         item.rate = rates.get((host, item.name, item.id))

@@ -22,7 +22,7 @@ GUESS = "guess:"  # the prefix of the ID of a guess
 _MOST = 2
 _READ = 50  # failing lines whose numbers are looked up
 _LONG = 4  # characters of a number; shorter numbers can mean anything
-_FEW = 2  # at most so many causes may list a number that decides alone
+_FEW = 2  # the most causes that may list a number that decides alone
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ _OF_THE_SYSTEM = ("/usr", "/lib", "/vendor", "/system", "/apex", "/odm", "/data/
 
 
 def beside(text: str) -> dict[str, str]:
-    """Return the slots of BESIDE and the folders that a whole log shows."""
+    """Return the values of BESIDE and the folders that a whole log shows."""
     slots: dict[str, str] = {}
     for pattern in BESIDE:
         slots = {**captured(expanded(pattern), text), **slots}

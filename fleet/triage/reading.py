@@ -120,7 +120,7 @@ class LogReading:
 
     @cached_property
     def succeeded(self) -> bool:
-        """True if a line reports that the work is done, and was done where it should be."""
+        """True if a line reports finished work, and a line shows that it ran where it should."""
         return bool(self._successes)
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fleet.model.text import harmless
 
-MAX_BYTES = 64 << 20  # the rest of a log is cut off, and a note tells so
+MAX_BYTES = 64 << 20  # the rest of a longer log is cut off
 MAX_LINE = 4000  # longer lines are binary noise or one JSON document
 
 # The process that wrote a line of logcat: threadtime, Android Studio, brief; and a kernel's or

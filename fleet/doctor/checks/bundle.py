@@ -1,4 +1,4 @@
-"""Checks of what is to run: context binaries and Genie configurations."""
+"""Checks of the bundle: context binaries and Genie configurations."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def builds(sample: Seen) -> Iterator[Check]:
 def needs(sample: Seen) -> Iterator[Check]:
     """The loader finds every library that libQnnHtp needs."""
     missing = [row for row in sample.pairs("lacking") if len(row) == 2]
-    # The stub asks for libcdsprpc, and that is a check of its own.
+    # The stub needs libcdsprpc, which has a check of its own.
     for path, name in missing[:_SHOWN]:
         text = f"the library {name.strip()} is missing, but {path.rpartition('/')[2]} needs it"
         output = f"{name.strip()} => not found"

@@ -104,7 +104,7 @@ WINDOW = 2  # tasks for each thread: a running one and a waiting one
 POLL_SECONDS = 2.0
 REPLY_SECONDS = 30.0
 ABSENT_SECONDS = (
-    60.0  # a nanny restarts a dead worker within seconds, a machine boots in less than a minute
+    60.0  # a nanny restarts a dead worker within seconds, a machine takes longer to boot
 )
 STARTS = 3  # processes that were started again under the address of a dead process
 # Work that another worker may start again: it only reads, or the lease on the board keeps two

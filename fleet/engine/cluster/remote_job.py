@@ -41,7 +41,7 @@ class RemoteJob:
         self.order = _order(work, self.operation, every)
         self.runs = self.operation.runs if self.operation else RunStore()
         self.prepared: dict[str, str] = {}  # address → machine
-        self.kept: set[str] = set()  # hosts whose files could not be brought home
+        self.kept: set[str] = set()  # hosts whose files could not be fetched from the worker
         self.flags: set[str] = set()  # flags of boards that were begun and not finished
         self.manifests: dict[str, Manifest] = {}
         self.listener: Listener = lambda _: None

@@ -105,7 +105,9 @@ class Executing:
 
 
 def _root(session: Session) -> Become:
-    """Return how this login becomes root. Raises BecomeError first, if it cannot."""
+    """Return how this login becomes root. Raises BecomeError before the command runs if it
+    cannot.
+    """
     if session.transport.system == "windows":
         raise InputError(
             "--sudo does not work on Windows, which has no sudo that fleet can use",

@@ -267,7 +267,7 @@ def _run(
     except TransportError:
         if not refused:
             raise
-        if session.lease is not None:  # it is given back over the new connection
+        if session.lease is not None:  # the new connection returns the lease
             session.reopen()
         raise refused[0] from None
 

@@ -371,7 +371,7 @@ def measure(
         plans = {word: (side, side.on(session, journal.run_id, releases(tries, word)))
                  for word, side in zip("AB", sides, strict=True)}  # fmt: skip
         result.plan = plans["B"][1]
-        by_id = any(side.release for side in sides)  # else `not_measured` says it
+        by_id = any(side.release for side in sides)  # else `not_measured` reports it
         if by_id and len({plan.manifest.id for _, plan in plans.values()}) == 1:
             session.warn("A and B are the same release, so fleet expects no difference")
         board = _Board(session, journal, plans, result, tries)
@@ -382,7 +382,7 @@ def measure(
                 _warm_up(board)
             suites = board.answers()
             in_time = _pairs(board, budget)
-        finally:  # what was measured is shown, whatever ended it
+        finally:  # the measured pairs are shown, whatever the error
             board.tries = journal.tries(session.host.name)
             result.value = AbReport(
                 answers=tuple(judged(journal, board.pairs)),
@@ -408,7 +408,7 @@ def _pairs(board: _Board, budget: Deadline | None) -> bool:
         began = time.monotonic()
         looks = useful_looks(board.journal.asked.family, board.journal.asked.design)
         attempt = _try(board, progress(len(board.pairs), spent, budget, looks))
-        only_b = attempt.a is not None and attempt.a.counts  # `failed` decides about those
+        only_b = attempt.a is not None and attempt.a.counts  # `failed` judges these tries
         bad = 0 if attempt.pair or only_b else bad + 1
         if bad == MOST_BAD:
             raise not_valid(

@@ -40,10 +40,10 @@ def warm(run: RunSpec, records: Sequence[Record]) -> bool:
 
 
 class Series:
-    """The decision before each counted run if another run is needed.
+    """The rule that decides before each counted run if another run is needed.
 
-    At the end, `outcome` is the result of `until` and `warning` is what prevents it; "" if there is
-    nothing to report.
+    At the end, `outcome` is the result of `until`, and `warning` is the reason why it was not
+    reached; "" if there is nothing to report.
     """
 
     def __init__(self, run: RunSpec) -> None:
