@@ -99,8 +99,9 @@ def _about(path: Path) -> str:
 
 
 def write_archive(path: Path, members: Mapping[str, str], *, hint: str) -> None:
-    """Write texts by name as .tar.gz, without control sequences for terminals. Raises
-    InputError.
+    """Write texts by name as .tar.gz, without control sequences for terminals.
+
+    Raises InputError.
     """
     try:
         with tarfile.open(path, "w:gz") as archive:

@@ -147,8 +147,9 @@ class _Found:
 
 
 def examine(hosts: Sequence[Host], listener: Listener, how: Round) -> list[Diagnosis]:
-    """Return a diagnosis for each host, in their order. A device that was not reached has one
-    too.
+    """Return a diagnosis for each host, in their order.
+
+    A device that was not reached has one too.
     """
     diagnoses: dict[str, Diagnosis] = {}
     asked = how.playbook if how.session and not how.only else None
@@ -389,8 +390,9 @@ def _slots(facts: Facts) -> dict[str, str]:
 
 
 def _verdict(findings: _Found, ranked: tuple[Ranked, ...]) -> str:
-    """Return the verdict. Only an opened session shows that all is well, unless checks were
-    selected.
+    """Return the verdict.
+
+    Only an opened session shows that all is well, unless checks were selected.
     """
     if any(check.status == BAD for check in findings.checks):
         return PROBLEM

@@ -175,8 +175,9 @@ def _number(text: str) -> int:
 
 
 def _releases(text: str) -> tuple[Release, ...]:
-    """Parse the releases. Each block of lines follows the line of its release, so the order
-    matters.
+    """Parse the releases.
+
+    Each block of lines follows the line of its release, so the order matters.
     """
     releases: list[Release] = []
     for line in text.split("\n"):

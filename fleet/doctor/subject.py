@@ -66,8 +66,9 @@ def subjects(sample: Seen) -> tuple[Subject, ...]:
 
 
 def device_machine(sample: Seen) -> str:
-    """Return the machine in fleet's words, aarch64 or x86_64. A lab board counts as its real
-    board.
+    """Return the machine in fleet's words, aarch64 or x86_64.
+
+    A lab board counts as its real board.
     """
     return _MACHINES.get((sample.facts.machine or "").lower(), sample.facts.machine or "")
 

@@ -171,8 +171,9 @@ class Session:
         self._second = Opening(partial(self.transport.carrier, deadline))
 
     def second(self) -> Carrier:
-        """Return the second carrier, which the caller closes. Raises TransportError if it cannot be
-        opened.
+        """Return the second carrier, which the caller closes.
+
+        Raises TransportError if it cannot be opened.
         """
         opening, self._second = self._second, None
         if opening is not None:

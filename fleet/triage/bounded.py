@@ -40,8 +40,9 @@ def bounded(work: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def _elsewhere(*task: Any) -> Any:  # noqa: ANN401 - what the function returns
-    """Call a function in a child process and return its result. Raises the errors of the
-    function.
+    """Call a function in a child process and return its result.
+
+    Raises the errors of the function.
     """
     paths = os.pathsep.join(path for path in sys.path if path)
     try:

@@ -107,8 +107,9 @@ class Known:
 
 @cache
 def knowledge(folder: Path | None = None) -> Known:
-    """Return the knowledge in fleet/data/causes or another folder. Raises InputError for a bad
-    file.
+    """Return the knowledge in fleet/data/causes or another folder.
+
+    Raises InputError for a bad file.
     """
     paths = _paths(folder)
     raw = read([*paths, *_tables()]) if folder is None else None

@@ -165,8 +165,9 @@ def _numbered(text: str) -> dict[str, int] | None:
 
 @lru_cache(maxsize=8)
 def _places(text: str) -> Callable[[str], int]:
-    """Return a function that gives the lines with a word, as bits. A long text counts as one
-    line.
+    """Return a function that gives the lines with a word, as bits.
+
+    A long text counts as one line.
     """
     low = text.lower()
     parts = "\n".join(set(low.split()))  # a long log repeats its words

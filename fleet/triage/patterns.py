@@ -54,8 +54,9 @@ class PatternSet:
     """Several patterns that are searched for in one pass."""
 
     def __init__(self, patterns: Sequence[str], words: Sequence[Sequence[Sequence[str]]]) -> None:
-        """Compile the patterns. `words` are the literals of each: a matching line has one of each
-        set.
+        """Compile the patterns.
+
+        `words` are the literals of each: a matching line has one of each set.
         """
         if re2 is not None:
             self._set = re2.Set.SearchSet(_options())

@@ -26,8 +26,9 @@ class LogReading:
     """The distinct lines of one log, compared with all known patterns."""
 
     def __init__(self, lines: list[Line], known: Known, *, given: bool = False) -> None:
-        """Store the lines; patterns are matched on demand. `given`: the user stated the origin of
-        the log.
+        """Store the lines; patterns are matched on demand.
+
+        `given`: the user stated the origin of the log.
         """
         self.known = known
         self.given = given

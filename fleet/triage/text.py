@@ -48,8 +48,9 @@ def process_of(text: str) -> str:
 
 
 def decode(data: bytes) -> str:
-    """Decode the bytes of a log: UTF-8, or UTF-16 with a byte order mark. Invalid bytes are
-    replaced.
+    """Decode the bytes of a log: UTF-8, or UTF-16 with a byte order mark.
+
+    Invalid bytes are replaced.
     """
     data = data[:MAX_BYTES]
     if data[:2] in {b"\xff\xfe", b"\xfe\xff"}:

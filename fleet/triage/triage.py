@@ -319,8 +319,9 @@ def observed(share: float) -> float:
 
 
 def scored(share: float) -> float:
-    """Return the score whose `observed` value is `share`. Scores are stored, so that a later fit
-    can use them.
+    """Return the score whose `observed` value is `share`.
+
+    Scores are stored, so that a later fit can use them.
     """
     return _between([(right, score) for score, right in _OBSERVED], share)
 
@@ -412,8 +413,9 @@ def _processes(ranked: Ranked) -> set[str]:
 
 
 def _unrecognised(target: str, reading: LogReading, scored: tuple[Ranked, ...]) -> Diagnosis:
-    """Return a diagnosis without a cause: known meanings and questions. `scored` has unnamed
-    causes.
+    """Return a diagnosis without a cause: known meanings and questions.
+
+    `scored` has unnamed causes.
     """
     step, why = next_step(reading)
     guessed = guesses(reading, scored)

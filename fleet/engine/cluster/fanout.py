@@ -170,8 +170,9 @@ class FanOut:
         self._done: dict[str, DeviceResult[Any]] = {}
 
     def run(self, hosts: Sequence[Host]) -> list[DeviceResult[Any]]:
-        """Return the results in the order of `hosts`. An interruption (Ctrl-C) cancels all
-        tasks.
+        """Return the results in the order of `hosts`.
+
+        An interruption (Ctrl-C) cancels all tasks.
         """
         for host in hosts:
             try:

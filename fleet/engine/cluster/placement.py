@@ -22,8 +22,9 @@ LABEL = "site"
 
 @dataclass(frozen=True)
 class Place:
-    """A worker process for `threads` boards at a time. `machine` identifies the machine with its
-    blobs.
+    """A worker process for `threads` boards at a time.
+
+    `machine` identifies the machine with its blobs.
     """
 
     address: str

@@ -57,7 +57,7 @@ Fetch = Callable[[str, dict[str, tuple[int, Path]]], None]
 
 
 class RemoteBuilder(Builder):
-    """Reads neither bundle nor runtimes: the workstation did, once for the whole fleet.
+    """A builder that reads neither bundle nor runtimes: the workstation did so for the whole fleet.
 
     `ask_kind` waits for the answer of the workstation and raises its FleetError. `fetch` waits
     until blobs are on this machine. Files of a manifest have paths of this machine's Blobs, whether
@@ -79,23 +79,23 @@ class RemoteBuilder(Builder):
         self._origins: dict[str, Path] = {}
 
     def parts(self, target: str, arch: str | None, python: str | None = None) -> Parts:
-        """See Builder; asked once a process."""
+        """Return the parts from the workstation, asked once for each process; see Builder."""
         return self._kind(target, arch, python).parts
 
     def manifest(self, parts: Parts) -> Manifest:
-        """See Builder."""
+        """Return the manifest from the workstation; see Builder."""
         return next(kind.manifest for kind in self._known.values() if kind.parts is parts)
 
     def opened(self, parts: Parts, manifest: Manifest) -> OpenedFiles:  # noqa: ARG002
-        """See Builder; the workstation looked."""
+        """Return the opened files that the workstation determined; see Builder."""
         return next(kind.opened for kind in self._known.values() if kind.parts is parts)
 
     def corrected(self, parts: Parts) -> tuple[str, ...]:
-        """See Builder; the workstation looked."""
+        """Return the corrected files that the workstation determined; see Builder."""
         return next(kind.corrected for kind in self._known.values() if kind.parts is parts)
 
     def kinds(self, target: str, arch: str | None, python: str | None = None) -> dict[Path, str]:
-        """See Builder."""
+        """Return the machines of the files from the workstation; see Builder."""
         return dict(self._kind(target, arch, python).kinds)
 
     def bring(self, plan: DevicePlan) -> None:
@@ -209,8 +209,9 @@ class Run:
         self._log(TOPIC, {"order": self.order.id, "worker": self._me, **message})
 
     def host(self, host: Host) -> Host:
-        """Return the host with paths of this machine. Raises InputError if a key is missing
-        here.
+        """Return the host with paths of this machine.
+
+        Raises InputError if a key is missing here.
         """
         for path in host.identity_files:
             if not path.is_file():
@@ -235,8 +236,9 @@ class Run:
         return replace(host, known_hosts=known, ssh_config=config)
 
     def ask_kind(self, target: str, arch: str | None, python: str | None) -> DeviceKind:
-        """Return the release for devices of this kind. The workstation may fetch a runtime for
-        that.
+        """Return the release for devices of this kind.
+
+        The workstation may fetch a runtime for that.
         """
         key = f"{target} {arch or ''} {python or ''}"
         self.say(ask="kind", key=key, target=target, arch=arch, python=python)

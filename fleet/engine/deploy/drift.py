@@ -20,14 +20,14 @@ from fleet.runtimes.targets import default_target
 
 
 def locked_plan(plan: DevicePlan, builder: Builder) -> LockedRelease:
-    """What a plan would deploy, as it stands in a lock."""
+    """Return the release that a plan would deploy, in the form of a lock."""
     arch = plan.facts.soc.hexagon_arch
     kinds = builder.kinds(plan.target, arch, builder.python_of(plan.facts))
     return locked(plan.manifest, plan.target, arch, kinds)
 
 
 def require_locked(plan: DevicePlan, builder: Builder, lock: Lock) -> None:
-    """Raise LockFileError when a plan would deploy anything else than what is locked."""
+    """Raise LockFileError if a plan would deploy anything other than the locked release."""
     now = locked_plan(plan, builder)
     changes = differences(lock.required(now.target, now.arch), now)
     if changes:

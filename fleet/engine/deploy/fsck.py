@@ -85,8 +85,9 @@ def _holds(path: Path, sha: str) -> bool:
 
 
 def _files(given: Iterable[Path]) -> list[Path]:
-    """Return all files below the given places. Raises InputError for a place that does not
-    exist.
+    """Return all files below the given places.
+
+    Raises InputError for a place that does not exist.
     """
     files: list[Path] = []
     for place in given:
@@ -117,8 +118,9 @@ def _fetched(session: Session, base: str, sha: str, path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Repair:
-    """A repair on one device, under its lease. `manifests` are intact ones of any board, by
-    `<name>/<id>`.
+    """A repair on one device, under its lease.
+
+    `manifests` are intact ones of any board, by `<name>/<id>`.
     """
 
     session: Session

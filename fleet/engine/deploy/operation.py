@@ -137,8 +137,9 @@ class Operation:
         return results
 
     def provision(self) -> list[DeviceResult[None]]:
-        """Apply the system part alone: packages, groups, rules, units and files. Releases stay
-        untouched.
+        """Apply the system part alone: packages, groups, rules, units and files.
+
+        Releases stay untouched.
         """
         if self.playbook.system.empty:
             raise InputError(
@@ -243,8 +244,9 @@ class Operation:
         result.text = f"release {plan.manifest.id}"
 
     def bring(self, session: Session, result: DeviceResult[None]) -> None:
-        """Deploy to one device. A device of `owed` also gets the steps that its switch may have
-        missed.
+        """Deploy to one device.
+
+        A device of `owed` also gets the steps that its switch may have missed.
         """
         with Lease(session, f"deploy {self.playbook.name}", self.run_id) as lease:
             self._bring(session, result, lease)

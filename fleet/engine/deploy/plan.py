@@ -74,7 +74,7 @@ class Planned:
 
 
 def plan_device(session: Session, builder: Builder, *, verify: bool = False) -> Planned:
-    """What deploy would do on this device. Nothing is changed.
+    """Return the plan of a deploy to this device. Nothing is changed.
 
     With `verify`, the device hashes every blob instead of trusting its size.
     """

@@ -91,8 +91,9 @@ class Push:
         meanwhile: Callable[[], object] | None = None,
         begun: Mapping[str, Transport] | None = None,
     ) -> list[DeviceResult[None]]:
-        """Send the files; a device that has them all is left alone. See PoolOptions for the
-        arguments.
+        """Send the files; a device that has them all is left alone.
+
+        See PoolOptions for the arguments.
         """
         Thread(target=self._name, daemon=True, name="fleet-name").start()
         options = PoolOptions[None](
@@ -195,8 +196,9 @@ class Push:
 
 
 class Remembered(Struct, frozen=True):
-    """The cached facts of a device. `wanted` are the words of the inventory that it was found
-    by.
+    """The cached facts of a device.
+
+    `wanted` are the words of the inventory that it was found by.
     """
 
     identity: str

@@ -46,7 +46,9 @@ from fleet.serving.files import packages_of, service_files
 
 
 class Builder(ABC):
-    """What a deploy asks about the release of a playbook, on the workstation and on a worker."""
+    """The interface of a deploy to the release of a playbook, on the workstation and on a
+    worker.
+    """
 
     def __init__(self, playbook: Playbook, chosen: Runner, bundle: Bundle) -> None:
         self.playbook, self.runner, self.bundle = playbook, chosen, bundle
@@ -81,7 +83,7 @@ class Builder(ABC):
         return ".".join(version.split(".")[:2])
 
     def kit(self, run: RunSpec, *, has_tool: bool, target: str) -> Kit:
-        """What the runner works with, for devices of a target."""
+        """Return the kit that the runner works with, for devices of a target."""
         return Kit(
             self.bundle,
             run,
@@ -92,17 +94,17 @@ class Builder(ABC):
         )
 
     def _runtime_root(self, target: str) -> Path | None:  # noqa: ARG002
-        """Return the folder of the QAIRT runtime on this machine, if it is here."""
+        """Return the folder of the QAIRT runtime on this machine, None if it is not here."""
         return None
 
     @abstractmethod
     def parts(self, target: str, arch: str | None, python: str | None = None) -> Parts:
-        """Return runtime and files for a target and Hexagon arch (`v73`; None if unknown)."""
+        """Return the runtime and files for a target and Hexagon arch (`v73`; None if unknown)."""
 
     @abstractmethod
     def kinds(self, target: str, arch: str | None, python: str | None = None) -> dict[Path, str]:
-        """Return path of a file → its machine, `hexagon-v73` for code of the DSP; only known
-        ones.
+        """Return host path → machine of each file whose machine is known, `hexagon-v73` for DSP
+        code.
         """
 
     @abstractmethod
@@ -111,7 +113,7 @@ class Builder(ABC):
 
     @abstractmethod
     def opened(self, parts: Parts, manifest: Manifest) -> OpenedFiles:
-        """Return what the starts on such a device open and the release does not have."""
+        """Return the files that the starts on such a device open and the release does not have."""
 
     @abstractmethod
     def corrected(self, parts: Parts) -> tuple[str, ...]:
@@ -119,11 +121,11 @@ class Builder(ABC):
 
     @abstractmethod
     def bring(self, plan: DevicePlan) -> None:
-        """Bring what a plan sends to this machine."""
+        """Make sure that the files of a plan are on this machine."""
 
 
 class ReleaseBuilder(Builder):
-    """Bundle and runtimes of a playbook; each target is resolved once, whatever the fleet."""
+    """The bundle and the runtimes of a playbook; each target is resolved once for all devices."""
 
     def __init__(
         self,
@@ -134,7 +136,11 @@ class ReleaseBuilder(Builder):
         offline: bool = False,
         frozen: Lock | None = None,
     ) -> None:
-        """`frozen` names the builds and files to take, whatever is newer; nothing is fetched."""
+        """Inspect the bundle and prepare the runtimes.
+
+        `frozen` names the builds and files to use, even if newer ones exist; nothing is fetched
+        then.
+        """
         self._frozen = frozen
         self._lock = threading.Lock()
         self._opened: dict[tuple[str, str | None, str | None], OpenedFiles] = {}
@@ -178,7 +184,7 @@ class ReleaseBuilder(Builder):
         return not isinstance(self.runner, Defaults) or self.runner.uses_npu(self.bundle, run)
 
     def own_files(self, parts: Parts) -> tuple[Path, ...]:
-        """Return the programs and libraries of the user that go along."""
+        """Return the programs and libraries of the user that are deployed."""
         run = self.playbook.run
         if run is None:
             return ()
@@ -190,12 +196,12 @@ class ReleaseBuilder(Builder):
         return self._resolver.root(target)
 
     def parts(self, target: str, arch: str | None, python: str | None = None) -> Parts:
-        """See Builder; a runtime that is missing is fetched."""
+        """Return the runtime and files, and fetch a missing runtime; see Builder."""
         layout_of(self.runner, self.bundle, target)  # before a runtime is fetched
         return self._resolver.parts(target, arch, python)
 
     def kinds(self, target: str, arch: str | None, python: str | None = None) -> dict[Path, str]:
-        """See Builder."""
+        """Return the machines of the files; see Builder."""
         runtime = self.parts(target, arch, python).runtime
         kinds = {
             runtime.root / library.path: (
@@ -217,7 +223,7 @@ class ReleaseBuilder(Builder):
         return kinds | {shard.source: f"hexagon-{dsp[shard.name]}" for shard in shards}
 
     def manifest(self, parts: Parts) -> Manifest:
-        """See Builder."""
+        """Return the release for one kind of device; see Builder."""
         pc = target_facts(parts.target).os == "windows"
         packages = self.bundle.op_packages
         layout = layout_of(self.runner, self.bundle, parts.target)
@@ -268,7 +274,7 @@ class ReleaseBuilder(Builder):
         )
 
     def opened(self, parts: Parts, manifest: Manifest) -> OpenedFiles:
-        """See Builder; checked once for each kind of device."""
+        """Return the opened files, determined once for each kind of device; see Builder."""
         key = (parts.target, parts.selection.hexagon_arch, parts.python)
         with self._lock:
             if key not in self._opened:
@@ -293,7 +299,7 @@ class ReleaseBuilder(Builder):
         return SentFiles(manifest.files, layout.bundle, required, windows=pc)
 
     def corrected(self, parts: Parts) -> tuple[str, ...]:
-        """See Builder."""
+        """Return the names of the corrected files; see Builder."""
         if not isinstance(self.runner, Defaults):
             return ()
         return tuple(item.name for item in self.runner.corrected(self._kit_of(parts)))
@@ -305,7 +311,7 @@ class ReleaseBuilder(Builder):
         return replace(kit, build_id=parts.runtime.build_id, arch=arch, site=site)
 
     def bring(self, plan: DevicePlan) -> None:
-        """See Builder; a workstation has it."""
+        """Do nothing: a workstation has all files of a plan; see Builder."""
 
     def _files(self, kit: Kit) -> Iterator[FileRef]:
         """Yield the files of the bundle, some of them corrected by the runner for such a device."""
@@ -338,8 +344,9 @@ def features_of(runner: Runner, bundle: Bundle, run: RunSpec | None) -> tuple[st
 
 
 def layout_of(runner: Runner, bundle: Bundle, target: str) -> Layout:
-    """Return the layout of the release. Raises InputError for features without support on
-    Windows.
+    """Return the layout of the release.
+
+    Raises InputError for features without support on Windows.
     """
     if target_facts(target).os != "windows":
         return runner.layout
@@ -389,8 +396,9 @@ def runner_of(playbook: Playbook) -> Runner:
 
 
 def unique(files: tuple[FileRef, ...]) -> tuple[FileRef, ...]:
-    """Return the files without repetitions. Raises InputError if two different files have one
-    name.
+    """Return the files without repetitions.
+
+    Raises InputError if two different files have one name.
     """
     by_name: dict[str, FileRef] = {}
     for item in files:

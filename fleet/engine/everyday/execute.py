@@ -105,8 +105,9 @@ class Executing:
 
 
 def _root(session: Session) -> Become:
-    """Return how this login becomes root. Raises BecomeError before the command runs if it
-    cannot.
+    """Return how this login becomes root.
+
+    Raises BecomeError before the command runs if it cannot.
     """
     if session.transport.system == "windows":
         raise InputError(
@@ -166,8 +167,9 @@ def in_waves(
     spec: RolloutSpec | None,
     work: Callable[[Sequence[Host]], list[DeviceResult[Executed]]],
 ) -> list[DeviceResult[Executed]]:
-    """Run `work` on the waves of `spec`, one after the other. A failed wave stops the later
-    ones.
+    """Run `work` on the waves of `spec`, one after the other.
+
+    A failed wave stops the later ones.
     """
     if spec is None:
         return work(hosts)

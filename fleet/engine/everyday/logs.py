@@ -77,8 +77,9 @@ class LogQuery:
 
 
 def _rows(text: str, since: float | None) -> Iterator[tuple[str, str, str]]:
-    """Yield kind, mark and text of each line. Lines with times since the boot are filtered by
-    age.
+    """Yield kind, mark and text of each line.
+
+    Lines with times since the boot are filtered by age.
     """
     up, old, young = None, set[str](), set[str]()
     for line in text.split("\n"):

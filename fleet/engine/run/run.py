@@ -59,8 +59,9 @@ class Tee:
                 self._file.close()
 
     def take(self, chunk: bytes) -> None:
-        """Store and send a chunk. The file ends at LOG_BYTES, so that a runner in a loop cannot
-        fill the disk.
+        """Store and send a chunk.
+
+        The file ends at LOG_BYTES, so that a runner in a loop cannot fill the disk.
         """
         self._pass(self._masked.take(chunk))
 

@@ -80,8 +80,9 @@ def execute(
     on_stderr: Callable[[bytes], None],
     sampling: Sampling | None = None,
 ) -> Ended:
-    """Run the program to its end and collect the named files. A run past its deadline has status
-    124.
+    """Run the program to its end and collect the named files.
+
+    A run past its deadline has status 124.
     """
     start = placed.start
     limit = str(math.ceil(allowed(session.host, start.timeout)))

@@ -112,7 +112,8 @@ def ask_suite(job: RunJob, suite: Suite) -> Record:
 
 
 def prepare_samples(builder: Builder) -> PreparedSamples | None:
-    """Read the samples of the playbook, before a device is asked for anything.
+    """Read the samples of the playbook before any device is contacted. Returns None without
+    samples.
 
     Raises SuiteError for a bad sample, and InputError for a runner that cannot run samples.
     """
@@ -148,7 +149,7 @@ class NodeUse:
 
 
 def prepare_nodes(builder: Builder) -> NodeUse:
-    """Read both networks, before a device is asked for anything.
+    """Read both networks before any device is contacted.
 
     The reference is that of `verify:`, or the same model. Raises InputError and SuiteError.
     """
@@ -285,8 +286,9 @@ def require_steady(records: Sequence[Record]) -> None:
 
 
 class _Asking:
-    """A suite being asked on one device. `greedy` is True if the runner takes the most likely
-    token.
+    """A suite being asked on one device.
+
+    `greedy` is True if the runner takes the most likely token.
     """
 
     def __init__(self, made: _Verification, kit: Kit, suite: Suite, logs: tuple[Tee, Tee]) -> None:

@@ -109,8 +109,9 @@ class AbJournal:
 
     @classmethod
     def reopen(cls, store: RunStore, run_id: str) -> AbJournal:
-        """Open a journal to resume. Raises InputError if there is none or another process has it
-        open.
+        """Open a journal to resume.
+
+        Raises InputError if there is none or another process has it open.
         """
         path = store.root / run_id / NAME
         try:

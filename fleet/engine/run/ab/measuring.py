@@ -192,11 +192,11 @@ MOST_BAD = 3  # pairs in sequence that do not count
 
 @dataclass(frozen=True)
 class Judged:
-    """One metric on one board: the limit, the medians of both sides, and the answer.
+    """The answer about one metric on one board: the limit, the medians of both sides, the decision.
 
-    `boots`: the number of boots in which it was measured, 0 if that is not known. With several
-    boots, `between_boots` is the share of the variance of runs that lies between boots, and
-    `change_between` that of pairs.
+    `boots` is the number of boots in which it was measured, 0 if unknown. With several boots,
+    `between_boots` is the share of the variance of runs that is between boots. `change_between` is
+    the same share for the change within pairs.
     """
 
     metric: str
@@ -220,7 +220,9 @@ class Judged:
 
     @property
     def ratio(self) -> str:
-        """`2.61 × faster`, `1.07 × slower`, `as fast`; `-` before the first pair."""
+        """The ratio in words, such as `2.61 × faster`, `1.07 × slower` or `as fast`; `-` without a
+        pair.
+        """
         mid = self._times(self.decision.mid)
         if mid is None:
             return "-"
@@ -230,9 +232,9 @@ class Judged:
 
     @property
     def interval(self) -> str:
-        """`1.88 to 4.81`: that of the ratio; `-` if there are too few pairs."""
-        found = self.decision
-        mid, low, high = map(self._times, (found.mid, found.low, found.high))
+        """The interval of the ratio, such as `1.88 to 4.81`; `-` if there are too few pairs."""
+        decision = self.decision
+        mid, low, high = map(self._times, (decision.mid, decision.low, decision.high))
         if mid is None or low is None or high is None:
             return "-"
         low, high = sorted((1 / low, 1 / high) if mid < 1 else (low, high))
@@ -290,8 +292,9 @@ class _Board:
         return pairs_of(self.tries)
 
     def run(self, side: str, run_id: str, word: str, *, warmup: bool = False) -> Record:
-        """Run one side in one process and return its record. Raises errors that no further run can
-        cure.
+        """Run one side in one process and return its record.
+
+        Raises errors that no further run can cure.
         """
         made, plan = self.sides[side]
         spec = made.builder.playbook.run
@@ -315,8 +318,9 @@ class _Board:
         return record
 
     def ask(self, word: str) -> Record | None:
-        """Ask one side the suite of B. Answers that the journal has already are returned from
-        there.
+        """Ask one side the suite of B.
+
+        Answers that the journal has already are returned from there.
         """
         made, plan = self.sides[word]
         use, spec = self.sides["B"][0].builder.playbook.suite, made.builder.playbook.run
@@ -504,7 +508,7 @@ def judged(journal: AbJournal, pairs: Sequence[Pair]) -> list[Judged]:
 
 
 def values_of(pairs: Sequence[Pair], name: str) -> tuple[list[tuple[float, float]], list[Pair]]:
-    """A and B of a metric, and the pairs that have both."""
+    """Return the values of A and B of a metric, and the pairs that have both."""
     both = [(known.value(pair.a, name), known.value(pair.b, name)) for pair in pairs]
     good = [min(value) > 0 and all(map(math.isfinite, value)) for value in both]
     return list(itertools.compress(both, good)), list(itertools.compress(pairs, good))

@@ -16,7 +16,7 @@ from fleet.profiles.compare.sequential import Answer, over_boards, settled
 
 @dataclass(frozen=True)
 class AbRow:
-    """One metric on one device; `device` is empty in a row for all devices together."""
+    """A metric on one device; `device` is empty in a row for all devices together."""
 
     device: str
     judged: Judged
@@ -24,7 +24,7 @@ class AbRow:
     PLAIN: ClassVar[str] = "device **judged emulated"
 
     def named(self, place: str = "") -> str:
-        """`evk-01 decode_tps (emulated)`."""
+        """Return the device and the metric, such as `evk-01 decode_tps (emulated)`."""
         mark = " (emulated)" * self.emulated
         return f"{place or self.device} {self.judged.metric}{mark}"
 
@@ -52,9 +52,10 @@ class AllDevices:
 class AbVerdict:
     """The answer of a comparison.
 
-    `reasons`: why B fails. `undecided`: the questions without an answer. `exhausted`: what to do
-    if no further pair can decide them, or "". `without_failures`: number of pairs → the devices
-    on which no run failed. `ended_by_budget`: device → number of pairs.
+    `reasons` are the reasons why B fails, and `undecided` the questions without an answer.
+    `exhausted` is what to do if no further pair can decide them, else "". `without_failures` maps a
+    number of pairs to the devices on which no run failed. `ended_by_budget` maps devices to numbers
+    of pairs.
     """
 
     ab: str
@@ -125,7 +126,7 @@ def _reasons(
     failed: Sequence[AbFailures],
     answers: Sequence[AnswersRow],
 ) -> list[str]:
-    found: dict[str, list[str]] = {}
+    losses: dict[str, list[str]] = {}
     place = f"all {len(together.devices)} devices together"
     for row in (*rows, *together.rows):
         if row.judged.decision.answer is Answer.FAIL:
@@ -133,12 +134,12 @@ def _reasons(
             if row.judged.open_size:
                 word = "than A (the interval includes the gate)"
             name = row.named() if row.device else f"{place} {row.judged.metric}"
-            found.setdefault(word, []).append(f"{name} ({row.judged.text})")
-    said = [f"B is worse {word}: {', '.join(names)}" for word, names in found.items()]
-    said += [f"B gives wrong answers: {row.board}: {row.text}" for row in answers if row.worse]
+            losses.setdefault(word, []).append(f"{name} ({row.judged.text})")
+    reasons = [f"B is worse {word}: {', '.join(names)}" for word, names in losses.items()]
+    reasons += [f"B gives wrong answers: {row.board}: {row.text}" for row in answers if row.worse]
     failing = [f"{item.device}: {item.failures.text}"
                for item in failed if item.failures.answer is Answer.FAIL]  # fmt: skip
-    return [*said, *(["B fails more often than A: " + ", ".join(failing)] if failing else [])]
+    return [*reasons, *(["B fails more often than A: " + ", ".join(failing)] if failing else [])]
 
 
 def _undecided(rows: Sequence[AbRow], failed: Sequence[AbFailures]) -> list[str]:
@@ -151,7 +152,7 @@ def _undecided(rows: Sequence[AbRow], failed: Sequence[AbFailures]) -> list[str]
 
 
 def _exhausted(journal: AbJournal, rows: Sequence[AbRow]) -> str:
-    """Return what to do where no further pair would help; "" while there is a look to come."""
+    """Return what to do if no further pair would help; "" while a further look is possible."""
     decisions = [row.judged.decision for row in rows]
     if max((item.pairs for item in decisions), default=0) < journal.asked.design.looks[-1]:
         return ""
@@ -166,7 +167,7 @@ def _exhausted(journal: AbJournal, rows: Sequence[AbRow]) -> str:
 
 
 def settle(journal: AbJournal, results: Sequence[DeviceResult[AbReport]]) -> None:
-    """Judge once more what all boards left undecided, with the chance that the others leave."""
+    """Judge the undecided questions again, with the chance of error that the decided ones leave."""
     asked = [
         (values_of(journal.pairs(result.host.name), item.metric)[0], item.limit, item.decision)
         for result in results if result.value for item in result.value.answers
@@ -181,10 +182,10 @@ def settle(journal: AbJournal, results: Sequence[DeviceResult[AbReport]]) -> Non
 def over(
     journal: AbJournal, reports: Mapping[str, AbReport], *, emulated: bool = False
 ) -> AllDevices:
-    """Return the answers for all devices together, and the devices that are in them.
+    """Return the answers for all devices together, and the devices that they include.
 
-    A device with fewer pairs than the first look has is left out; for fewer than two devices there
-    is no answer. Of each device as many pairs count as the device with the fewest pairs has.
+    A device with fewer pairs than the first look is left out. For fewer than two devices there is
+    no answer. Every device counts with as many pairs as the device with the fewest pairs has.
     """
     least = journal.asked.design.looks[0]
     rows = {host: report.answers for host, report in reports.items()
@@ -193,11 +194,11 @@ def over(
     kinds = {tuple((item.metric, item.limit) for item in items) for items in rows.values()}
     if len(rows) < 2 or len(kinds) > 1:
         return AllDevices()
-    found = []
+    answers = []
     for metric, limit in kinds.pop():
         values = [values_of(journal.pairs(host), metric)[0] for host in rows]
         fewest = min(map(len, values))
         both = [board[:fewest] for board in values]
         decision = over_boards(both, limit, max(1, len(journal.asked.limits)), journal.asked.design)
-        found.append(AbRow("", Judged(metric, limit, None, None, decision), emulated))
-    return AllDevices(list(rows), found)
+        answers.append(AbRow("", Judged(metric, limit, None, None, decision), emulated))
+    return AllDevices(list(rows), answers)

@@ -107,8 +107,9 @@ def _heat(session: Session, spec: CoolSpec) -> Heat | None:
 
 
 def _sample(session: Session) -> str:
-    """Return one sample as text, and reconnect after a broken link. Raises the error of the last
-    try.
+    """Return one sample as text, and reconnect after a broken link.
+
+    Raises the error of the last try.
     """
     for attempt in range(TRIES):
         try:

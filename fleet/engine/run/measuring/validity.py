@@ -60,8 +60,9 @@ def lasting(problem: str) -> bool:
 
 
 def cure_of(problem: str, host: str, playbook: str = "the playbook") -> str:
-    """Return what to do about a problem of a record. `playbook` is the file with the run
-    settings.
+    """Return what to do about a problem of a record.
+
+    `playbook` is the file with the run settings.
     """
     cure_text = next((cure for words, cure in _CURES.items() if words in problem), _OTHERS)
     return cure_text.replace("{host}", host).replace("the playbook", playbook)
