@@ -19,7 +19,7 @@ from fleet.model.version import VERSION
 
 
 def doctor_members(diagnoses: Sequence[Diagnosis]) -> dict[str, str]:
-    """Return the files of the archive by name: each diagnosis as JSON, and versions of fleet and
+    """Return the files of the archive by name: the diagnoses as JSON, and versions of fleet and
     host.
     """
     own = {pair for diagnosis in diagnoses for pair in diagnosis.secrets}
@@ -79,7 +79,7 @@ def _for_assistant(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def contents(members: Mapping[str, str]) -> Iterable[tuple[str, str, str]]:
-    """Return (file, size, what it may contain) of each member, to show before the archive is
+    """Return (file, size, possible contents) of each member, to show before the archive is
     written.
     """
     for name, text in members.items():

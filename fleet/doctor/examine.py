@@ -264,9 +264,7 @@ def _harmless(check: Check) -> Check:
 
 
 def _host(session: Session) -> Check:
-    """Return a check with the tools of this workstation, which are fine if any device was
-    reached.
-    """
+    """Return a check with the tools of this workstation; they work if a device was reached."""
     way = f"adb server {session.host.adb_server or 'on this workstation'}"
     tools = f"fleet {VERSION}, Python {platform.python_version()}"
     text = f"{tools}, {way}" if session.host.phone else tools
@@ -406,9 +404,7 @@ def _verdict(findings: _Found, ranked: tuple[Ranked, ...]) -> str:
 
 
 def _logged(cause: Ranked) -> bool:
-    """Return True if a pasted log shows the cause and the facts of the device do not contradict
-    it.
-    """
+    """Return True if a pasted log shows the cause and facts of the device do not contradict it."""
     in_log = any(evidence.source == "log" for evidence in cause.evidence)
     return in_log and not cause.cause.is_denied(cause.facts)
 

@@ -109,8 +109,8 @@ def builder_of(
 
 
 def preflight(session: Session, builder: ReleaseBuilder) -> Finding | None:
-    """Return the finding that makes a deploy refuse this device; None if there is none or it is
-    unknown.
+    """Return the finding that makes a deploy refuse this device; None for none or an unknown
+    one.
     """
     try:
         planned = plan_device(session, builder)

@@ -223,9 +223,7 @@ class Redactor:
 
 
 def stays(word: str, after: str, *, negative: bool) -> bool:
-    """Return True for a segment that identifies nobody: known words, and numbers of a known
-    form.
-    """
+    """Return True for a segment that identifies nobody: known words and common forms of numbers."""
     if _number_stays(word, after, negative=negative) or _MODE.fullmatch(word):
         return True
     runs = _RUN.findall(_UNIT_ADDRESS.sub("", word))

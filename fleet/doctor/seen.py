@@ -90,9 +90,7 @@ class Release:
 
 @dataclass
 class Folder:
-    """A set-up that somebody made by hand; `files` are the paths of all files that are not
-    empty.
-    """
+    """A set-up that somebody made by hand; `files` are the paths of its non-empty files."""
 
     root: str
     there: bool

@@ -154,9 +154,7 @@ def tiny_context(arch: str | None) -> bytes:
 
 
 def session_argv(python: str, library: str, *more: str) -> tuple[tuple[str, ...], bytes]:
-    """Return the arguments that open a session with a libQnnHtp, and the program for standard
-    input.
-    """
+    """Return the arguments that open a session with a libQnnHtp, and the program for its input."""
     program = path_of("fleet_session.py").read_bytes()
     return (python, "-ISc", _BOOT, str(len(program)), library, f"{SECONDS:g}", *more), program
 

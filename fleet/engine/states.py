@@ -115,9 +115,7 @@ class Survey:
         return Look(state, actions, holders_in(text, host))
 
     def _tell(self, state: ReleaseState) -> None:
-        """Tell the transfer which blobs the device has, so that its neighbours can get them from
-        there.
-        """
+        """Tell the transfer which blobs the device has, so that neighbours can get them there."""
         if self.session.transfer.neighbours is not None:
             from fleet.engine.transfer.relaying import tell_of  # noqa: PLC0415 - only to relay
 

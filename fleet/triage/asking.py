@@ -45,9 +45,7 @@ def questions(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[Question
 
 
 def _open(first: Ranked, reading: LogReading) -> Iterator[Question]:
-    """Yield questions for values that the cures need and the log does not show: actor and
-    folders.
-    """
+    """Yield questions for values that cures need and the log does not show: actor and folders."""
     if first.platform == "android" and not (reading.actor or "actor" in first.slots):
         text = (
             "Did an app run it, or a program in a shell of the phone? Answer with --answer "
@@ -111,8 +109,8 @@ def _near(key: str, whole: Iterable[str], causes: Iterable[str]) -> str:
 
 
 def affirmed(answers: Mapping[str, str]) -> bool:
-    """Return True if a user confirmed a guess about a log of unknown origin: it is a device's log
-    then.
+    """Return True if a user confirmed a guess, so that a log of unknown origin is a device's
+    log.
     """
     return any(
         _WORDS.get(answer.strip().lower(), False)

@@ -116,9 +116,7 @@ def _of_name(name: str) -> list[Meaning]:
 
 
 def _causes(words: set[str]) -> tuple[Cause, ...]:
-    """Return the causes that list the code, ordered like the causes of lines with only this
-    code.
-    """
+    """Return the causes that list the code, ordered like those of lines with only this code."""
     known = knowledge()
     causes = [
         cause for cause in known.causes.values() if words & {code.lower() for code in cause.codes}

@@ -53,9 +53,7 @@ def guesses(reading: LogReading, left: tuple[Ranked, ...] = ()) -> Guesses:
 
 
 def sure_guess(reading: LogReading) -> tuple[Cause, Line] | None:
-    """Return the cause and the first error line whose subject and symptom identify it; else
-    None.
-    """
+    """Return the cause and the first error line with a known subject and symptom; else None."""
     for cause, line, sure in _by_words(reading):
         if sure and not is_quiet(line.text):
             return cause, line
@@ -95,9 +93,7 @@ def _guess(cause: Cause, line: int) -> Question:
 
 
 def _read(cause: Ranked, *, build: bool) -> Question:
-    """Return the question about a cause that the log names without showing that a device is
-    concerned.
-    """
+    """Return the question about a cause in a log that does not show a device."""
     asked = "Is that the first error" if build else "Does this command fail on your Qualcomm device"
     text = f"Line {_line(cause)} says: {cause.title}. {asked}?"
     return Question(

@@ -199,7 +199,7 @@ class LogReading:
 
     @cached_property
     def actor(self) -> str:
-        """The actor that ran the program, by the words of the log: a key of actor_words.yaml, or
+        """The actor that ran the program by the words of the log: a key of actor_words.yaml, or
         "".
         """
         return next((name for name, matcher in self.known.actors if self.matching(matcher)), "")

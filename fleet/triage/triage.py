@@ -183,9 +183,7 @@ def advice(reading: LogReading, ranked: Ranked) -> tuple[Fix, ...]:
 
 
 def led(ranked: tuple[Ranked, ...], plain: tuple[Ranked, ...]) -> tuple[Ranked, ...]:
-    """Return both rankings, with the plain sentence first if the signatures show only the last
-    error.
-    """
+    """Return both rankings, the plain sentence first if the signatures show only the last error."""
     if not plain:
         return ranked
     if not ranked:
@@ -293,9 +291,7 @@ _REASON = 0.4  # the least confidence of a reason next to its symptom
 
 
 def reasoned(ranked: tuple[Ranked, ...]) -> tuple[Ranked, ...]:
-    """Return the causes with the best reason before a leading symptom, and no symptom as
-    certain.
-    """
+    """Return the causes with the best reason before a leading symptom. No symptom is certain."""
     ranked = tuple(_lowered(row, _SYMPTOM) if row.cause.symptom else row for row in ranked)
     if not ranked or not ranked[0].cause.symptom:
         return ranked
@@ -394,9 +390,7 @@ def triage(
 
 
 def _of_one_process(ranked: tuple[Ranked, ...]) -> tuple[Ranked, ...]:
-    """Return the causes, lowered if all their lines are of another process than those of the
-    first.
-    """
+    """Return the causes, lowered if all their lines are of another process than the first's."""
     if not ranked:
         return ()
     own = _processes(ranked[0])
@@ -464,8 +458,8 @@ def cured(ranked: Ranked, reading: LogReading) -> Ranked:
 
 
 def actor_of(reading: LogReading, answers: Mapping[str, str]) -> dict[str, str]:
-    """Return the actor that ran the program and the folders that answers name; {} for unknown
-    values.
+    """Return the actor that ran the program and the folders in answers, as far as they are
+    known.
     """
     given = answers.get("actor", "").strip().lower()
     actor = given if given in reading.known.cures else reading.actor

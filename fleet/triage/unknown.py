@@ -26,9 +26,7 @@ _ERRNOS = re.compile(r"\berrno\W{0,4}(\d{1,3})\b|\b(E[A-Z]{3,14})\b", re.IGNOREC
 
 
 def suspects(reading: LogReading) -> tuple[Evidence, ...]:
-    """Return the first lines that look like the failure; if there are none, lines that raise
-    doubts.
-    """
+    """Return the first lines that look like the failure; else the lines that raise doubts."""
     lines = reading.failures or (reading.doubts if reading.succeeded else [])
     return tuple(Evidence("log", line.text, line.number) for line in lines[:_MOST])
 

@@ -68,9 +68,7 @@ def _context(context: Context, subject: Subject, sample: Seen, named: set[str]) 
 
 
 def _marks(context: Context, name: str, subject: Subject, arch: str | None) -> Iterator[Check]:
-    """Yield the checks of the QAIRT version and the Hexagon arch in the text of a context
-    binary.
-    """
+    """Yield the checks of the QAIRT version and the Hexagon arch that a context binary states."""
     command = f"grep -aoE 'v2[.][0-9.]+|soc_type=[^;]+;arch=[0-9]+' {context.path} | head -4"
     shown = f"{context.build} {context.soc} {context.arch}".strip()
     newer = _newer(context.build, subject.build)

@@ -42,9 +42,7 @@ def paths(sample: Seen) -> Iterator[Check]:
 
 
 def _settings(sample: Seen) -> Iterator[tuple[str, str, str]]:
-    """Yield (ADSP or DSP, command that shows it, value): first of the session, then of login
-    files.
-    """
+    """Yield (ADSP or DSP, command that shows it, value) of the session, then of login files."""
     if value := sample.facts.dsp_library_path:
         yield "DSP", "echo $DSP_LIBRARY_PATH", value
     for row in sample.pairs("env"):

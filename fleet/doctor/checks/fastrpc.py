@@ -47,9 +47,7 @@ def groups(sample: Seen) -> Iterator[Check]:
 
 
 def _to_join(node: DeviceNode) -> str:
-    """Return the group of a node if that group may read it, else the group that the rules will give
-    it.
-    """
+    """Return the group of a node if that group may read it, else the group that the rules set."""
     own = node.group if readable(node.mode, False, True) else None
     return own if own not in {None, "root"} else DEFAULT_GROUP
 

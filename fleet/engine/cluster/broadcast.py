@@ -89,8 +89,8 @@ class Broadcast:
                 self._give_up(sha, blob, error)
 
     def _turn(self, sha: str, blob: _Blob) -> None:
-        """Read the file once for the missing pieces, then finish the machines that have all of
-        them.
+        """Read the file once for the missing pieces, then finish the machines that have them
+        all.
         """
         with blob.path.open("rb") as stream:
             for index in range(blob.pieces):

@@ -283,7 +283,7 @@ class FanOut:
             self._strand()
 
     def _unflag(self, task: _Task, reply: Reply | None) -> None:
-        """Clear the flag of a finished board; the other flags stay while distributed may repeat the
+        """Clear the flag of a finished board. Other flags stay while distributed may repeat the
         task.
         """
         name = worker.ticket(self._job.order.id, task.host.name, task.attempt)
@@ -361,9 +361,7 @@ class FanOut:
         self._refresh()
 
     def _strand(self) -> None:
-        """Give up tasks whose workers are all gone, because they and their boards would wait for
-        ever.
-        """
+        """Give up tasks whose workers are all gone; they would wait for ever."""
         alive = {place.address for place in self._executor.places()}
         for address in set(self._job.prepared) - alive:
             self._job.prepared.pop(address)

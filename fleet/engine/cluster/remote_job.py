@@ -64,9 +64,7 @@ class RemoteJob:
         return self.operation.owed if self.operation else frozenset()
 
     def take(self, message: dict[str, Any]) -> None:
-        """Accept a message of a worker without blocking, because the client's event loop calls
-        this.
-        """
+        """Accept a message of a worker without blocking: the client's event loop calls this."""
         if "ask" in message:
             self._asks.put(message)
             return

@@ -197,9 +197,7 @@ class Run:
         return bound
 
     def owe(self, host: str) -> None:
-        """Mark a board as owed: it gets the steps after the switch, even if it has the release
-        already.
-        """
+        """Mark a board as owed: it gets the steps after the switch even if it has the release."""
         with self._changed:
             if self._operation is not None:
                 self._operation.owed |= {host}
@@ -297,9 +295,7 @@ class Run:
                 self._changed.wait(POLL_SECONDS)
 
     def answer(self, key: str, value: DeviceKind | Exception) -> None:
-        """Store the answer of the workstation to a question, or the reason why a blob is not
-        available.
-        """
+        """Store the answer of the workstation, or the reason why a blob is not available."""
         with self._changed:
             self.answers[key] = value
             self._changed.notify_all()
@@ -312,9 +308,7 @@ class Run:
 
 
 def who(dask_worker: Any = None) -> dict[str, str]:  # noqa: ANN401 - a distributed.Worker
-    """Return the versions and the machine of this process, as plain data that other versions can
-    read.
-    """
+    """Return the versions and the machine of this process, as data that other versions can read."""
     root = fleet_home()
     private_folder(root)
     about = root.stat()

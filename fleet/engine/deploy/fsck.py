@@ -130,9 +130,7 @@ class Repair:
     run_id: str
 
     def mend(self, contents: Contents) -> None:
-        """Repair the damages of `contents`, the present state with corrupt blobs already in
-        quarantine.
-        """
+        """Repair the damages of `contents`, whose corrupt blobs are in quarantine already."""
         base = self.facts.base_dir
         hurt = {damage.release for damage in damages(contents, base, hashed=False)}
         have = dict(contents.blobs)
@@ -338,9 +336,7 @@ class Fsck:
             self._everywhere(bring, [host for host in self.hosts if host.name in donors])
 
     def _lacking(self, state: Seen) -> dict[str, int]:
-        """Return sha256 → bytes of the contents that the releases need and the device does not have
-        intact.
-        """
+        """Return sha256 → bytes of the needed contents that the device does not have intact."""
         contents, unhashed, missing = state.contents, bool(unhashed_why(state.facts)), {}
         for label in contents.releases:
             manifest = self._manifests.get(label)

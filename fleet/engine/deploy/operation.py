@@ -150,8 +150,8 @@ class Operation:
         return self._everywhere(self._provision_alone)
 
     def lock(self) -> tuple[list[DeviceResult[None]], tuple[LockedRelease, ...]]:
-        """Plan each device, and return the releases to lock for each kind of device; nothing is
-        changed.
+        """Plan each device, and return the release to lock for each kind of device; change
+        nothing.
         """
         results = self.plan()
         plans = [result.plan for result in results if result.plan is not None]

@@ -46,8 +46,8 @@ from fleet.device.shell import device_script, framed
 
 
 def libraries_command(names: Iterable[str], programs: Iterable[str] = ()) -> Command:
-    """Return the command that lists which libraries the loader and which programs the shell can
-    find.
+    """Return the command that lists the libraries that the loader finds and programs of the
+    shell.
     """
     return device_script("libraries", *names, "--", *programs)
 
@@ -126,9 +126,7 @@ def plan_device(session: Session, builder: Builder, *, verify: bool = False) -> 
 
 
 def _rate(session: Session) -> float:
-    """Return the rate of the link in bytes a second, measured with one MiB including the round
-    trip.
-    """
+    """Return the rate of the link in bytes a second, measured with one MiB and its round trip."""
     began = time.monotonic()
     session.ask(Command(("wc", "-c")), "rate", stdin=[b"\0" * _TRIAL_BYTES])
     return _TRIAL_BYTES / max(time.monotonic() - began, 1e-6)

@@ -46,9 +46,7 @@ from fleet.serving.files import packages_of, service_files
 
 
 class Builder(ABC):
-    """The interface of a deploy to the release of a playbook, on the workstation and on a
-    worker.
-    """
+    """The interface of a deploy to the release of a playbook, on workstations and on workers."""
 
     def __init__(self, playbook: Playbook, chosen: Runner, bundle: Bundle) -> None:
         self.playbook, self.runner, self.bundle = playbook, chosen, bundle
@@ -74,9 +72,7 @@ class Builder(ABC):
         return chosen
 
     def python_of(self, facts: Facts) -> str | None:
-        """Return a version like `3.12` if the runner brings packages for the device's Python, else
-        None.
-        """
+        """Return a version like `3.12` if the runner brings packages for that Python, else None."""
         version = facts.tools.python3_version
         if not self.runner.python or version is None:
             return None
@@ -103,7 +99,7 @@ class Builder(ABC):
 
     @abstractmethod
     def kinds(self, target: str, arch: str | None, python: str | None = None) -> dict[Path, str]:
-        """Return host path → machine of each file whose machine is known, `hexagon-v73` for DSP
+        """Return host path → machine of the files with a known machine, `hexagon-v73` for DSP
         code.
         """
 

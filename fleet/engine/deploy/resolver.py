@@ -70,8 +70,8 @@ class Resolver:
         self._parts: dict[tuple[str, str | None, str | None], Parts] = {}
 
     def root(self, target: str) -> Path | None:
-        """Return the runtime folder on this workstation, None if no parts of this target were
-        resolved.
+        """Return the runtime folder on this workstation, None if the target was not resolved
+        yet.
         """
         with self._lock:
             roots = [parts.runtime.root for parts in self._parts.values() if parts.target == target]

@@ -160,9 +160,7 @@ class Fetching:
         return self.folder / host.name if self.apart else self.folder
 
     def _targets(self, session: Session, listing: Listing) -> _Found:
-        """Return the files to fetch, each with its place here, and warn about everything that is no
-        file.
-        """
+        """Return the files to fetch, each with its place here. Warns about everything else."""
         for name, why in listing.skipped.items():
             session.warn(f"{named(name)} {why}; fleet did not copy it")
         root, folders = self._root(session.host), dict[bytes, Path]()
@@ -273,9 +271,7 @@ def _run(
 
 
 def _let_go(session: Session, files: _Found, error: BaseException) -> None:
-    """Warn about the files that an error prevented, and keep their parts only if they can be
-    resumed.
-    """
+    """Warn about the files that an error prevented. Parts stay only if they can be resumed."""
     resumes = isinstance(error, TransportError | CancelledError)
     late = files.open
     for item in late:

@@ -181,9 +181,7 @@ def _once(job: RunJob, kit: Kit, start: Start, turn: Turn, records: list[Record]
 
 
 def why_lost(session: Session, error: ConnectionLostError, boot: str | None) -> str:
-    """Return why the connection broke, as far as one more connection can tell: rebooted or
-    broken.
-    """
+    """Return why the connection broke, rebooted or broken, as far as a new connection can tell."""
     session.tell_apart(error)
     return REBOOTED if session.boot != boot else LINK_BROKE
 

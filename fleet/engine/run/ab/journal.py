@@ -52,7 +52,7 @@ class Asked(Struct, frozen=True):
 
     @property
     def design(self) -> Design:
-        """The looks of the comparison, and the chance of error for boards and for all of them
+        """The looks of the comparison, and the chance of error for each board and for all
         together.
         """
         return design_of(len(self.hosts), sustained=bool(self.sustained))

@@ -169,8 +169,8 @@ def _gate(records: Sequence[Record], share: float, metric: str) -> str:
 
 
 def not_valid(why: str, runs: Iterable[tuple[str, AbSide, Record]]) -> DeviceError:
-    """Return the error for runs with problems: each side with its problems, and the file that cures
-    it.
+    """Return the error for runs with problems: the problems of each side, and the file to
+    correct.
     """
     bad = [(side, made, record) for side, made, record in runs if record.problems]
     texts = [
@@ -220,7 +220,7 @@ class Judged:
 
     @property
     def ratio(self) -> str:
-        """The ratio in words, such as `2.61 × faster`, `1.07 × slower` or `as fast`; `-` without a
+        """The ratio in words, such as `2.61 × faster`, `1.07 × slower`, `as fast`; `-` without a
         pair.
         """
         mid = self._times(self.decision.mid)
@@ -449,8 +449,9 @@ def progress(
     budget: Deadline | None = None,
     looks: Sequence[int] = LOOKS,
 ) -> str:
-    """Return a text like `pair 5 of 8, about 40 s left`: to the next look or the end of the
-    budget.
+    """Return a text like `pair 5 of 8, about 40 s left`.
+
+    The time is that to the next look, or to the end of the budget.
     """
     look = next(look for look in looks if look > done)
     text = f"pair {done + 1} of {look}"

@@ -106,9 +106,7 @@ class AbSide:
 def side_of(
     word: str, playbook: str, store: RuntimeStore, listener: Listener, *, offline: bool = False
 ) -> AbSide:
-    """Return the side for a word of the command line: a playbook, a folder with a bundle, or a
-    release.
-    """
+    """Return the side for a word of the command line: a playbook, a bundle folder, or a release."""
     path = Path(word)
     if path.suffix in {".yaml", ".yml"}:
         return AbSide(word, _builder(load_playbook(path), store, listener, offline=offline))

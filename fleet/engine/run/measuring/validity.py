@@ -90,7 +90,7 @@ def _gigahertz(value: float) -> str:
 
 
 def _limit_fell(now: Conditions, first: Conditions | None) -> Iterator[str]:
-    """Yield clock limits that fell during this run, or since the first run, unless the device
+    """Yield clock limits that fell during this run or since the first one, unless the device
     cooled.
     """
     begin = heat_of(now.before)
