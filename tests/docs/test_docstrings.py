@@ -25,8 +25,6 @@ OPEN = frozenset(
     fleet/doctor
     fleet/doctor/checks
     fleet/engine/run
-    fleet/engine/run/ab
-    fleet/engine/run/measuring
     fleet/triage
     fleet/verify
     """.split()  # noqa: SIM905
