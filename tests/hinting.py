@@ -40,8 +40,8 @@ def listen() -> None:
         if str(frame.f_globals["__name__"]).startswith("fleet.") and "fleet " in self.hint:
             _provoked[self.hint] = None
 
-    def completed(found: re.Match[str]) -> str:
-        text = whole(found)
+    def completed(match: re.Match[str]) -> str:
+        text = whole(match)
         _provoked[text] = None
         return text
 

@@ -115,11 +115,11 @@ def ab(
         journal = AbJournal.begin(store, new_run_id(), asked)
     with closing(journal), output.interruptible(partial(_interrupted, journal)):
         results = _measured(journal, budget, offline=offline, parallel=parallel, as_json=as_json)
-    found = verdict(journal, results)
-    show(journal, found, budget, as_json=as_json)
+    decision = verdict(journal, results)
+    show(journal, decision, budget, as_json=as_json)
     if not as_json:
         _show_errors(journal, results)
-    end(journal, found, results)
+    end(journal, decision, results)
 
 
 def _interrupted(journal: AbJournal) -> str:
@@ -177,20 +177,20 @@ def _show_errors(journal: AbJournal, results: list[DeviceResult[AbReport]]) -> N
     show_errors(results)
 
 
-def end(journal: AbJournal, found: AbVerdict, results: list[DeviceResult[AbReport]]) -> None:
+def end(journal: AbJournal, decision: AbVerdict, results: list[DeviceResult[AbReport]]) -> None:
     """Raise what the exit code says: 1 for fail, 4 for undecided, else that of the devices."""
-    if found.reasons:
+    if decision.reasons:
         raise GateError(
-            "; ".join(found.reasons),
+            "; ".join(decision.reasons),
             hint=f"keep A ({from_here(journal.asked.a)}); or allow a larger loss with --gate, then "
             "run the command again",
         )
     end_devices(results)
-    if found.undecided:
+    if decision.undecided:
         raise NotComparableError(
             "fleet needs more runs to tell whether B is worse than A: "
-            + ", ".join(found.undecided),
-            hint=found.exhausted or f"{journal.resume_line} (continues to measure)",
+            + ", ".join(decision.undecided),
+            hint=decision.exhausted or f"{journal.resume_line} (continues to measure)",
         )
 
 
@@ -198,35 +198,37 @@ def _many(pairs: int) -> str:
     return f"{pairs} pair{'s' * (pairs != 1)}"
 
 
-def show(journal: AbJournal, found: AbVerdict, budget: str | None = None, *, as_json: bool) -> None:
+def show(
+    journal: AbJournal, decision: AbVerdict, budget: str | None = None, *, as_json: bool
+) -> None:
     """Print one row for each device and metric, one for each device with failed runs, and notes;
     or one line of JSON.
     """
     if as_json:
-        output.emit_line({"event": "AbDone", "host": "", **to_plain(found)})
+        output.emit_line({"event": "AbDone", "host": "", **to_plain(decision)})
         return
-    together = found.over.rows
-    place = f"all {len(found.over.devices)}"
-    cells = [_cells(row.device or place, row) for row in (*found.rows, *together)]
-    cells += [_failed_cells(item) for item in found.failures]
+    together = decision.over.rows
+    place = f"all {len(decision.over.devices)}"
+    cells = [_cells(row.device or place, row) for row in (*decision.rows, *together)]
+    cells += [_failed_cells(item) for item in decision.failures]
     if cells:
         title = f"A {from_here(journal.asked.a)}, B {from_here(journal.asked.b)}"
         output.table(title, COLUMNS, cells, ("emulated", "pairs"))
-        items = [row.judged for row in found.rows]
-        for text in [*_below(journal, items), *_of_devices(found)]:
+        items = [row.judged for row in decision.rows]
+        for text in [*_below(journal, items), *_of_devices(decision)]:
             output.note(text)
         if together:
-            others = sorted({row.device for row in found.rows} - set(found.over.devices))
+            others = sorted({row.device for row in decision.rows} - set(decision.over.devices))
             output.note(
                 f"`{place}`: all pairs of these devices as one sample"
                 + f"; without {', '.join(others)} (too few pairs)" * bool(others)
             )
-        for answers in found.answers:
+        for answers in decision.answers:
             output.note(f"{answers.board}: B: {answers.text}")
         output.note(f"to print this table again (measures nothing): {journal.resume_line}")
-    if any(row.emulated for row in found.rows):
+    if any(row.emulated for row in decision.rows):
         output.note("the devices are emulated, so this result says nothing about real hardware")
-    for device, pairs in found.ended_by_budget.items():
+    for device, pairs in decision.ended_by_budget.items():
         output.note(
             f"{device}: stopped, because the budget of {budget} is over after {_many(pairs)}"
         )
@@ -282,21 +284,21 @@ def _below(journal: AbJournal, items: list[Judged]) -> Iterator[str]:
         yield UNLIKE_MIDDLES
 
 
-def _of_devices(found: AbVerdict) -> Iterator[str]:
+def _of_devices(decision: AbVerdict) -> Iterator[str]:
     """Return the remarks about single devices: failures, conditions, steps, boots."""
     from fleet.profiles.compare.failures import unseen_share  # noqa: PLC0415 - numpy
 
-    for failed in found.failures:
+    for failed in decision.failures:
         yield f"{failed.device}: {failed.failures.text}"
-    for pairs, names in found.without_failures.items():
+    for pairs, names in decision.without_failures.items():
         yield (
             f"{', '.join(names)}: 0 of {pairs} runs of B failed; a B that fails in up to "
             f"{unseen_share(pairs):.0%} of its runs can pass this comparison"
         )
-    for device, conditions in found.conditions.items():
+    for device, conditions in decision.conditions.items():
         for text in conditions:
             yield f"{device}: conditions differ: {text}"
-    for row in found.rows:
+    for row in decision.rows:
         item, place = row.judged, f"{row.device} {row.judged.metric}"
         if step := item.decision.step:
             yield (

@@ -32,13 +32,13 @@ UNKNOWN = "fleet ab -h (shows how to compare two playbooks, bundles or releases)
 _MOST = 3  # devices that the command names individually
 
 
-def command(found: Comparison) -> str:
+def command(comparison: Comparison) -> str:
     """Return the `fleet ab` command for two groups of runs.
 
     It names the playbooks of both sides, else their releases. If these or the inventory are
     unknown, it is the help of the command.
     """
-    sides = found.a, found.b
+    sides = comparison.a, comparison.b
     books, inventories = zip(*map(_files, sides), strict=True)
     releases = [{record.release for record in side.records} for side in sides]
     inventory = project.supplied("inventory") or next(filter(None, inventories[::-1]), None)
@@ -47,14 +47,14 @@ def command(found: Comparison) -> str:
     if all(books) and books[0] != books[1]:
         words = [from_here(str(book)) for book in books]
     else:
-        book = books[1] or _of_project(found.b)
+        book = books[1] or _of_project(comparison.b)
         apart = releases[0] != releases[1] and all(len(ids) == 1 and all(ids) for ids in releases)
         if book is None or not apart:
             return UNKNOWN
         words = [*(ids.pop() for ids in releases), "--playbook", from_here(str(book))]
     if project.supplied("inventory") is None:
         words += ["-i", from_here(str(inventory))]
-    hosts = sorted({r.host for r in found.a.records} & {r.host for r in found.b.records})
+    hosts = sorted({r.host for r in comparison.a.records} & {r.host for r in comparison.b.records})
     words += [word for host in hosts for word in ("-l", host)] if len(hosts) <= _MOST else []
     return f"fleet ab {shlex.join(words)} (runs A and B alternately)"
 
@@ -101,67 +101,69 @@ def gates_of(texts: Sequence[str]) -> list[Gate]:
     return [gates.parse(text) for text in texts]
 
 
-def judged(found: Comparison, asked: Sequence[Gate], *, strict: bool) -> list[JudgedGate]:
+def judged(comparison: Comparison, asked: Sequence[Gate], *, strict: bool) -> list[JudgedGate]:
     """Return the outcome of each gate. If `--strict` refuses the comparison, no gate is judged."""
-    refused = _refusal(found) if strict else ""
-    return gates.judge_gates(asked, found, refused)
+    refused = _refusal(comparison) if strict else ""
+    return gates.judge_gates(asked, comparison, refused)
 
 
 def save(
-    found: Comparison, judged: Sequence[JudgedGate], markdown: Path | None, junit: Path | None
+    comparison: Comparison, judged: Sequence[JudgedGate], markdown: Path | None, junit: Path | None
 ) -> None:
     """Write the requested files."""
     if markdown:
-        writing.save(markdown, writing.markdown(found, judged))
+        writing.save(markdown, writing.markdown(comparison, judged))
     if junit:
-        writing.save(junit, writing.junit(found, judged))
+        writing.save(junit, writing.junit(comparison, judged))
 
 
-def show(found: Comparison, judged: Sequence[JudgedGate], *, as_json: bool) -> None:
+def show(comparison: Comparison, judged: Sequence[JudgedGate], *, as_json: bool) -> None:
     """Show the comparison. Conditions come first, because they decide how reliable the table is."""
     if as_json:
-        output.emit_json(to_plain(found) | {"gates": judged})
+        output.emit_json(to_plain(comparison) | {"gates": judged})
         return
     for weight, head in writing.HEADS.items():
-        mine = [writing.finding(finding) for finding in found.findings if finding.weight is weight]
+        mine = [
+            writing.finding(finding) for finding in comparison.findings if finding.weight is weight
+        ]
         if mine:
             output.say(f"{head}:")
             for text in mine:
                 output.say(f"  {text}")
-    if found.rows:
-        _show_rows(found)
+    if comparison.rows:
+        _show_rows(comparison)
     else:
         output.say("nothing to compare: A and B have no device or no metric in common")
-    for text in writing.together(found):
+    for text in writing.together(comparison):
         output.say(text)
-    for answers in found.answers:
+    for answers in comparison.answers:
         output.say(f"{answers.board}: {answers.text}")
-    for ops in found.ops:
+    for ops in comparison.ops:
         _show_ops(ops)
     if judged:
         gate_rows = [(g.gate.text, g.board, g.metric, g.outcome, g.text) for g in judged]
         output.table("gates", ("gate", "device", "metric", "outcome", "measured"), gate_rows)
-    for text in found.remarks:
+    for text in comparison.remarks:
         output.note(text)
-    if any(row.verdict in {Verdict.FEW, Verdict.DIFFERS} for row in found.rows):
+    if any(row.verdict in {Verdict.FEW, Verdict.DIFFERS} for row in comparison.rows):
         output.note(
             f"for a verdict, fleet must run A and B alternately, {LEAST_REPEATS} times each; "
             "`fleet ab` does that"
         )
-        output.advise(f"next: {command(found)}")
+        output.advise(f"next: {command(comparison)}")
 
 
-def _show_rows(found: Comparison) -> None:
+def _show_rows(comparison: Comparison) -> None:
     """Show the table of rows. On a narrow terminal, columns with one shared value are dropped
     first.
     """
-    rows, below = [writing.cells(row, found.margin) for row in found.rows], list[str]()
+    rows, below = [writing.cells(row, comparison.margin) for row in comparison.rows], list[str]()
     if output.width() is not None:
-        rows, below = writing.narrow(found)
+        rows, below = writing.narrow(comparison)
     by_head = dict(zip(writing.COLUMNS, zip(*rows, strict=True), strict=True))
     alike = [head for head in ("metric", "device") if len(set(by_head[head])) == 1]
     empty = [head for head, column in by_head.items() if set(column) == {"-"}]
-    title = f"{found.b.label} compared with {found.a.label}"
+    title = f"{comparison.b.label} compared with {comparison.a.label}"
     output.table(title, writing.COLUMNS, rows, ["emulated", *empty, *alike])
     for text in below:
         output.prose(text)
@@ -182,26 +184,26 @@ def _show_ops(ops: OpDiff) -> None:
         output.table("operations", columns, rows)
 
 
-def end(found: Comparison, judged: Sequence[JudgedGate], *, strict: bool) -> None:
+def end(comparison: Comparison, judged: Sequence[JudgedGate], *, strict: bool) -> None:
     """Raise the error for the exit code.
 
     A tripped gate takes precedence over an unjudged one, because it is the more certain result.
     """
-    refusal = _refusal(found) if strict else ""
+    refusal = _refusal(comparison) if strict else ""
     if refusal:
         raise NotComparableError(
             refusal,
             hint="measure A and B again under the same conditions; if you changed a condition "
             "on purpose, name it with --vary, such as --vary runtime",
         )
-    apart = [finding for finding in found.findings if finding.what in APART]
+    apart = [finding for finding in comparison.findings if finding.what in APART]
     tripped = [result for result in judged if result.outcome is GateOutcome.TRIPPED]
     if tripped:
         raise GateError(
             f"B is worse than --fail-if allows: {_texts(tripped)}",
             hint="keep A; or allow a larger loss with --fail-if",
         )
-    wrong = [f"{row.board}: {row.text}" for row in found.answers if row.worse]
+    wrong = [f"{row.board}: {row.text}" for row in comparison.answers if row.worse]
     if wrong and (judged or strict):
         raise GateError(
             f"B gives wrong answers: {'; '.join(wrong)}",
@@ -212,23 +214,23 @@ def end(found: Comparison, judged: Sequence[JudgedGate], *, strict: bool) -> Non
         raise NotComparableError(
             "fleet cannot decide --fail-if, because it has too few comparable runs: "
             f"{_texts(unsure)}",
-            hint=command(found)
+            hint=command(comparison)
             if apart
             else "measure A and B with at least five `fleet run` commands each, or: "
-            + command(found),
+            + command(comparison),
         )
     if apart:
         raise NotComparableError(
             "no verdict, because A and B were not measured alternately: "
             f"{writing.finding(apart[0])}",
-            hint=command(found),
+            hint=command(comparison),
         )
 
 
-def _refusal(found: Comparison) -> str:
-    if not found.rows:
+def _refusal(comparison: Comparison) -> str:
+    if not comparison.rows:
         return "--strict: A and B have no device and no metric in common"
-    what = ", ".join(dict.fromkeys(finding.what for finding in found.refused))
+    what = ", ".join(dict.fromkeys(finding.what for finding in comparison.refused))
     text = f"--strict: some conditions of A and B differ or are unknown: {what}"
     return text if what else ""
 

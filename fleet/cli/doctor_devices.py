@@ -132,13 +132,13 @@ def show_known(*, as_json: bool) -> None:
 
 
 def cure(
-    hosts: Sequence[Host], found: Sequence[Diagnosis], how: Round, asked: FixRequest
+    hosts: Sequence[Host], diagnoses: Sequence[Diagnosis], how: Round, asked: FixRequest
 ) -> list[Diagnosis]:
     """Plan, show, ask, apply and examine again; return the final diagnoses.
 
     Raises InputError if fleet has to ask and standard input is no terminal.
     """
-    cures = plan_cures(hosts, found)
+    cures = plan_cures(hosts, diagnoses)
     if not asked.as_json:
         _show(cures, asked)
     able = [fix for fix in cures if not fix.why]
@@ -149,7 +149,7 @@ def cure(
         if not asked.as_json:
             _outcomes(cures)
     after = {fix.host.name: fix.diagnosis for fix in cures if fix.diagnosis is not None}
-    result = [after.get(diagnosis.target) or diagnosis for diagnosis in found]
+    result = [after.get(diagnosis.target) or diagnosis for diagnosis in diagnoses]
     if asked.as_json:
         output.emit_json({"schema": 1, "targets": result, "fixes": cures})
     return result

@@ -272,19 +272,19 @@ def _line(text: str, *, paste: bool = False) -> None:
         output.prose(text, markup=True)
 
 
-def show_explained(found: Explained) -> None:
+def show_explained(explained: Explained) -> None:
     """Show the meanings of a code, and the causes behind it."""
-    output.marked(f"[bold]{escape(harmless(found.code))}[/]")
-    for meaning in found.meanings:
+    output.marked(f"[bold]{escape(harmless(explained.code))}[/]")
+    for meaning in explained.meanings:
         names = ", ".join(meaning.names) or "fleet knows no name for this value"
         output.say(f"  {meaning.family}: {names}" + (f" ({meaning.note})" if meaning.note else ""))
-    if not found.meanings:
+    if not explained.meanings:
         output.say("  fleet does not know this code: no public QNN or FastRPC header defines it")
-    if found.causes:
+    if explained.causes:
         output.table(
             "causes of this code, the most frequent first",
             ("cause", "layer", "what is wrong"),
-            [(cause.id, cause.layer, cause.title) for cause in found.causes],
+            [(cause.id, cause.layer, cause.title) for cause in explained.causes],
         )
         output.say(
             "to find out which cause applies, give fleet the whole log: fleet doctor --log FILE"
@@ -292,7 +292,7 @@ def show_explained(found: Explained) -> None:
 
 
 def report(
-    found: Sequence[Diagnosis],
+    diagnoses: Sequence[Diagnosis],
     *,
     as_json: bool,
     bundle: Path | None,
@@ -305,16 +305,16 @@ def report(
 ) -> None:
     """Show or print the diagnoses. Write `bundle` too, after a question unless `yes`."""
     if as_json and shown:
-        output.emit_json({"schema": 1, "targets": found})
+        output.emit_json({"schema": 1, "targets": diagnoses})
     elif assistant:
         from fleet.doctor.bundle import for_assistant  # noqa: PLC0415 - words of the redaction
 
-        output.literal(for_assistant(found))
+        output.literal(for_assistant(diagnoses))
     elif shown:
-        show(found, log=log, whole=whole, offers=offers)
+        show(diagnoses, log=log, whole=whole, offers=offers)
     if bundle is not None:
         from fleet.cli.archives import send_out  # noqa: PLC0415 - tar and json
         from fleet.doctor.bundle import doctor_members  # noqa: PLC0415
 
         hint = "name another file: --bundle FILE"
-        send_out(bundle, doctor_members(found), hint=hint, yes=yes, as_json=as_json)
+        send_out(bundle, doctor_members(diagnoses), hint=hint, yes=yes, as_json=as_json)

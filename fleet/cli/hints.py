@@ -72,14 +72,14 @@ def completed_all(value: object) -> object:
     return value
 
 
-def _whole(found: re.Match[str]) -> str:
-    typed = _split(found[1].replace(_PLACEHOLDER, ""))
+def _whole(match: re.Match[str]) -> str:
+    typed = _split(match[1].replace(_PLACEHOLDER, ""))
     leaf = _leaf(typed)
     if leaf is None or not {"-h", "--help"}.isdisjoint(typed):
-        return found[0]
+        return match[0]
     command, rest = leaf
     has = {param.name for param, _ in _typed(command, rest)}
-    asks = _PLACEHOLDER in found[0]
+    asks = _PLACEHOLDER in match[0]
     given = list(_given())
     added: list[str] = []
     for param in command.params:
@@ -96,7 +96,7 @@ def _whole(found: re.Match[str]) -> str:
             added += flag if values else []
         else:
             added += [word for value in values for word in (*flag, shlex.quote(value))]
-    head, dashes, words = found[0].replace(_PLACEHOLDER, "").partition(" -- ")
+    head, dashes, words = match[0].replace(_PLACEHOLDER, "").partition(" -- ")
     return " ".join([head, *added]) + dashes + words  # no options after the dashes
 
 

@@ -216,8 +216,8 @@ def changes_text(rows: Sequence[MetricRow]) -> str:
     """Return the change of each board. A reason that all boards share appears once, at the end."""
     from fleet.profiles.compare.gates import percent  # noqa: PLC0415 - numpy
 
-    said = {row.verdict_text for row in rows}
-    shared = said.pop() if len(said) == 1 else ""
+    verdicts = {row.verdict_text for row in rows}
+    shared = verdicts.pop() if len(verdicts) == 1 else ""
     changes = (
         f"{row.board} {percent(row.difference.mid)}" + f" {row.verdict_text}" * (not shared)
         for row in rows

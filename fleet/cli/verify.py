@@ -104,10 +104,10 @@ def _write(results: Sequence[DeviceResult[None]], junit: Path | None, kept: Path
         from fleet.profiles.compare.writing import save, suites_junit  # noqa: PLC0415
 
         save(junit, suites_junit(records))
-    found = [each.artifacts["outputs.npz"] for each in records if "outputs.npz" in each.artifacts]
-    if kept is not None and found and not any(result.error for result in results):
+    outputs = [each.artifacts["outputs.npz"] for each in records if "outputs.npz" in each.artifacts]
+    if kept is not None and outputs and not any(result.error for result in results):
         with file_errors(kept, "write"):
-            shutil.copyfile(found[0], kept)
+            shutil.copyfile(outputs[0], kept)
         output.note(f"recorded: {kept} (write `reference: {kept.name}` below `verify:`)")
 
 

@@ -137,7 +137,7 @@ class Network:
             if not reads:
                 continue
             for output in filter(None, node.output):
-                entry = self._seen(node, output, reads)
+                entry = self._node_seen(node, output, reads)
                 through[output] = reads if entry is None else (entry.value,)
                 if entry is not None:
                     entries[output] = entry
@@ -165,7 +165,7 @@ class Network:
             left = [node for node in left if not all(name in ready for name in node.output)]
         return done
 
-    def _seen(self, node: Any, value: str, reads: tuple[str, ...]) -> NetworkNode | None:  # noqa: ANN401
+    def _node_seen(self, node: Any, value: str, reads: tuple[str, ...]) -> NetworkNode | None:  # noqa: ANN401
         if node.op_type in {_QUANTISE, _DEQUANTISE, *_UNSEEN}:
             return None
         users = self._users.get(value, [])

@@ -74,25 +74,25 @@ class TensorDifference:
         )
 
 
-def difference(name: str, wanted: Array, found: Array, limits: TensorLimits) -> TensorDifference:
+def difference(name: str, wanted: Array, actual: Array, limits: TensorLimits) -> TensorDifference:
     """Compare a tensor with its reference.
 
     Values that are not finite are a fault, and are left out of the measures. Raises SuiteError for
     another shape, and for a type that is not numeric.
     """
-    for array in (found, wanted):
+    for array in (actual, wanted):
         if array.dtype.kind not in _NUMBERS:
             raise SuiteError(
                 f"the output {name} has the type {array.dtype}, which is no number",
                 hint="compare outputs of integers or floats",
             )
-    if wanted.shape != found.shape:
+    if wanted.shape != actual.shape:
         raise SuiteError(
-            f"the output {name} has the shape {list(found.shape)}, its reference "
+            f"the output {name} has the shape {list(actual.shape)}, its reference "
             f"{list(wanted.shape)}",
             hint="make the reference with the same model and inputs",
         )
-    a, b = wanted.astype(np.float64).ravel(), found.astype(np.float64).ravel()
+    a, b = wanted.astype(np.float64).ravel(), actual.astype(np.float64).ravel()
     finite = np.isfinite(a) & np.isfinite(b)
     lost = int(a.size - np.count_nonzero(finite))
     if lost:
@@ -111,7 +111,7 @@ def difference(name: str, wanted: Array, found: Array, limits: TensorLimits) -> 
         not_finite=lost,
         at=tuple(int(i) for i in np.unravel_index(place, wanted.shape)) if gap.size else (),
     )
-    faults = tuple(_faults(made, wanted, found, limits))
+    faults = tuple(_faults(made, wanted, actual, limits))
     return replace(made, faults=faults)
 
 
@@ -121,7 +121,9 @@ def _decibel(signal: float, noise: float) -> float:
     return 10 * math.log10(signal / noise) if signal else -math.inf
 
 
-def _faults(made: TensorDifference, wanted: Array, found: Array, limits: TensorLimits) -> list[str]:
+def _faults(
+    made: TensorDifference, wanted: Array, actual: Array, limits: TensorLimits
+) -> list[str]:
     if made.not_finite:
         return [f"{made.name} has {made.not_finite} values that are NaN or infinite"]
     if limits.empty:
@@ -144,7 +146,7 @@ def _faults(made: TensorDifference, wanted: Array, found: Array, limits: TensorL
     faults += [f"{what} of {made.name} is {value:.4g}, at least {limit:g} is needed"
                for what, value, limit in lower if limit is not None and value < limit]  # fmt: skip
     if limits.top_k is not None:
-        share = top_agreement(wanted, found, limits.top_k)
+        share = top_agreement(wanted, actual, limits.top_k)
         if share < limits.top_share:
             faults.append(
                 f"the top {limits.top_k} of {made.name} agree in {share:.0%}, "
@@ -153,9 +155,9 @@ def _faults(made: TensorDifference, wanted: Array, found: Array, limits: TensorL
     return faults
 
 
-def top_agreement(wanted: Array, found: Array, k: int) -> float:
+def top_agreement(wanted: Array, actual: Array, k: int) -> float:
     """Return the mean share of the k largest entries of the last axis that both tensors have."""
-    both = [np.atleast_1d(each.astype(np.float64)) for each in (wanted, found)]
+    both = [np.atleast_1d(each.astype(np.float64)) for each in (wanted, actual)]
     rows = [each.reshape(-1, each.shape[-1]) for each in both]
     k = min(k, rows[0].shape[-1])
     tops = [np.argsort(-each, axis=-1, kind="stable")[:, :k] for each in rows]

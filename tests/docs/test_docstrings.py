@@ -20,13 +20,10 @@ LONGEST = 30  # words of a sentence
 OPEN = frozenset(
     """
     fleet/bundles
-    fleet/cli
     fleet/config/scaffold
     fleet/doctor
     fleet/doctor/checks
-    fleet/engine/run
     fleet/triage
-    fleet/verify
     """.split()  # noqa: SIM905
 )
 RIDDLES = frozenset(

@@ -65,10 +65,10 @@ def safe_name(text: str) -> str:
     return f"host-{name}" if name in {ALL, UNGROUPED} else name
 
 
-def unique(found: Iterable[FoundDevice]) -> list[FoundDevice]:
+def unique(devices: Iterable[FoundDevice]) -> list[FoundDevice]:
     """Return each device once. The same name with other values gets a number."""
     names: dict[str, FoundDevice] = {}
-    for device in found:
+    for device in devices:
         name, number = device.name, 2
         while name in names and names[name].values != device.values:
             name, number = f"{device.name}-{number}", number + 1
@@ -76,15 +76,15 @@ def unique(found: Iterable[FoundDevice]) -> list[FoundDevice]:
     return list(names.values())
 
 
-def tried(seen: FoundDevice) -> FoundDevice:
+def tried(device: FoundDevice) -> FoundDevice:
     """Return the device. If the inventory refuses its values, the device is not usable, and `about`
     has the reason.
     """
     try:
-        read_back([seen])
+        read_back([device])
     except InputError as error:
-        return replace(seen, usable=False, about=f"{seen.about}; {error.message}")
-    return seen
+        return replace(device, usable=False, about=f"{device.about}; {error.message}")
+    return device
 
 
 def read_back(devices: list[FoundDevice]) -> tuple[Host, ...]:

@@ -155,11 +155,11 @@ def _once(job: RunJob, kit: Kit, start: Start, turn: Turn, records: list[Record]
         outcome = job.builder.runner.read(start, kit, ended)
     else:
         outcome = Outcome(problems=(why_lost(session, lost, boot),))
-    if sampling and sampling.said:
+    if sampling and sampling.output:
         with kept(folder / SAMPLES_FILE):
-            write_private(folder / SAMPLES_FILE, masked(sampling.said))
+            write_private(folder / SAMPLES_FILE, masked(sampling.output))
     unkept = keep_files(folder, outcome.raw)
-    conditions = conditions_of(sampling.said if sampling else "", job.run.sample)
+    conditions = conditions_of(sampling.output if sampling else "", job.run.sample)
     record = replace(
         record_of(job, placed, turn, outcome),
         started=time.strftime("%Y-%m-%dT%H:%M:%SZ", began),

@@ -45,14 +45,14 @@ class Placed:
 
 @dataclass
 class Sampling:
-    """Samples of the device every `every` seconds of a run; `said` is their output as text.
+    """Samples of the device every `every` seconds of a run; `output` is their output as text.
 
     A process of the run's own command takes them, and they come with its outcome. They need no
     further round trip.
     """
 
     every: float
-    said: str = field(default="", init=False)
+    output: str = field(default="", init=False)
 
 
 def place(start: Start, manifest: Manifest, base: str, run_id: str) -> Placed:
@@ -116,7 +116,7 @@ def execute(
         )
     looks = collected.files.pop(LOOKS, b"")
     if sampling is not None:
-        sampling.said = looks.decode("utf-8", "replace")
+        sampling.output = looks.decode("utf-8", "replace")
     return Ended(status, bytes(out.kept), collected.files, bytes(err.kept), seconds)
 
 
