@@ -98,7 +98,7 @@ class VerifyBody(Body, frozen=True, kw_only=True):
         FilePath | None,
         Doc(
             "ONNX model that gives the expected outputs, on the CPU of this workstation; or an "
-            ".npz of `fleet verify --record`."
+            ".npz that `fleet verify` wrote with --record."
         ),
     ] = None
     limits: Annotated[LimitsBody | None, Doc("Limits for all outputs.")] = None

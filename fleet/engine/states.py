@@ -14,7 +14,7 @@ from fleet.model.errors import InputError
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, SendBlobs
-from fleet.ops.backend import backend_for
+from fleet.ops.backend import backend_for, check_file_names
 from fleet.ops.lease import NOBODY, Holders, holders_in, who_command
 from fleet.ops.release import ReleaseState, actions_for, parse_state
 
@@ -44,7 +44,7 @@ class Survey:
     keep: int
 
     def __post_init__(self) -> None:
-        backend_for(self.facts).check_names(self.manifest)
+        check_file_names(self.facts, self.manifest)
 
     def look(self, *, verify: bool = False, there: frozenset[str] = frozenset()) -> Look:
         """Return the state of the release, the actions to do and the holders of the device.

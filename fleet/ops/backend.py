@@ -458,3 +458,8 @@ def backend_for(facts: Facts) -> ReleaseBackend:
     if facts.windows is not None:
         return WindowsWorker(facts)
     return PosixWorker(facts) if runs_worker(facts) else ReleaseBackend(facts)
+
+
+def check_file_names(facts: Facts, manifest: Manifest) -> None:
+    """Raise InputError for a file name of the release that the device cannot have."""
+    backend_for(facts).check_names(manifest)

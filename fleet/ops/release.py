@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from fleet.device.shell import framed, odd_answer
 from fleet.model.files import FileRef
@@ -22,8 +23,7 @@ from fleet.model.plan import (
 _SHA = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True)
-class ReleaseState:
+class ReleaseState(Struct, frozen=True):
     """The state of one release on a device.
 
     `parts` maps sha256 → bytes of an unfinished upload, `keys` maps it → its name if that is not
@@ -38,10 +38,10 @@ class ReleaseState:
     parts: dict[str, int]
     bad: frozenset[str]
     unlinked: frozenset[str]
-    bases: Mapping[str, str] = field(default_factory=dict)
+    bases: Mapping[str, str] = {}
     sealed: bool = False
     old: bool = False  # made by an earlier fleet, with its files among those of the user
-    keys: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, str] = {}
     recyclable: tuple[str, ...] = ()
 
     @property
