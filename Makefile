@@ -12,7 +12,6 @@ SHELL := /bin/sh
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-WORKERS ?= 3
 # Where an image sets it, each of a thousand processes would compile its modules again.
 export PYTHONDONTWRITEBYTECODE :=
 # Who runs make here runs this folder's files, also where another user owns them (root in CI).
@@ -29,17 +28,18 @@ demo: $(STAMP)
 
 test: check
 	@sh tests/setup.sh
-	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "not slow and not gate and not programs"
+	@$(BIN)/pytest -q -n $(or $(WORKERS),3) --dist worksteal -m "not slow and not gate and not programs"
 
 # A run of its own: counting costs time. The floor is in pyproject.toml.
 coverage: $(STAMP)-dev
 	@sh tests/setup.sh
-	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --cov --cov-report=term \
+	@$(BIN)/pytest -q -n $(or $(WORKERS),3) --dist worksteal --cov --cov-report=term \
 	  -m "not slow and not gate and not programs"
 
+# Many of these tests wait for boards and links, so more of them run at once than of the others.
 test-gate: $(STAMP)-dev
 	@sh tests/setup.sh gate
-	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal -m "gate and not slow" $(IN)
+	@$(BIN)/pytest -q -n $(or $(WORKERS),5) --dist worksteal -m "gate and not slow" $(IN)
 
 test-slow: $(STAMP)-dev
 	@sh tests/setup.sh slow
