@@ -159,7 +159,7 @@ def inspect_genie(root: Path, chosen: str | None, system_library: Path | None, *
 ):  # fmt: skip
     """Return the known facts of a Genie bundle. Raises BundleError.
 
-    `chosen` is the playbook's `config:`.
+    `chosen` is the playbook's `config:`. Without `hashes` every sha256 is empty.
     """
     entry = _entry(root, chosen)
     script = entry if not entry.endswith(".json") else None
@@ -201,9 +201,10 @@ def inspect_genie(root: Path, chosen: str | None, system_library: Path | None, *
 
 
 def _entry(root: Path, chosen: str | None) -> str:
-    """Return the configuration or the genie-app script with which a run starts.
+    """Return the name of the configuration or the genie-app script with which a run starts.
 
-    Raises BundleError if there is none, or more than one without a choice.
+    Raises BundleError if the folder has no such file, if `chosen` is missing, and if several files
+    fit and none was chosen.
     """
     try:
         names = sorted(item.name for item in root.iterdir())
@@ -394,7 +395,7 @@ def deciding_backend(engines: tuple[Engine, ...]) -> str | None:
 def _script_configs(root: Path, script: str) -> list[GenieConfig]:
     """Return the configurations of the nodes that a genie-app script creates.
 
-    Raises BundleError if there is none, or if a file is missing.
+    Raises BundleError if it creates no node, or if a file is missing.
     """
     names = [word for words in _commands(root / script) for word in words[3:] if
              words[:3] in (["node", "config", "create"], ["dialog", "config", "create"])

@@ -42,7 +42,7 @@ def inspect_bundle(
 
 
 def guessed(root: Path) -> str:
-    """Return the kind of a bundle folder by its file names, or genie if nothing fits."""
+    """Return the kind of a bundle folder by its file names, `genie` for unknown ones."""
     try:
         names = sorted(path.name for path in root.iterdir())
     except OSError:

@@ -28,8 +28,9 @@ _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.txt", "spiece.model")
 def inspect_ort(root: Path, system_library: Path | None, *, hashes: bool) -> Bundle:
     """Return the bundle with all files of the folder, and the files that its models name.
 
-    `config` is {"models": {name: ...}, "genai": genai_config.json or None}. Raises BundleError if
-    there is no model, if a model is damaged, or if a model names a file outside the folder.
+    `config` is {"models": {name: ...}, "genai": genai_config.json or None}. Without `hashes` every
+    sha256 is empty. Raises BundleError if there is no model, if a model is damaged, or if a model
+    names a file outside the folder.
     """
     genai = read_json(root / GENAI) if (root / GENAI).is_file() else None
     plain = inspect_plain(root, system_library, "ort", hashes=hashes)
@@ -219,7 +220,7 @@ def _few(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _opened(spec: Mapping[str, Any], bundle: Bundle) -> Iterator[str]:
-    """Yield the models that a start opens with the QNN provider."""
+    """Yield the names of the models that a run with this `spec` opens with the QNN provider."""
     if spec.get("accelerator") == "cpu":
         return
     named = [spec.get(key) for key in ("model", "decoder", "decoder_with_past")]

@@ -32,11 +32,12 @@ def clean_name(text: str, named_by: str) -> str:
 
 
 def name_in(root: Path, text: str, *, files_only: bool = False) -> str | None:
-    """Return the name in the bundle of a file or folder that a configuration spells `text`.
+    r"""Return the name in the bundle of a file or folder that a configuration spells `text`.
 
-    The name itself is tried first. For a path of another system or machine (`models\\a.bin`,
-    `C:\\x\\a.bin`, `/sdcard/x/a.bin`, `your/path/to/a.bin`), the longest end of the path that
-    exists in the bundle is returned. Returns None if the bundle has no such file.
+    The name itself is tried first. For a path of another system or machine (`models\a.bin`,
+    `C:\x\a.bin`, `/sdcard/x/a.bin`, `your/path/to/a.bin`), the longest end of the path that
+    exists in the bundle is returned. Returns None if the bundle has no such file, or with
+    `files_only` only a folder.
     """
     if len(text) > _LONGEST or _ODD.search(text):
         return None

@@ -17,10 +17,10 @@ from fleet.model.errors import BundleError
 
 
 def inspect_plain(root: Path, system_library: Path | None, kind: str, *, hashes: bool) -> Bundle:
-    """Return the bundle with all files of a folder.
+    """Return the bundle with all files of a folder. Without `hashes` every sha256 is empty.
 
-    Raises BundleError if there is no folder or no model, and for a link that leads out of the
-    folder.
+    Raises BundleError for a missing folder, for a folder without a model, and for a link that leads
+    out of the folder.
     """
     models, contexts_like = KINDS[kind].models, KINDS[kind].contexts
 
@@ -49,7 +49,10 @@ def read_bundle(
     *,
     hashes: bool,
 ) -> Bundle:
-    """Return a bundle of the files of `collect`, which returns shard names. Raises BundleError."""
+    """Return a bundle of the files that `collect` adds; `collect` returns the shards' names.
+
+    Without `hashes` every sha256 is empty. Raises BundleError.
+    """
     contents, cache = Found(root), HashCache()
     try:
         shards = collect(contents)

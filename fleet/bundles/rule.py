@@ -90,7 +90,7 @@ class Rule:
         return (self.check.__doc__ or "").strip().split("\n", 1)[0]
 
     def findings(self, case: Case) -> Iterator[Finding]:
-        """Yield the findings of the rule for one case."""
+        """Yield a finding for each violation of the condition by the case."""
         for fault in self.check(case):
             yield Finding(
                 rule=self.id,
@@ -121,7 +121,7 @@ def install(facts: Facts, package: str, library: str = "") -> str:
 
 
 def rule(name: str, severity: str, source: str) -> Callable[[Check], Rule]:
-    """Make a `Rule` of a function. The first line of its docstring is in docs/preflight.md."""
+    """Make a `Rule` of a function that yields violations of the condition in its docstring."""
     return lambda check: Rule(name, severity, source, check)
 
 

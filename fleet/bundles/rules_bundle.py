@@ -1,4 +1,4 @@
-"""Rules about the bundle and the runtime alone: files, damage, versions."""
+"""Rules about the bundle and the runtime: files, damage, versions. Each yields its violations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules about the chip, the target build and the chip that the binaries were compiled for."""
+"""Rules about the chip, the target build and the binaries' chip. Each yields its violations."""
 
 from __future__ import annotations
 

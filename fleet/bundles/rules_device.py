@@ -1,4 +1,4 @@
-"""Rules about the device: C library, Python, disk, memory, FastRPC."""
+"""Rules about the device: C library, Python, disk, memory, FastRPC. Each yields its violations."""
 
 from __future__ import annotations
 

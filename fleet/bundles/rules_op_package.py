@@ -1,4 +1,4 @@
-"""Rules about op packages: machine, Hexagon arch, QAIRT version, interface provider."""
+"""Rules about op packages: machine, Hexagon arch, version, provider. Each yields its violations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules about Windows on Snapdragon: Python, catalogs of skels, NPU driver, file system."""
+"""Rules about Windows: Python, catalogs of skels, NPU driver, disk. Each yields its violations."""
 
 from __future__ import annotations
 

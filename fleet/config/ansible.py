@@ -220,7 +220,7 @@ class AnsibleReader:
         )
 
     def settings(self, body: dict[str, Any], path: Keys, *, of_group: bool) -> Settings:  # noqa: ARG002
-        """Return the variables that fleet uses, and note the ignored ones."""
+        """Return the variables that fleet uses, and note the ignored ones. `of_group` is unused."""
         settings: Settings = {}
         for key, value in body.items():
             here = (*path, key)

@@ -87,7 +87,7 @@ class _Cause(Cause, frozen=True, kw_only=True):
 
 
 def cause_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a cause file."""
+    """Return the JSON Schema of a file with causes for `fleet doctor`."""
     return struct_schema(_Cause)
 
 

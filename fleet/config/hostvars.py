@@ -100,7 +100,7 @@ class HostKey:
 def key_of(
     description: str, pattern: str | Pattern, what: str = "", hint: str = "", *, shown: bool = True
 ) -> HostKey:
-    """Return a key for text that matches a pattern."""
+    """Return a key for text that matches `pattern`; see Pattern for the other arguments."""
     rule = Pattern(pattern, what, hint, shown) if isinstance(pattern, str) else pattern
     return HostKey(description, Annotated[str, rule])
 

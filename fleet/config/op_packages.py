@@ -74,7 +74,7 @@ def op_package_specs(
     problems: Problems,
     path: Callable[[str, Keys], Path],
 ) -> tuple[OpPackageSpec, ...]:
-    """Return the specifications of the section; errors go to `problems` with their positions."""
+    """Return the specifications of the section; errors go to `problems`. `path` resolves a text."""
 
     def library(text: str, keys: Keys) -> Path:
         file = path(text, keys)

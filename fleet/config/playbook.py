@@ -426,7 +426,7 @@ class _Loader:
             return None
 
     def _served(self, serve: ServeBody, bundle: Path) -> dict[str, str] | None:
-        """Return the chat template of the service, by default the bundle's template."""
+        """Return the service's chat template in its JSON form, by default the bundle's, or None."""
         given, keys = serve.template, ("serve", "template")
         try:
             if isinstance(given, dict):

@@ -37,8 +37,9 @@ class Problems:
         return tuple(sorted(self._errors, key=_place))
 
     def raise_first(self, all_by: str = "") -> None:
-        """Raise the first error, if any, with the number of the others. `all_by` is a command that
-        lists all.
+        """Raise the first error with the number of the others; do nothing without errors.
+
+        `all_by` is a command that lists all errors.
         """
         errors = self.errors
         if not errors:

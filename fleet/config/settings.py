@@ -77,13 +77,11 @@ class VariableReader(Protocol):
     lone_name: bool
 
     def settings(self, body: dict[str, Any], path: Keys, *, of_group: bool) -> Settings:
-        """Return the checked variables of the mapping at `path`, which belongs to a group or a
-        host.
-        """
+        """Return the checked variables of a group (`of_group`) or of a host."""
         ...
 
     def section(self, name: str, path: Keys) -> None:
-        """Handle a key of a group that is not hosts, children or vars."""
+        """Read or report a key of a group that is not hosts, children or vars."""
         ...
 
 
@@ -97,7 +95,7 @@ class NativeReader:
         self._document, self._problems = document, problems
 
     def settings(self, body: dict[str, Any], path: Keys, *, of_group: bool) -> Settings:
-        """Return the checked variables of a mapping, and report unknown keys and missing values."""
+        """Return the checked variables, and report unknown keys and missing values."""
         settings: Settings = {}
         for key, value in body.items():
             here = (*path, key)

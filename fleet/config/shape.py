@@ -58,7 +58,7 @@ class Key:
 
 
 def unwrapped(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return the type inside `Annotated`, and its marks."""
+    """Return (type inside `Annotated`, its marks), or (annotation, ())."""
     if get_origin(annotation) is Annotated:
         inner, *marks = get_args(annotation)
         return inner, tuple(marks)

@@ -247,7 +247,7 @@ def load_suite(name: str, folder: Path, bundle: Path, template: str | None = Non
 def suite_use(
     body: str | SuiteUseBody, document: Document, bundle: Path, template: str | None = None
 ) -> SuiteUse:
-    """Return `suite:` of a playbook. Raises InputError with its position."""
+    """Return `suite:` of a playbook. Raises PlaybookError or SuiteError with its position."""
     folder, at = document.file.absolute().parent, document.value(("suite",))
     if isinstance(body, str):
         body = SuiteUseBody(file=body)
@@ -303,7 +303,7 @@ def _read(document: Document) -> SuiteBody:
 
 
 def _lines(path: Path) -> tuple[Document, SuiteBody]:
-    """Read JSON lines with one prompt each; an error has the position of its line."""
+    """Read JSON lines with one prompt each. Raises SuiteError with the position of the line."""
     try:
         data = path.read_bytes()
     except OSError as error:

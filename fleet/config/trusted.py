@@ -230,7 +230,7 @@ def _project(folder: Path, top: Path) -> Path:
 
 
 def _why(place: Path, about: os.stat_result, owners: set[int], *, above: bool) -> str:
-    """Return how another user can change the file or folder, or ""."""
+    """Return how another user can change the place, or ""; a place `above` may be sticky."""
     mode = about.st_mode
     if about.st_uid not in owners and not (above and _unmapped(about)):
         return f"belongs to {_user(about.st_uid)}"
@@ -293,7 +293,7 @@ def _acl(place: Path) -> Sequence[tuple[int, int]]:
 
 
 def _members(gid: int, about: os.stat_result, owners: set[int]) -> str:
-    """Return words about a member of the group that is not an owner, or "" if there is none.
+    """Return a phrase about a member of the group who is not an owner, or "".
 
     A private group of the owner (umask 002) has no other member. The members of a group that is
     missing in /etc/group cannot be listed.

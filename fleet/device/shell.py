@@ -53,7 +53,7 @@ class AfterMark:
         self._before: bytes | None = b""
 
     def __call__(self, chunk: bytes) -> None:
-        """Handle one chunk of standard output."""
+        """Forward a chunk of standard output without what precedes the mark."""
         if self._before is not None:
             whole = self._before + chunk
             noise, mark, chunk = whole.partition(MARK)

@@ -86,7 +86,7 @@ def judged(host: Host, transport: Transport, error: FleetError) -> FleetError:
 
 
 def clean(host: Host, transport: Transport) -> None:
-    """Remove fleet's files from the board over an open connection. Raises FleetError on failure."""
+    """Remove fleet's files from the board over the open connection. Raises DeviceError."""
     if transport.system == "windows":
         raise DeviceError(
             "fleet cannot clean a Windows PC",
@@ -130,7 +130,7 @@ def too_long(
 
 
 def _parts(plan: DevicePlan, playbook: Playbook, rate: Callable[[], float]) -> dict[str, float]:
-    """Return the seconds of each part of a deploy, at most: the limits of the playbook."""
+    """Return the longest seconds of `transfer`, `test` and `runs`. `rate` returns bytes/s."""
     parts, run = dict[str, float](), playbook.run
     size = sum(action.bytes for action in plan.actions)
     if size > _WORTH_BYTES:

@@ -100,7 +100,7 @@ class Remote(Executor):
         admit: Callable[[Host], bool] | None = None,
         done: Callable[[DeviceResult[Value]], None] | None = None,
     ) -> list[DeviceResult[Value]]:
-        """Run `work` for each host, as on_every_device does with these two of its PoolOptions.
+        """Run `work` for each host, with `admit` and `done` as in PoolOptions.
 
         `work` is a method of Operation, or a function of a module.
         """

@@ -287,7 +287,7 @@ class Session:
         seconds: float = CONTROL_SECONDS,
         mutates: bool = False,
     ) -> Result:
-        """Run a control script. Raises DeviceError with its last words if it fails."""
+        """Run a script as `run` does. Raises DeviceError with its last words if it fails."""
         result = self.run(command, step, stdin=stdin, seconds=seconds, mutates=mutates)
         if not result.ok:
             raise failed(result, step, self.host.name)

@@ -49,9 +49,9 @@ class Survey:
     def look(self, *, verify: bool = False, there: frozenset[str] = frozenset()) -> Look:
         """Return the state of the release, the actions to do and the holders of the device.
 
-        A device without a store of fleet has nothing but the blobs `there`, which were sent since
-        the facts were read; it is not asked. Its holders are asked for a plan only, because a
-        deploy takes the lease next.
+        `verify` hashes the files. A device without a store of fleet is not asked: it has nothing
+        but the blobs `there`, which were sent since the facts were read. Its holders are asked for
+        a plan only, because a deploy takes the lease next.
         """
         session = self.session
         if self.facts.store is False:
@@ -93,7 +93,10 @@ class Survey:
         return self._parsed(done.text)
 
     def again(self, look: Look, *, verify: bool = False) -> Look:
-        """Take the lease, and look again if someone else may have written since the last look."""
+        """Take the lease, and look again if someone else may have written since `look`.
+
+        `verify` hashes the files again. Without a lease, return `look`.
+        """
         lease = self.session.lease
         if lease is None:
             return look
@@ -123,7 +126,7 @@ class Survey:
 
 
 def gathered(session: Session, *, short: bool = False) -> Facts:
-    """Return the facts that the device states, without judging them."""
+    """Return the facts that the device states, without judging them. `short` asks for few."""
     return gather(session.transport, session.host, Deadline(FACTS_SECONDS), short=short)
 
 
@@ -154,13 +157,13 @@ def check_base(base: str) -> None:
 def ask_state(
     session: Session, facts: Facts, manifest: Manifest, *, verify: bool = False
 ) -> ReleaseState:
-    """Return the state of the release `manifest` on the device, in one round trip."""
+    """Return the state of a release in one round trip. `verify` hashes its files."""
     text = _state_text(session, facts, manifest, verify=verify)
     return parse_state(text, session.host.name, manifest)
 
 
 def _state_text(session: Session, facts: Facts, manifest: Manifest, *, verify: bool) -> str:
-    """Return the state of `manifest` on the device and the holders of the board, as text."""
+    """Return the state of a release and the board's holders as text. `verify` hashes files."""
     seconds = 60.0
     if verify:
         seconds += sum(item.size for item in manifest.files) / HASHING_BYTES_PER_SECOND

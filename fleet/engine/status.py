@@ -119,7 +119,8 @@ def status(
     """Return the releases on each host, who deployed them, and how fast they ran. Only reads.
 
     `runs` is the folder of runs, by default that of this user. Its journals and records tell who
-    deployed a release and how fast it was. A warning about unreadable records is an event.
+    deployed a release and how fast it was. An unreadable record causes a warning. `accept_new` pins
+    new host keys.
     """
 
     def work(session: Session, result: DeviceResult[DeviceStatus]) -> None:

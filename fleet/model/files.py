@@ -143,7 +143,7 @@ def listed(folder: Path) -> list[dict[str, str | int]]:
 
 
 def file_ref(source: Path, name: str, *, executable: bool = False) -> FileRef:
-    """Hash `source` and return its FileRef with this `name`."""
+    """Hash `source` and return its FileRef with this `name` and mode."""
     return FileRef(source, name, source.stat().st_size, sha256_file(source), executable)
 
 

@@ -75,7 +75,7 @@ def _tighten(folder: Path) -> None:
 
 
 def open_private(path: str | Path, mode: Literal["wb", "xb", "ab"] = "wb") -> BufferedWriter:
-    """Open one of fleet's own files."""
+    """Open a file that only this user may read; `mode` as in `open`."""
     return open(path, mode, opener=_opener)
 
 

@@ -172,7 +172,7 @@ def locked(
 
 
 def differences(wanted: LockedRelease, have: LockedRelease) -> list[str]:
-    """Return the differences from the lock, the most informative first; [] if there are none."""
+    """Return one sentence per difference from the lock, the most informative first."""
     lines = []
     if wanted.build_id != have.build_id:
         lines.append(f"QAIRT is {have.build_id}, but the lock file has {wanted.build_id}")
@@ -210,9 +210,10 @@ def _shown(file: LockedFile, other: LockedFile) -> str:
 
 
 def stale(old: Lock, new: Lock, *, limited: bool) -> list[str]:
-    """Return the differences between a lock and a newly computed one; [] if it is up to date.
+    """Return one line per difference between a lock and a newly computed one.
 
-    `limited` means that only some devices were asked, so that missing kinds prove nothing.
+    With `limited` only some devices were asked, so kinds that are missing in `new` are no
+    difference.
     """
     changes = [] if old.playbook == new.playbook else ["the playbook changed"]
     for now in new.releases:

@@ -64,7 +64,7 @@ class _SlowReader:
         return InputError(f"{name} must be {wanted}, not {value!r:.60}", hint=self._cure)
 
     def value(self, kind: Any, value: Any, where: str) -> Any:  # noqa: ANN401
-        """Return the converted value. Raises InputError."""
+        """Return `value` converted to the type `kind`. Raises InputError that names `where`."""
         plain, limits = kind, kind
         if get_origin(plain) is Annotated:
             plain = get_args(plain)[0]

@@ -45,7 +45,7 @@ class Action:
 
     @property
     def shown(self) -> dict[str, Any]:
-        """The results of the methods, for JSON."""
+        """`describe`, and the argv lists of `commands` and `undo`, for JSON."""
         return {
             "describe": self.describe(),
             "commands": [command.argv for command in self.commands()],

@@ -181,7 +181,7 @@ class SuiteResult(Struct, frozen=True):
 
     @property
     def first_wrong(self) -> int | None:
-        """The index of the first wrong node from 0, None if there is none."""
+        """The index of the first wrong node from 0, None if all are right."""
         return next((number for number, row in enumerate(self.nodes) if row.fault), None)
 
     def telling(self, most: int) -> list[int]:
@@ -213,7 +213,7 @@ class SuiteResult(Struct, frozen=True):
                        if row.reference_encoding else "")  # fmt: skip
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return the bounds of the pass rate; see `rate_interval`."""
+        """Return the bounds of the pass rate at a confidence level, by Wilson's formula."""
         return rate_interval(self.passed, self.asked, level)
 
     @property

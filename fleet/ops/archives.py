@@ -22,7 +22,7 @@ def folder(kind: Kind, name: str) -> bytes:
 
 
 def link(kind: Kind, name: str, to: str) -> bytes:
-    """Return the entry of a symbolic link."""
+    """Return the entry of a symbolic link from `name` to `to`."""
     return _entry(kind, name, stat.S_IFLNK | 0o777, to.encode())
 
 
@@ -45,7 +45,7 @@ def file_bytes(kind: Kind, name: str, size: int) -> int:
 
 
 def whole(kind: Kind, entries: Iterator[bytes]) -> bytes:
-    """Return a whole archive."""
+    """Return the bytes of an archive with these entries and its end."""
     made = io.BytesIO()
     for entry in entries:
         made.write(entry)

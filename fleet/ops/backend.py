@@ -89,7 +89,7 @@ def _environment(manifest: Manifest, base: str) -> Iterable[tuple[str, str]]:
 
 
 def _texts(base: str, manifest: Manifest, *, power: bool = False) -> tuple[str, str]:
-    """Return env.sh (`power`: env.ps1) and manifest.json."""
+    """Return the texts of env.sh (with `power`: env.ps1) and of manifest.json."""
     lines = (power_lines if power else env_lines)(manifest, base)
     return "\n".join(lines) + "\n", _record(to_plain(manifest))
 
@@ -114,7 +114,7 @@ def _folders(manifest: Manifest) -> list[str]:
 
 
 def stage_lines(base: str, manifest: Manifest) -> Iterator[bytes]:
-    """Yield the standard input of stage.sh."""
+    """Yield the input of stage.sh: folders, hash and name of files, env.sh, manifest.json."""
     env, record = _texts(base, manifest)
     for folder in _folders(manifest):
         yield f"d\t{folder}\n".encode()
@@ -361,7 +361,7 @@ class ReleaseBackend:
         return StoreRequest(command, stdin)
 
     def _frame(self, action: Action, run_id: str, blobs: int) -> bytes:
-        """Return the frame of a step, which may follow the staging of `blobs` blobs."""
+        """Return the frame of a step; `blobs` is the number of blobs in the same stream."""
         match action:
             case StageRelease() if self.worker is None:
                 manifest = action.manifest
@@ -398,7 +398,7 @@ class DeviceWorker(ReleaseBackend):
         return StoreRequest(self._command(name, *args), [head + "".join(rows).encode()])
 
     def receive(self, *, single: bool = False, steps: bool = False) -> Command:
-        """Return the command that receives the stream."""
+        """Return the command that receives the stream. The worker needs neither flag."""
         del single, steps
         return self._command("receive")
 
@@ -446,7 +446,7 @@ class WindowsWorker(DeviceWorker):
         check_windows_names(item.name for item in manifest.files)
 
     def fsck(self, args: Sequence[str], shas: bytes) -> StoreRequest:
-        """Return the same check as a call."""
+        """Return the request for the same check by a call of board.py."""
         return StoreRequest(Command(("python3",), call=Call("fsck", tuple(args))), [shas])
 
     def _command(self, name: str, *args: str) -> Command:

@@ -28,25 +28,25 @@ class FileStream:
         self._left = 0  # remaining bytes of the file with its newline
 
     def take(self, chunk: bytes) -> None:
-        """Process some bytes after the mark."""
+        """Process the next chunk of the output after the mark."""
         view = memoryview(chunk)
         while view:
             view = view[self._content(view) :] if self._left else view[self._head(view) :]
 
     def begin(self, size: int, name: str) -> None:
-        """Begin a file of `size` bytes."""
+        """Begin the file `name` of `size` bytes."""
         raise NotImplementedError
 
     def put(self, piece: memoryview) -> None:
-        """Add some bytes of the file."""
+        """Add the next bytes of the file."""
         raise NotImplementedError
 
     def finish(self) -> None:
-        """End the file, which is complete."""
+        """End the file after its last byte."""
         raise NotImplementedError
 
     def line(self, words: list[str]) -> None:
-        """Process a line that does not begin a file."""
+        """Process the words of a line that does not begin a file."""
         raise NotImplementedError
 
     def _content(self, view: memoryview) -> int:
@@ -91,22 +91,22 @@ class Collected(FileStream):
         self._kept = 0
 
     def begin(self, size: int, name: str) -> None:
-        """Begin a file; see FileStream."""
+        """Begin a file; ignore an unsafe name, and bytes beyond LARGEST for all files together."""
         self._name = str(PurePosixPath(name))
         self._file = bytearray() if safe(name) and self._kept + size <= LARGEST else None
 
     def put(self, piece: memoryview) -> None:
-        """Add bytes; see FileStream."""
+        """Add bytes to a file that is not ignored."""
         if self._file is not None:
             self._file += piece
 
     def finish(self) -> None:
-        """Store the file; see FileStream."""
+        """Store a file that is not ignored in `files`."""
         if self._file is not None:
             self._kept += len(self._file)
             self.files[self._name] = bytes(self._file)
             self._file = None
 
     def line(self, words: list[str]) -> None:
-        """Note the end mark; see FileStream."""
+        """Set `whole` at the end mark."""
         self.whole = self.whole or words[0] == "end"

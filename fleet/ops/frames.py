@@ -45,11 +45,11 @@ class Files:
     """A source that reads the file each time."""
 
     def read(self, item: FileRef, start: int, end: int) -> bytes:
-        """Read bytes; see Source."""
+        """Return the bytes from start to end, or fewer if the file has become shorter."""
         return read_file(item.source, start, end)
 
     def made(self, item: FileRef, start: int, end: int, make: Callable[[], bytes]) -> bytes:  # noqa: ARG002
-        """Compute the result; see Source."""
+        """Return `make()`; nothing is cached."""
         return make()
 
 
@@ -177,7 +177,7 @@ class _Count:
             yield from self.rest()
 
     def rest(self) -> Iterator[bytes]:
-        """Yield the remaining bytes."""
+        """Yield the bytes that wait for a full chunk, and report the progress."""
         if self.waiting:
             chunk, self.waiting = bytes(self.waiting), bytearray()
             yield chunk

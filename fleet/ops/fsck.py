@@ -40,7 +40,7 @@ class Damage:
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """The place of the damage, independent of its kind."""
+        """Release, file and hash of the damage, without its kind."""
         return self.release, self.file, self.sha256
 
 
@@ -256,7 +256,7 @@ def passed_word(when: str, contents: Contents) -> str:
 
 
 def passed_in(word: str) -> dict[str, Any] | None:
-    """Return time, blobs and bytes of the last clean fsck, None if there is none."""
+    """Return {passed: time, blobs, bytes} of the last clean fsck, None for another word."""
     when, _, rest = word.partition("/")
     blobs, _, size = rest.partition("/")
     if not re.fullmatch(r"[0-9T:Z-]{20}", when) or not blobs.isdigit() or not size.isdigit():

@@ -70,9 +70,10 @@ def take_command(
     dead: str = "-",
     then: Command | None = None,
 ) -> Command:
-    """Return the command that acquires a lease for `ttl` seconds; for `dead` see `dead_word`.
+    """Return the command that acquires a lease for `ttl` seconds, even from a `dead` holder.
 
-    After that, the reading command `then` runs in the same round trip.
+    `dead` is the `dead_word` of that holder, or "-". After that, the reading command `then` runs in
+    the same round trip.
     """
     words = (word(owner), word(reason), word(run_id), token, str(ttl), dead)
     return _lease_script("lease_take", kind, *words, then=then)

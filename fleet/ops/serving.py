@@ -43,7 +43,7 @@ class ServiceSeen:
 
     @property
     def kept_by(self) -> str | None:
-        """The supervisor: user or system (systemd's), none (fleet's own); None if there is none."""
+        """The supervisor: user or system (systemd's), none (fleet's own); None if stopped."""
         for scope in (USER, SYSTEM):
             if self.units.get(scope, {}).get("ActiveState") in {
                 "active",
@@ -129,7 +129,7 @@ def put_command(base: str, name: str, release: str, *, new_token: bool = False) 
 
 
 def start_command(base: str, name: str) -> Command:
-    """Return the command that starts fleet's supervisor."""
+    """Return the command that starts a service under fleet's supervisor."""
     return device_script("serve_start", service_dir(base, name))
 
 

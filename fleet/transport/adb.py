@@ -53,7 +53,9 @@ class AdbTransport:
     system = "posix"
 
     def __init__(self, host: Host, *, accept_new: bool = False, again: bool = False) -> None:  # noqa: ARG002 - adb has no host keys
-        """Prepare a transport that is not open. `again`: the phone was connected a moment ago."""
+        """Prepare a transport that is not open. `again`: the phone was connected a moment ago.
+        `accept_new` is ignored.
+        """
         self.traffic = Traffic()
         self._host = host
         self._wanted = host.serial or host.address or host.name
@@ -158,7 +160,7 @@ class AdbTransport:
             pause.wait(0.05)
 
     def _alive(self, deadline: Deadline) -> None:
-        """Run one command to detect a dead link and to read the serial number."""
+        """Run one command, and keep the serial number. Raises UnreachableError for a dead shell."""
         limit = Deadline(min(ALIVE_SECONDS, max(deadline.remaining, 0.01)))
         counted = self.traffic
         self.traffic = Traffic()  # not counted, like the handshake of ssh
@@ -258,7 +260,7 @@ class AdbTransport:
 
     @contextlib.contextmanager
     def _stream(self, command: Command, deadline: Deadline) -> Iterator[AdbConnection]:
-        """Yield a stream to a shell of the phone that runs the command."""
+        """Yield a stream to a shell that runs the command. Raises InputError for a long command."""
         line = f"shell,v2,raw:{render(command, bare=True)}"
         if len(line.encode()) > _COMMAND_BYTES:
             raise InputError(
@@ -295,14 +297,15 @@ class AdbTransport:
         link.close()
 
     def terminal(self, folder: Path, command: str = "") -> list[str]:  # noqa: ARG002 - interface
-        """Return the argv of a terminal; see Transport.terminal."""
+        """Return the argv of `adb shell`; nothing is written to `folder`."""
         server = ("-H", self._server.host, "-P", str(self._server.port))
         more = ("-t", command) if command else ()
         return [program(), *server, "-s", self._live().serial, "shell", *more]
 
     def dial(self, port: int, deadline: Deadline) -> PortStream:
-        """Connect to a port; see Transport.dial. Uses the service `tcp:PORT`, like `adb
-        forward`.
+        """Connect to a port of the phone with the service `tcp:PORT`, like `adb forward`.
+
+        Raises DeviceError if nothing listens there.
         """
         with self._named():
             try:
@@ -320,7 +323,7 @@ class AdbTransport:
         return link.conn
 
     def _okay(self, link: AdbConnection, deadline: Deadline) -> None:
-        """Read OKAY, or raise an error with the reason that the server gives."""
+        """Read OKAY. Raises ConnectionLostError or UnreachableError with the server's reason."""
         link.conn.settimeout(max(deadline.remaining, 0.01))
         answer = link.read(4)
         if answer == b"OKAY":

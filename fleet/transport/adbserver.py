@@ -171,7 +171,7 @@ class AdbServer:
             self.ask(f"host:disconnect:{target}", deadline)
 
     def pair(self, target: str, code: str, deadline: Deadline) -> str:
-        """Run `adb pair HOST:PORT CODE` of wireless debugging. Return the server's text."""
+        """Run `adb pair HOST:PORT CODE` and return its text. Raises InputError for a bad code."""
         if not re.fullmatch(r"[0-9]{6}", code):
             raise InputError(
                 "the pairing code must have six digits",
@@ -226,8 +226,9 @@ def rivals() -> list[str]:
 
 @contextlib.contextmanager
 def translated(server: AdbServer, deadline: Deadline, phone: str = "") -> Iterator[None]:
-    """Map errors of the connection to the server to fleet's errors. `phone` is named on a
-    timeout.
+    """Turn errors of the connection to the server into DeadlineError or UnreachableError.
+
+    `phone` is named on a timeout.
     """
     try:
         yield

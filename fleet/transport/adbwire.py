@@ -104,7 +104,7 @@ class Decoder:
         self.status: int | None = None
 
     def take(self, chunk: bytes) -> None:
-        """Decode some bytes. An incomplete frame waits for the next call."""
+        """Decode a chunk into the sinks and `status`. An incomplete frame waits for the next."""
         self._rest += chunk
         at = 0
         while len(self._rest) - at >= HEAD.size:
@@ -181,7 +181,7 @@ def keep_warm(link: socket.socket) -> None:
 
 
 def send(link: socket.socket, parts: list[bytes | memoryview], deadline: Deadline) -> None:
-    """Send all bytes of some parts. Wait for a full socket until the deadline."""
+    """Send all bytes of `parts`. Raises TimeoutError if the socket is full past the deadline."""
     views = [memoryview(part) for part in parts]
     while views:
         try:

@@ -229,7 +229,11 @@ class _Resolver:
         gateway: Connection | None = None,
         behind: tuple[str, ...] = (),
     ) -> Connection:
-        """Return the connection to `[user@]name[:port]`. `behind` are the names that led to it."""
+        """Return the connection to `[user@]name[:port]`, not open.
+
+        `behind` are the names that led to it; raises InputError if they contain `name`. `gateway`
+        replaces the jump hosts of the ssh config.
+        """
         before, _, rest = name.strip().removeprefix("ssh://").rpartition("@")
         name, written = split_port(rest)
         user, port = user or before or None, port or written
@@ -272,7 +276,7 @@ class _Resolver:
         return gateway
 
     def _lookup(self, name: str, user: str | None, port: int | None) -> Mapping[str, Any]:
-        """Return the settings of a name, with keys in lower case. `hostname` is always set."""
+        """Return the settings of a name by lower-case key. Raises InputError for a bad config."""
         first = f"User {user}\n" * bool(user) + f"Port {port}\n" * bool(port)
         try:
             settings = _parsed(first, *(path.read_text("utf-8") for path in self._files)).lookup(

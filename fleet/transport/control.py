@@ -164,7 +164,7 @@ class Commands:
     def alone(
         self, begins: Begins, line: str, stdin: Iterable[Chunk], deadline: Deadline
     ) -> Exchange:
-        """Run a line in its own channel."""
+        """Run a line in a channel of its own, which is closed at the end."""
         exchange = begins(self.channels.take(deadline.remaining))
         with contextlib.closing(exchange.channel):
             exchange.begin(line)
@@ -194,7 +194,7 @@ class Commands:
     def _keeping(
         self, exchange: Exchange, number: int, word: bytes = b"", *, last: bool = False
     ) -> Iterator[None]:
-        """Keep the channel if the command ended with the loop's frame; close it otherwise."""
+        """Keep the channel if the loop's end mark came (never after `last`); else close it."""
         exchange.framed(number, word, last=last)
         kept = False
         try:

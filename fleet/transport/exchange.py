@@ -43,7 +43,7 @@ class Exchange:
         channel.settimeout(min(deadline.remaining, SLICE_SECONDS))
 
     def framed(self, number: int = 0, word: bytes = b"", *, last: bool = False) -> None:
-        """Expect the output between the marks of a loop; see Framed."""
+        """Remove the loop's marks from the output of command `number`; `word` is as in Framed."""
         takes = self.out.take, self.err.take
         self.frames = tuple(Framed(take, number, word, last=last) for take in takes)
 
@@ -177,7 +177,7 @@ def _endless(take: Callable[[bytes], None]) -> Callable[[bytes], bool]:
 def _drain(
     receive: Callable[[int], bytes], take: Callable[[bytes], bool], deadline: Deadline
 ) -> None:
-    """Forward chunks until the stream ends or `take` returns True."""
+    """Forward chunks of `receive` until the stream ends or `take` returns True."""
     try:
         while chunk := _received(receive, deadline):
             deadline.touch()
@@ -189,7 +189,7 @@ def _drain(
 
 
 def _received(receive: Callable[[int], bytes], deadline: Deadline) -> bytes:
-    """Return the next chunk, b"" at the end."""
+    """Return the next chunk of `receive`, b"" at the end, after an error or at the deadline."""
     while True:
         try:
             return receive(_CHUNK)

@@ -175,8 +175,9 @@ class Policy(paramiko.MissingHostKeyPolicy):
     """The decision on an unknown key. paramiko calls it before it sends the user name."""
 
     def __init__(self, host: Host, *, accept_new: bool, jump: str = "") -> None:
-        """Store the policy. `jump` is the manual login command if the key is that of a jump
-        host.
+        """Store the policy. `accept_new` pins a key of a host that has none yet.
+
+        `jump` is the manual login command if the key is that of a jump host.
         """
         self._host = host
         self._jump = jump
@@ -188,7 +189,7 @@ class Policy(paramiko.MissingHostKeyPolicy):
         hostname: str,
         key: paramiko.PKey,
     ) -> None:
-        """Accept the key, pin it, or raise HostKeyError."""
+        """Accept a pinned key, and pin a new one with `accept_new`. Else raise HostKeyError."""
         offered = fingerprint(key)
         if revoked(self._host, key):
             raise refused(self._host, key)

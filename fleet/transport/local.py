@@ -57,11 +57,11 @@ class LocalTransport:
         return self
 
     def terminal(self, folder: Path, command: str = "") -> list[str]:  # noqa: ARG002 - interface
-        """Return the argv of a terminal; see Transport.terminal."""
+        """Return the argv of the user's shell, or of sh with the command."""
         return ["sh", "-c", command] if command else [os.environ.get("SHELL") or "sh"]
 
     def dial(self, port: int, deadline: Deadline) -> PortStream:
-        """Connect to a port; see Transport.dial."""
+        """Connect to a port of 127.0.0.1. Raises DeviceError if nothing listens there."""
         try:
             made = socket.create_connection(("127.0.0.1", port), max(deadline.remaining, 0.01))
         except OSError as error:
@@ -73,7 +73,7 @@ class LocalTransport:
         return made
 
     def run(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
-        """Run a command; see Transport.run."""
+        """Run a command in sh, as Transport.run does. Raises UnreachableError if not open."""
         if not self._open:
             raise UnreachableError(
                 "the connection to this workstation (transport: local) is not open",

@@ -107,7 +107,7 @@ class Processes:
 
 
 def pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
-    """Return the three pipes of a process."""
+    """Return (stdin, stdout, stderr) of a process. Raises UnreachableError without pipes."""
     if process.stdin is None or process.stdout is None or process.stderr is None:
         raise UnreachableError("a program was started without pipes")
     return process.stdin, process.stdout, process.stderr

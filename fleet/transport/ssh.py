@@ -181,7 +181,7 @@ class SshTransport:
         return connection
 
     def _guard(self, hop: Connection, *, pinned: bool) -> None:
-        """Give a hop its trusted keys, and the policy for other keys."""
+        """Give a hop its trusted keys; only the board (`pinned`) uses the host's `host_key`."""
         host = self._host if pinned else replace(self._host, host_key=None)
         name = entry_name(hop.host, hop.port)
         if not host.host_key:

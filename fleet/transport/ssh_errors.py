@@ -44,10 +44,10 @@ _CURES = {
 
 @contextmanager
 def mapped(host: Host, way: str, seconds: float, *, opening: bool = False) -> Iterator[None]:
-    """Turn every foreign exception into a FleetError that names the device and the cure.
+    """Turn paramiko's and the socket's exceptions into a FleetError with device and cure.
 
-    "No route" while `opening` means that the device is out of reach; later, that the connection
-    broke.
+    `way` and `seconds` are for its words. "No route" while `opening` means that the device is out
+    of reach; later, that the connection broke.
     """
     try:
         yield

@@ -221,7 +221,7 @@ class _Aside:
 
 
 def terminal(hops: tuple[Hop, ...], folder: Path, device: str, command: str = "") -> list[str]:
-    """Return the argv of a client with a terminal. Its configuration is written to `folder`."""
+    """Return ssh's argv with a terminal, and write its config. Raises UnreachableError."""
     if not client():
         raise UnreachableError(
             "this computer has no ssh client that can open a terminal",
@@ -258,7 +258,7 @@ _OPTIONS = (
 
 
 def _config(hops: tuple[Hop, ...], folder: Path, agent: Path | None = None) -> str:
-    """Return an ssh_config that includes no other file."""
+    """Return an ssh_config of the hops that includes no other file; write their known hosts."""
     lines = []
     for number, hop in enumerate(hops):
         last = number == len(hops) - 1

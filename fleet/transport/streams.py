@@ -131,7 +131,7 @@ class Feeder:
 
 
 def start(target: Callable[..., object], *args: object) -> threading.Thread:
-    """Start a daemon thread and return it."""
+    """Start a daemon thread that calls `target(*args)`, and return it."""
     thread = threading.Thread(target=target, args=args, daemon=True)
     thread.start()
     return thread

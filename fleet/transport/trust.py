@@ -48,8 +48,8 @@ def offered_key(host: Host, *, accept_new: bool = False) -> Offer:
     """Return the key that a host offers, through its jump hosts, of which `accept_new` pins new
     keys. No login to the host is attempted.
 
-    Raises UnreachableError. Raises HostKeyError for a revoked key and for a jump host that is not
-    trusted.
+    Raises UnreachableError, and InputError for a host without ssh. Raises HostKeyError for a
+    revoked key, for no key and for a jump host that is not trusted.
     """
     if host.transport != "ssh":
         raise InputError(

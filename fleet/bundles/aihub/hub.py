@@ -147,7 +147,8 @@ class Hub:
         raise problem
 
     def _call(self, what: str, function: Callable[[], Message]) -> Message:
-        """Return the result of a call to the client. Raises AiHubError or InputError.
+        """Return `function()`. Raises AiHubError or InputError about `what`, the subject of the
+        call.
 
         The client's exceptions contain addresses and headers, so they are not chained.
         """

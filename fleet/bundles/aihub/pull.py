@@ -277,8 +277,8 @@ def checked_id(reference: str) -> str:
 def find(hub: Hub, name: str, wait_seconds: float, say: Callable[[str], None]) -> HubSource:
     """Return the model of a job, or a model by its own id. Ids of jobs begin with `j`.
 
-    Waits up to `wait_seconds` for a job that is still running. Raises AiHubError if the job failed
-    or is still running, and InputError for a job that produces no model.
+    Waits up to `wait_seconds` for a running job and reports it to `say`. Raises AiHubError if the
+    job failed or is still running, and InputError for a job that produces no model.
     """
     if not name.startswith("j"):
         model = hub.model(name)
@@ -478,8 +478,8 @@ def pull(
 ) -> Pulled:
     """Download the model of `reference` into `folder`, which must not exist.
 
-    The default folder is named after the model and the id. Raises InputError or AiHubError; after
-    an error there is no folder.
+    The default folder is named after the model and the id. `verbose` shows the client's progress,
+    and `say` gets fleet's. Raises InputError or AiHubError; after an error there is no folder.
     """
     name = checked_id(reference)
     if folder is not None:

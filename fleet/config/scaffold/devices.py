@@ -106,10 +106,10 @@ def read_back(devices: list[FoundDevice]) -> tuple[Host, ...]:
 
 
 def write_all(files: Mapping[Path, str]) -> None:
-    """Write the files next to their places, then rename them.
+    """Write the files (path → text) next to their places, then rename them.
 
-    Raises InputError if one exists (also one that appears meanwhile) or cannot be written. In this
-    case the new files and folders are removed.
+    Raises InputError if one exists, even since a moment ago, or cannot be written. In this case the
+    new files and folders are removed.
     """
     made: list[Path] = []
     folders: list[Path] = []
@@ -148,7 +148,7 @@ def write_all(files: Mapping[Path, str]) -> None:
 def _name(part: Path, path: Path) -> None:
     """Link the file to its name, because a rename would overwrite an existing file.
 
-    On file systems without links, check the name and rename.
+    On file systems without links, check the name and rename. Raises FileExistsError.
     """
     try:
         os.link(part, path)

@@ -215,7 +215,7 @@ class DecoderSession:
         return outputs["logits"].reshape(-1, outputs["logits"].shape[-1])
 
     def _beside(self, name: str, place: int) -> Any:
-        """Return an input other than the tokens: positions or the mask."""
+        """Return positions or the mask for `place`. Raises BadRequestError for other inputs."""
         if "position" in name:
             steps = self.np.arange(self.width) if not self.caches else self.np.array([place])
             return steps.astype(self._kind(name)).reshape(self.wanted[name].shape)
@@ -237,7 +237,7 @@ class DecoderSession:
 
 
 def _present(past: str, outputs: "List[str]") -> str:
-    """Return the output that feeds an input of the cache, by the names of optimum or AI Hub."""
+    """Return the output that feeds a cache input, by the names of optimum or AI Hub."""
     for name in (past.replace("past_key_values", "present"), past.replace("_in", "_out")):
         if name in outputs and name != past:
             return name

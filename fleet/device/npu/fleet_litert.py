@@ -46,7 +46,7 @@ class _Session:
         return tensors, {name: made(self.signature, name) for name in details}
 
     def get_providers(self) -> "List[str]":
-        """Return whether LiteRT found an accelerator for every operation; XNNPACK counts as one."""
+        """Return one text that says if LiteRT (or XNNPACK) accelerates every operation."""
         return ["LiteRT, all accelerated" if self.model.is_fully_accelerated() else "LiteRT"]
 
     def get_inputs(self) -> "List[_Tensor]":
@@ -85,7 +85,7 @@ class LitertModel(Model):
         return {"numpy": self.np.__version__, "python": python}
 
     def open(self, profile: "str | None") -> "Tuple[float, str]":  # noqa: ARG002
-        """Load the model; return the seconds and the kind of device."""
+        """Load the model; return (seconds, NPU or CPU)."""
         from ai_edge_litert.compiled_model import (
             CompiledModel,
             CpuOptions,

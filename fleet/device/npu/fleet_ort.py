@@ -72,7 +72,7 @@ class Model:
         }
 
     def open(self, profile: "str | None") -> "Tuple[float, str]":
-        """Create the session; return the seconds and the kind of device."""
+        """Create the session; return (seconds, kind of device)."""
         self.register()
         began = time.perf_counter()
         self.session = self.opened(self.spec["model"], profile)
@@ -89,7 +89,7 @@ class Model:
         return bool(self.spec.get("accelerator") == "cpu")
 
     def register(self) -> None:
-        """Register the QNN provider and find its NPU. Do nothing for the CPU."""
+        """Register QNN and find its NPU (RuntimeError if none); do nothing for the CPU."""
         ort = self.ort
         ort.set_default_logger_severity(self.spec["log"])
         if self.on_cpu:

@@ -56,7 +56,7 @@ class Answers:
         *,
         keep: bool,
     ) -> bool:
-        """Answer one request; return True if the connection stays open.
+        """Answer one request; return True if `keep` holds and the connection stays open.
 
         Raises HttpError if no answer has been sent.
         """
@@ -209,7 +209,7 @@ class _Plain:
         self.config, self.ask = config, ask
 
     def whole(self, text: str, result: "Dict[str, Any]") -> "Dict[str, Any]":
-        """Return a whole answer, or the logits of one pass."""
+        """Return text, finish reason, usage and tokens, or the logits of one pass."""
         if self.ask.logits:
             return {"logits": result["logits"], "usage": usage(result)}
         answer = {"text": text, "finish_reason": result["finish"], "usage": usage(result)}
@@ -225,7 +225,7 @@ class _Plain:
     async def done(
         self, stream: EventStream, result: "Dict[str, Any]", more: "Dict[str, Any]"
     ) -> None:
-        """Send the end of the stream."""
+        """Send the last event: finish reason, usage and the fields of `more`."""
         answer = {"finish_reason": result["finish"], "usage": usage(result), **more}
         await stream.send(answer, "done")
 
@@ -246,16 +246,16 @@ class _Completion(_Plain):
         return {"id": self._id, "object": kind, "created": self._created, "model": model}
 
     def choice(self, text: str, result: "Dict[str, Any]") -> "Dict[str, Any]":
-        """Return the only choice of a whole answer."""
+        """Return the only choice of a whole answer to a completion."""
         return {"index": 0, "text": text, "logprobs": None, "finish_reason": result["finish"]}
 
     def whole(self, text: str, result: "Dict[str, Any]") -> "Dict[str, Any]":
-        """Return a whole answer."""
+        """Return a whole answer in OpenAI's form."""
         choices = [self.choice(text, result)]
         return {**self._frame(self.kind), "choices": choices, "usage": usage(result)}
 
     async def token(self, stream: EventStream, text: str, _: "Optional[int]") -> None:
-        """Send a piece of text."""
+        """Send a piece of text, unless it is ""."""
         if text:
             await self._piece(stream, text, None)
 
@@ -323,7 +323,7 @@ def _tool_calls(result: "Dict[str, Any]") -> "List[Dict[str, Any]]":
 
 
 async def _failed(stream: EventStream, error: HttpError, event: str) -> None:
-    """Send an error in the stream, or raise it if nothing has been sent."""
+    """Send an error as an `event` of the stream, or raise it if the stream has not begun."""
     if not stream.begun:
         raise error
     await stream.send(error.as_dict(), event)

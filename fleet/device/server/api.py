@@ -91,7 +91,7 @@ class Infer(NamedTuple):
 
 
 def body_of(head: Head, raw: bytes) -> "Dict[str, Any]":
-    """Return the JSON object of a request."""
+    """Return the JSON object of a request. Raises HttpError 400 or 415."""
     kind = head.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise HttpError(415, "not_json", "send Content-Type: application/json")
@@ -109,7 +109,7 @@ def _no_constant(name: str) -> None:
 
 
 def bad(param: str, message: str, code: str = "invalid_value") -> HttpError:
-    """Return error 400 for one field."""
+    """Return error 400 for the field `param`."""
     return HttpError(400, code, "%s: %s" % (param, message), param=param)
 
 
@@ -300,7 +300,7 @@ class Reader:
         return value
 
     def _prompt(self, messages: object, tools: "List[Any]", switches: "Dict[str, bool]") -> str:
-        """Return the prompt of messages, made with the chat template."""
+        """Return the chat template's prompt; `switches` are its variables. Raises HttpError."""
         if self._template is None:
             raise HttpError(
                 400,

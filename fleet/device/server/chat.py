@@ -61,7 +61,8 @@ class Template:
     ) -> str:
         """Return the prompt, ready for the model's answer.
 
-        `tools` are JSON schemas of functions in OpenAI's format. Raises TemplateError.
+        `tools` are JSON schemas of functions in OpenAI's format; `switches` are variables of the
+        template. Raises TemplateError.
         """
         values = {**self._tokens, **(switches or {})}  # type: Dict[str, Any]
         if tools:

@@ -36,7 +36,7 @@ class GenaiBackend:
         self._window: int = config.get("window", 1)
 
     def open(self) -> None:
-        """Load the model. The QNN provider is a separate plug-in."""
+        """Load the model with the QNN provider, a separate plug-in. Raises BackendError."""
         try:
             import onnxruntime_qnn  # noqa: PLC0415
         except ImportError as error:
@@ -60,7 +60,7 @@ class GenaiBackend:
         job: Job,
         sampling: "Dict[str, Any]",
     ) -> "Dict[str, Any]":
-        """Generate at most `limit` tokens from text or from token ids."""
+        """Generate at most `limit` tokens from text or token ids; return finish and tokens."""
         generator, asked, most = self._begun(prompt, limit, _search(sampling))
         tokens, pieces = [], self._tokenizer.create_stream()  # type: List[int], Any
         while not generator.is_done() and not job.cancelled:

@@ -109,7 +109,7 @@ class GenieBackend:
         self._dialog: "Optional[Dialog]" = None
 
     def open(self) -> None:
-        """Create the dialog, which opens the NPU session."""
+        """Create the dialog, which opens the NPU session. Raises BackendError."""
         dialog = Dialog("libGenie.so", LOG_LEVEL)
         refused, failed = dialog.open(self._text)
         if refused or failed:
@@ -129,7 +129,7 @@ class GenieBackend:
         job: Job,
         _: "Dict[str, Any]",
     ) -> "Dict[str, Any]":
-        """Run one query of at most `limit` tokens; its pieces go to the job."""
+        """Run one query; return finish and token counts. Raises BackendError."""
         if self._dialog is None:
             raise BackendError("no_session", "the NPU session is not open; fleet serve restart")
         dialog = self._dialog

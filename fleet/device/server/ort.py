@@ -54,7 +54,7 @@ class OrtBackend:
     def generate(
         self, prompt: "List[int]", limit: int, job: Job, _: "Dict[str, Any]"
     ) -> "Dict[str, Any]":
-        """Generate the most likely tokens after a prompt of token ids."""
+        """Generate the most likely tokens after a prompt; return finish and tokens."""
         tokens = []  # type: List[int]
         end = self._model.spec.get("end_token")
         try:
@@ -79,7 +79,7 @@ class OrtBackend:
         return {"logits": row.tolist(), "prompt_tokens": len(prompt), "completion_tokens": 0}
 
     def infer(self, inputs: "Dict[str, Any]", npy: bool) -> "Dict[str, Any]":
-        """Run the model once. Raises BackendError 400 for inputs that do not fit it."""
+        """Run the model once; `npy` encodes the outputs as .npy. Raises BackendError 400."""
         session = self._model.session
         wanted = {tensor.name: tensor for tensor in session.get_inputs()}
         for name in inputs:

@@ -95,7 +95,7 @@ class Server:
             )
 
     def _wanted(self) -> bytes:
-        """Return the token. The file is read again if it has changed."""
+        """Return the token; read a changed file again. Raises HttpError 503."""
         path = os.path.join(self._folder, "token")
         try:
             status = os.stat(path)
@@ -145,7 +145,7 @@ class Server:
     async def _request(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, first: bool
     ) -> bool:
-        """Serve one request; return True if the connection stays open."""
+        """Serve a request (the `first` has less time); return True if the connection stays open."""
         bare = False
         try:
             head = await read_head(reader, first=first)
@@ -306,7 +306,7 @@ def _trim_log() -> None:
 
 
 def backend_for(config: "Dict[str, Any]") -> Any:
-    """Return the backend of the configuration. Raises BackendError if it is not possible."""
+    """Return the backend named in the configuration. Raises BackendError for another name."""
     name = config["backend"]
     if name == "genie":
         from fleet.device.server.genie import GenieBackend  # noqa: PLC0415

@@ -43,7 +43,7 @@ class HttpError(Exception):
         self.param, self.headers = param, headers or {}
 
     def as_dict(self) -> "Dict[str, Any]":
-        """Return the body, always in this form."""
+        """Return {"error": {code, message, param, type}}, OpenAI's form."""
         kind = "invalid_request_error" if self.status < 500 else "service_error"
         return {
             "error": {"code": self.code, "message": self.message, "param": self.param, "type": kind}
@@ -156,7 +156,7 @@ async def send_json(
     keep: bool = True,
     bare: bool = False,
 ) -> None:
-    """Send a whole answer. `bare`: without its body, for HEAD."""
+    """Send `value` as JSON; `keep` the connection open. `bare`: without the body, for HEAD."""
     body = json.dumps(value, ensure_ascii=True, allow_nan=False).encode() + b"\n"
     fields = {
         "Content-Type": "application/json",

@@ -63,7 +63,7 @@ class Job:
             self.tell("token", (text, token))
 
     def finish(self, result: "Dict[str, Any]") -> "Dict[str, Any]":
-        """Send the rest of the text; return the result with the tool calls."""
+        """Send the rest of the text; return the result with `finish` and the tool `calls`."""
         rest = self.cutter.end()
         if rest:
             self.tell("token", (rest, None))

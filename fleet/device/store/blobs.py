@@ -33,7 +33,7 @@ class Store:
         os.makedirs(self.path, exist_ok=True)
 
     def blob(self, words: "Sequence[str]") -> None:
-        """Receive one blob or a part of it; the words are those of receive.sh."""
+        """Receive a blob or part of it: hash, size, offset, mode, …, coding, end (receive.sh)."""
         sha, coding = words[0], words[6]
         if coding not in {"raw", "gzip"} and not (self.system.posix and coding[:6] == "patch:"):
             raise EndedError(74, f"failed {sha} coding {coding} is not known here")
@@ -82,7 +82,7 @@ class Store:
         return out, got, not patch.stopped
 
     def named(self, out: Writer, part: str, words: "Sequence[str]", got: str) -> None:
-        """Give a complete blob its name if its hash is right."""
+        """Give a complete blob its name if `got`, its hash, is right; else delete it."""
         sha = words[0]
         if sha == "?":
             sha = self.stream.line()[3:]
@@ -114,7 +114,7 @@ class Store:
         self.system.rename(path, f"{self.path}/{sha}")
 
     def ready(self, part: str, sha: str, offset: int) -> None:
-        """Prepare the part file. Never write through an existing link, folder or pipe."""
+        """Remove a part that is not a file. Raises EndedError if its size is not `offset`."""
         have = 0
         if is_file(part):
             have = os.path.getsize(part)

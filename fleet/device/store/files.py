@@ -29,7 +29,7 @@ def reason(error: OSError) -> str:
 
 
 def patiently(work: "Callable[..., object]", *args: object) -> object:
-    """Retry while another process has the file open, since Windows then refuses renames."""
+    """Call `work`; retry while another process has the file open (Windows refuses renames)."""
     import time
 
     end = time.monotonic() + PATIENCE_SECONDS
@@ -43,7 +43,7 @@ def patiently(work: "Callable[..., object]", *args: object) -> object:
 
 
 def feed(path: str, update: "Callable[[memoryview], object]") -> None:
-    """Pass a whole file through `update`."""
+    """Pass the contents of a whole file to `update`, in pieces."""
     view = memoryview(bytearray(PIECE))
     with open(path, "rb", buffering=0) as stream:
         while True:
@@ -54,7 +54,7 @@ def feed(path: str, update: "Callable[[memoryview], object]") -> None:
 
 
 def put(path: str, text: "str | memoryview", new: str = "", sync: bool = False) -> None:
-    """Write a small file atomically. `new` is its temporary name, else `<path>.new`.
+    """Write a small file atomically, with `sync` to the disk. `new` is its temporary name.
 
     An existing file is removed and never written to, because it may be a symbolic or hard link.
     """

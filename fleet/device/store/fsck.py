@@ -146,7 +146,7 @@ def main(what: str, base: str, blocks: str, word: str, *_: str) -> int:
 
 
 def check(system: PosixLinks, what: str, base: str, blocks: str, word: str) -> int:
-    """Run the check on any system."""
+    """Run `list`, `look`, `aside` or `passed` (`what`) on any system; return the exit status."""
     say("fleet-fsck 1")
     try:
         if what == "passed":

@@ -32,7 +32,7 @@ def keep(path: str, text: str) -> None:
 
 
 def place(make: bool) -> str:
-    """Return the folder that all users share, "" if it is missing and must not be created."""
+    """Return the folder that all users share. If it is missing, `make` it or return ""."""
     own = os.environ.get("FLEET_LEASE_DIR")
     parent = own or os.environ.get("PROGRAMDATA") or "/var/tmp"  # noqa: S108
     folder = f"{parent}/fleet-lease".replace("\\", "/")
@@ -81,7 +81,7 @@ class Leases:
             raise FailedError("uptime or boot id of the board cannot be read")
 
     def highest(self, kind: str, below: int = MOST) -> int:
-        """Return the highest generation below a number."""
+        """Return the highest generation below a number, 0 if there is none."""
         numbers = [0]
         for name in os.listdir(self.folder):
             head, _, tail = name.rpartition(".")
@@ -117,7 +117,7 @@ class Leases:
         return generation
 
     def tell(self, word: str, kind: str, generation: Generation) -> None:
-        """Print a line about a holder."""
+        """Print `word`, kind, number and holder of a generation."""
         held = (
             generation.owner,
             generation.reason,
@@ -144,7 +144,7 @@ class Leases:
         return f"{self.folder}/.new.{self.now}.{token}"
 
     def create(self, kind: str, n: int, words: tuple[str, ...], ttl: int, released: bool) -> bool:
-        """Create generation `n` in one rename; return False if another one was first."""
+        """Create generation `n`, perhaps already `released`; return False if another was first."""
         new, there = self.fresh(words[3]), f"{self.folder}/{kind}.{n}"
         try:
             shutil.rmtree(new, ignore_errors=True)
@@ -283,7 +283,7 @@ def who() -> None:
 
 
 def answer(work: Callable[..., object], *args: str) -> bool:
-    """Print the answer in its frame. Return whether the following command may run."""
+    """Run `work` in the frame of an answer; return True if it allows the following command."""
     on: object = False
     say(TAG)
     try:

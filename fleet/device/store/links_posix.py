@@ -27,7 +27,7 @@ class PosixLinks:
     drop = staticmethod(keep)  # blobs that nothing uses
 
     def login(self, base: str, name: str) -> "tuple[str, str]":
-        """Return name and text of the environment for people who log in; see switch.sh."""
+        """Return (file name, text) of the shell environment for people who log in."""
         quoted = base.replace("'", "'\\''")
         return f"{name}.sh", (
             f"# The environment of the live release of {name}, by fleet. "
@@ -48,7 +48,7 @@ class PosixLinks:
         replace(f"{base}/current/{name}", f"../releases/{name}/{release_id}", new)
 
     def sweep(self, base: str, name: str) -> None:
-        """Remove what killed switches of this name left; see switch.sh."""
+        """Remove the temporary links to releases of this name that killed switches left."""
         folder = f"{base}/current"
         for entry in os.listdir(folder):
             path, by_ln = f"{folder}/{entry}", entry[:-6] == f"{name}_"
@@ -96,7 +96,7 @@ class PosixLinks:
         return True
 
     def unused(self, base: str, blobs: "Iterable[str]") -> "list[str]":
-        """Return the files of the store that no release needs."""
+        """Return those of `blobs` to which no release links, and names that are no hash."""
         used: set[str] = set()
         for top, folders, names in os.walk(f"{base}/releases", onerror=fail):
             used.update(target(f"{top}/{name}") for name in (*folders, *names))

@@ -24,7 +24,7 @@ class WindowsLinks(PosixLinks):
     posix = False
 
     def login(self, base: str, name: str) -> "tuple[str, str]":
-        """Return name and text of the environment for PowerShell."""
+        """Return (file name, text) of the environment for PowerShell."""
         quoted = base
         for mark in "'\u2018\u2019\u201a\u201b":  # each of these ends a text in single quotes
             quoted = quoted.replace(mark, mark * 2)
@@ -38,7 +38,7 @@ class WindowsLinks(PosixLinks):
         )
 
     def live(self, base: str, name: str) -> str:
-        """Return the id in the small file."""
+        """Return the live id from its small file."""
         return text_of(f"{base}/current/{name}").strip()
 
     def point(self, base: str, name: str, release_id: str, run: str) -> None:
@@ -49,14 +49,14 @@ class WindowsLinks(PosixLinks):
         WindowsLinks.put(f"{base}/current/{name}", release_id + "\n", f"{base}/current/.{name}.new")
 
     def leads(self, path: str, blob: str) -> bool:
-        """Return True for two names of one file."""
+        """Return True if both are names of one file."""
         try:
             return os.path.samefile(path, blob) and not os.path.islink(path)
         except OSError:
             return False
 
     def link(self, path: str, blob: str, new: str) -> None:
-        """Create a hard link. An open file cannot be replaced by a rename."""
+        """Create a hard link; an open file cannot be replaced. Raises EndedError."""
         del new
         if self.leads(path, blob):
             return

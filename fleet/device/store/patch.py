@@ -55,7 +55,7 @@ class Follower:
                 at += count
 
     def grow(self, limit: int, ended: bool = False) -> None:
-        """Set the current length of the file."""
+        """Tell the reader the file's new length, and if it has `ended`."""
         with self.grown:
             self.limit = limit
             self.ended = ended
@@ -124,7 +124,7 @@ class Patch:
         return lambda room: os.preadv(file, [room], at + self.out.size - begun)
 
     def fill(self, left: int, read: "Callable[[memoryview], int]") -> bool:
-        """Write `left` more bytes. Return False if there were fewer."""
+        """Write `left` more bytes of `read`. Return False if there were fewer."""
         while left:
             count = read(self.view[: min(left, PIECE)])
             if not count:

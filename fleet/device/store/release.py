@@ -38,7 +38,7 @@ class Releases:
         return self.system.live(self.base, self.name)
 
     def state(self, release_id: str, how: str, stream: Input) -> None:
-        """Print the state of one release."""
+        """Print the lines of a release; `how` is `hash` to hash all blobs."""
         lines = beginning(self.base, self.name, release_id, self.now)
         if how != "hash" and untouched(lines, self.base, self.name, release_id):
             lines.append("sealed")
@@ -47,7 +47,7 @@ class Releases:
         say(*lines, "end")
 
     def files(self, release_id: str, how: str, stream: Input) -> "list[str]":
-        """Return the state of each file of the list."""
+        """Return the lines about each file of the list and each recyclable blob."""
         lines: list[str] = []
         checked: set[str] = set()
         rel = f"{self.folder}/{release_id}"
@@ -110,7 +110,7 @@ class Releases:
         say(*lines, *recyclable, "end")
 
     def blob(self, entry: "tuple[str, int, str, str]", now: str) -> "list[str]":
-        """Return the state of one blob: (hash, size, name of an early part, file name)."""
+        """Return `have` or `bad` for a blob: (hash, size, name of an early part, file name)."""
         sha, size = entry[:2]
         try:
             status = os.lstat(f"{self.store}/{sha}")
@@ -176,7 +176,7 @@ class Releases:
         say("staged")
 
     def settle(self, release_id: str, new: str, fresh: bool) -> None:
-        """Move fleet's own files to their place first; see settle.sh."""
+        """Move fleet's own files to meta/ first, then a `fresh` tree to its place."""
         rel, own = f"{self.folder}/{release_id}", f"{self.own}/{release_id}"
         if fresh or os.path.islink(own) or not os.path.isdir(own):
             self.system.remove(own)
@@ -202,7 +202,7 @@ class Releases:
         self.system.put(self.history, text_of(self.history) + release_id + "\n", new)
 
     def switch(self, release_id: str, run: str) -> None:
-        """Make a staged release the current one, in one rename."""
+        """Make a staged release the live one, in one rename. Raises EndedError."""
         rel, own = f"{self.folder}/{release_id}", own_of(self.base, self.name, release_id)
         # Releases of an earlier fleet have their marks among the user's files.
         mark = ".installed" if own == rel else "manifest.json"

@@ -69,7 +69,7 @@ def stamp(release: str, own: str) -> str:
 
 
 def line(status: os.stat_result, path: str) -> str:
-    """Return the line of one file."""
+    """Return inode, size, times and path of a file as a line."""
     times = f"{time(status.st_mtime_ns)} {time(status.st_ctime_ns)}"
     return f"{status.st_ino} {status.st_size} {times} {path}\n"
 

@@ -45,7 +45,7 @@ class Writer:
     """A writer that appends to a file, while a thread syncs it to the disk."""
 
     def __init__(self, path: str, hashing: bool, over: bool = False) -> None:
-        """Open the file. `over` writes over it from its beginning."""
+        """Open the file; `hashing` computes its SHA-256. `over` writes from its beginning."""
         import threading
 
         self.file = os.open(path, WRITE | (0 if over else os.O_APPEND), 0o644)

@@ -19,7 +19,7 @@ from fleet.device.store.stream import Input
 
 
 def receive(system: PosixLinks, base: str) -> int:
-    """Process the stream to its end."""
+    """Carry out all frames of the stream; return the exit status."""
     stream = Input()
     try:
         store = Store(system, base, stream)
@@ -48,7 +48,7 @@ def receive(system: PosixLinks, base: str) -> int:
 
 
 def act(base: str, words: "list[str]", stream: Input, store: Store) -> None:
-    """Process one frame of the stream. After a damaged blob no release is made."""
+    """Carry out a frame: files, stage, switch, prune or a blob. No release after a bad blob."""
     if words[0] == "files":
         store.files(int(words[2]), int(words[3]))
         return

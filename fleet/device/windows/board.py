@@ -84,7 +84,7 @@ def start(words: list[str], source: str, env: dict[str, str], limit: str) -> int
 
 
 def execute(limit: str, *argv: str) -> int:
-    """Run a command; see exec.sh."""
+    """Run a program without input for at most `limit` seconds."""
     sys.stdout.buffer.write(MARK)
     sys.stdout.buffer.flush()
     return run(tempfile.mkdtemp(), "", limit, "none", "clean", *argv)
@@ -112,7 +112,7 @@ def ended(code: int) -> int:
 
 
 def collect(work: str, *patterns: str) -> int:
-    """Send the files of a run; see collect.sh."""
+    """Print the files of a run that match the patterns, and remove `work`."""
     out = sys.stdout.buffer
     out.write(MARK)
     status = 44
@@ -133,7 +133,7 @@ def collect(work: str, *patterns: str) -> int:
 
 
 def show(path: str, old: str = "") -> int:
-    """Send a file; see show.sh."""
+    """Print a file; of `old` if the folder of `path` is missing."""
     if old and not os.path.isdir(os.path.dirname(path)):
         path = old
     out = sys.stdout.buffer
@@ -151,20 +151,20 @@ def boot_id() -> int:
 
 
 def state(base: str, name: str, release: str, how: str, *_: str) -> int:
-    """Print the state of a release; see state.sh. `sealed` is never printed."""
+    """Print the state of a release, as state.sh does, but never `sealed`."""
     Releases(WindowsLinks(), base, name).state(release, how, Input())
     return 0
 
 
 def fsck(what: str, base: str, blocks: str, word: str) -> int:
-    """Check the store; see fsck.sh."""
+    """Check the store, as fsck.sh does; return the exit status."""
     from fleet.device.store.fsck import check  # noqa: PLC0415 - sent for this call only
 
     return check(WindowsLinks(), what, base, blocks, word)
 
 
 def status(base: str) -> int:
-    """Print the status; see status.sh."""
+    """Print each live release, its health and history, as status.sh does."""
     say("fleet-status 1")
     system = WindowsLinks()
     names = sorted(os.listdir(base + "/current")) if os.path.isdir(base + "/current") else []

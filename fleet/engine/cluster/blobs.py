@@ -107,7 +107,7 @@ class Blobs:
         return same
 
     def take(self, sha: str, size: int, offset: int, data: bytes) -> None:
-        """Write a piece of a blob."""
+        """Write a piece at `offset` of a blob of `size` bytes, with its hash `sha`."""
         with self._lock:
             part = self.parts.get(sha)
             if part is None:

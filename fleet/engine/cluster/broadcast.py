@@ -137,9 +137,9 @@ class Broadcast:
                 self._wanted.pop(sha, None)
 
     def _lose(self, sha: str, blob: _Blob, name: str, problem: Exception) -> None:
-        """Replace a failed process by another one of its machine, which receives the blob again.
+        """Send the blob to another process of the machine whose process failed with `problem`.
 
-        If there is none, all processes of the machine that asked get an error.
+        If no process is left that asked, or the machine cannot store it, they all get an error.
         """
         with self._lock:
             taker = blob.takers[name]

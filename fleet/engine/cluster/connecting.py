@@ -60,7 +60,7 @@ class ClusterExecutor(Remote):
         admit: Callable[[Host], bool] | None = None,
         done: Callable[[DeviceResult[Value]], None] | None = None,
     ) -> list[DeviceResult[Value]]:
-        """Run `work` for each host; see Remote.
+        """Run `work` for each host on the workers; the results are in the order of `hosts`.
 
         `work` is a method of Operation or a function of a module of fleet. Raises UnreachableError
         if the cluster has no worker, and InputError for a site without one.
@@ -70,7 +70,7 @@ class ClusterExecutor(Remote):
         return FanOut(self, job, listener, admit, done).run(hosts)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
-        """Tell the workers to forget the work, and leave the cluster."""
+        """Tell the workers to forget the work, and leave the cluster. `wait` is ignored."""
         with self._lock:
             jobs, self._jobs = list(self._jobs.values()), {}
         for job in jobs:
@@ -85,9 +85,10 @@ class ClusterExecutor(Remote):
         return [place_of(address, known) for address, known in info.items()]
 
     def prepare(self, job: RemoteJob, places: Sequence[Place]) -> None:
-        """Check and instruct processes that do not know the job yet.
+        """Send the order of the job to the processes that do not have it yet.
 
-        Raises InputError for another version, or if the order cannot be carried out.
+        Raises InputError for another version of fleet, and the FleetError of a process that cannot
+        carry out the order. A process that died is skipped.
         """
         new = [place.address for place in places if place.address not in job.prepared]
         if not new:

@@ -327,9 +327,10 @@ class FanOut:
             self._lost(task, reply.worker if reply else "")
 
     def _lost(self, task: _Task, elsewhere: str) -> None:
-        """Handle the death of the worker of a board, or a repetition by distributed.
+        """Repeat or fail the work of a board whose worker died.
 
         Work that may be repeated starts again with another worker, once; other work fails.
+        `elsewhere` is the worker that received the work a second time from distributed, or "".
         """
         what = self._job.order.what
         safe = what in REPEATABLE or ":" in what

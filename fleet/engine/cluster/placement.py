@@ -43,7 +43,7 @@ class Place:
 
 
 def place_of(address: str, info: Mapping[str, Any]) -> Place:
-    """Return the worker that the scheduler describes."""
+    """Return the worker at `address` from `info`, the scheduler's entry for it."""
     prefix = f"{LABEL}-"
     sites = (name.removeprefix(prefix) for name in info["resources"] if name.startswith(prefix))
     return Place(address, str(info["name"]), int(info["nthreads"]), frozenset(sites))

@@ -91,11 +91,11 @@ class RemoteBuilder(Builder):
         return next(kind.opened for kind in self._known.values() if kind.parts is parts)
 
     def corrected(self, parts: Parts) -> tuple[str, ...]:
-        """Return the corrected files that the workstation determined; see Builder."""
+        """Return the names of the corrected files, as the workstation gave them."""
         return next(kind.corrected for kind in self._known.values() if kind.parts is parts)
 
     def kinds(self, target: str, arch: str | None, python: str | None = None) -> dict[Path, str]:
-        """Return the machines of the files from the workstation; see Builder."""
+        """Return host path → machine of the files, as the workstation gave it."""
         return dict(self._kind(target, arch, python).kinds)
 
     def bring(self, plan: DevicePlan) -> None:

@@ -27,8 +27,8 @@ from fleet.ops.system.steps_users import Reboot, Reconnect
 def apply_system(session: Session, planned: Planned, log: UndoLog, *, allow_reboot: bool) -> None:
     """Carry out the system steps of the plan, and write into `log` how each step is undone.
 
-    Nothing begins without permission for a needed reboot, or without a way to become root. Raises
-    DeviceError or another FleetError with the step.
+    Raises DeviceError before the first step if a step reboots and `allow_reboot` is False, and
+    BecomeError if the login cannot become root. The error of a later step names the step.
     """
     plan, become = planned.plan, planned.become
     reboots = [step for step in plan.system_steps if isinstance(step, Reboot)]

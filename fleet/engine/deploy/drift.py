@@ -58,8 +58,8 @@ def drift(
     """Compare each device with the lock; the value is its `Drift`. Only reads, in two round trips a
     device.
 
-    `target` is the target that the playbook fixes, if any. With `verify`, the device hashes every
-    file. A device that cannot hash then counts as drifted.
+    `target` is the playbook's fixed target or None. `accept_new` pins new host keys. With `verify`,
+    the device hashes every file; a device that cannot hash then counts as drifted.
     """
 
     def work(session: Session, result: DeviceResult[Drift]) -> None:

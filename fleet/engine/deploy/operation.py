@@ -104,7 +104,7 @@ class Operation:
         )
 
     def plan(self) -> list[DeviceResult[None]]:
-        """Plan the deploy of each device; nothing is changed."""
+        """Plan the deploy of each device, and change nothing."""
         return self._everywhere(self._plan)
 
     def deploy(self) -> list[DeviceResult[None]]:
@@ -132,14 +132,14 @@ class Operation:
         return waves_of(self.playbook.rollout, self.hosts)
 
     def go_on(self, journal: Journal) -> list[DeviceResult[None]]:
-        """Resume the deploy of a journal."""
+        """Resume the deploy of a journal. `ending` tells how it ended."""
         results, self.ending = roll_out(self, journal, self._listener)
         return results
 
     def provision(self) -> list[DeviceResult[None]]:
         """Apply the system part alone: packages, groups, rules, units and files.
 
-        Releases stay untouched.
+        Releases stay untouched. Raises InputError for a playbook without a system part.
         """
         if self.playbook.system.empty:
             raise InputError(
@@ -162,7 +162,7 @@ class Operation:
         return results, tuple(releases[key] for key in sorted(releases))
 
     def run(self) -> list[DeviceResult[None]]:
-        """Run the deployed release. A device that is not up to date fails with an error."""
+        """Run the deployed release; a device that is not up to date fails. Raises InputError."""
         if self.playbook.run is None:
             raise InputError(
                 f"{self.playbook.path} has no `run:` section",
@@ -173,8 +173,8 @@ class Operation:
     def verify(self, repeats: int = 1, *, nodes: bool = False) -> list[DeviceResult[None]]:
         """Ask the suite and run the samples of the playbook on the deployed release.
 
-        With `repeats`, ask the same prompts again; different answers are an error. With `nodes`,
-        also compare each node of the network with the reference.
+        With `repeats` above 1, different answers to the same prompt are an error. With `nodes`,
+        each node of the network is also compared with the reference. Raises InputError.
         """
         if self.playbook.suite is None and self.playbook.verify is None:
             raise InputError(
@@ -219,7 +219,7 @@ class Operation:
         admit: Callable[[Host], bool] | None = None,
         done: Callable[[DeviceResult[Value]], None] | None = None,
     ) -> list[DeviceResult[Value]]:
-        """Run `work` on these hosts with the options of the operation; see on_every_device."""
+        """Run `work` as on_every_device does, with the PoolOptions of the operation."""
         options = PoolOptions(
             parallel=self.options.parallel or self.playbook.parallel,
             accept_new=self.options.accept_new,

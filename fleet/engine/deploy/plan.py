@@ -53,7 +53,7 @@ def libraries_command(names: Iterable[str], programs: Iterable[str] = ()) -> Com
 
 
 def parse_libraries(text: str, host: str) -> frozenset[str]:
-    """Return the names that exist on the device. Raises DeviceError for a malformed answer."""
+    """Return the requested names that the device has. Raises DeviceError for a malformed answer."""
     return frozenset(
         words[1]
         for words in framed(text, "fleet-libraries 1", host)
@@ -189,7 +189,8 @@ def _opened(
 ) -> tuple[Finding, ...]:
     """Return refusals for files that a run opens and that neither the release nor the device has.
 
-    Takes one round trip if the device has to be asked.
+    `sends` is False if nothing has to be sent; then the runtime's own tool is not checked. Takes
+    one round trip if the device has to be asked.
     """
     opened = builder.opened(parts, manifest)
     findings, programs, run = opened.findings, opened.programs, builder.playbook.run

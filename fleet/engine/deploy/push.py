@@ -93,7 +93,7 @@ class Push:
     ) -> list[DeviceResult[None]]:
         """Send the files; a device that has them all is left alone.
 
-        See PoolOptions for the arguments.
+        `meanwhile` and `begun` are those of PoolOptions.
         """
         Thread(target=self._name, daemon=True, name="fleet-name").start()
         options = PoolOptions[None](

@@ -79,7 +79,7 @@ class Builder(ABC):
         return ".".join(version.split(".")[:2])
 
     def kit(self, run: RunSpec, *, has_tool: bool, target: str) -> Kit:
-        """Return the kit that the runner works with, for devices of a target."""
+        """Return the runner's input; `has_tool`: the runtime brings the runner's program."""
         return Kit(
             self.bundle,
             run,
@@ -95,7 +95,7 @@ class Builder(ABC):
 
     @abstractmethod
     def parts(self, target: str, arch: str | None, python: str | None = None) -> Parts:
-        """Return the runtime and files for a target and Hexagon arch (`v73`; None if unknown)."""
+        """Return the runtime and files for a Hexagon arch (`v73`) or, with None, any arch."""
 
     @abstractmethod
     def kinds(self, target: str, arch: str | None, python: str | None = None) -> dict[Path, str]:
@@ -135,7 +135,7 @@ class ReleaseBuilder(Builder):
         """Inspect the bundle and prepare the runtimes.
 
         `frozen` names the builds and files to use, even if newer ones exist; nothing is fetched
-        then.
+        then, nor with `offline`.
         """
         self._frozen = frozen
         self._lock = threading.Lock()
@@ -180,7 +180,7 @@ class ReleaseBuilder(Builder):
         return not isinstance(self.runner, Defaults) or self.runner.uses_npu(self.bundle, run)
 
     def own_files(self, parts: Parts) -> tuple[Path, ...]:
-        """Return the programs and libraries of the user that are deployed."""
+        """Return the host paths of the user's programs and libraries that are deployed."""
         run = self.playbook.run
         if run is None:
             return ()
@@ -197,7 +197,7 @@ class ReleaseBuilder(Builder):
         return self._resolver.parts(target, arch, python)
 
     def kinds(self, target: str, arch: str | None, python: str | None = None) -> dict[Path, str]:
-        """Return the machines of the files; see Builder."""
+        """Return host path → machine of libraries, shards and op packages; see Builder."""
         runtime = self.parts(target, arch, python).runtime
         kinds = {
             runtime.root / library.path: (
@@ -295,7 +295,7 @@ class ReleaseBuilder(Builder):
         return SentFiles(manifest.files, layout.bundle, required, windows=pc)
 
     def corrected(self, parts: Parts) -> tuple[str, ...]:
-        """Return the names of the corrected files; see Builder."""
+        """Return the names of the files of the bundle that the runner corrects."""
         if not isinstance(self.runner, Defaults):
             return ()
         return tuple(item.name for item in self.runner.corrected(self._kit_of(parts)))
@@ -310,7 +310,7 @@ class ReleaseBuilder(Builder):
         """Do nothing: a workstation has all files of a plan; see Builder."""
 
     def _files(self, kit: Kit) -> Iterator[FileRef]:
-        """Yield the files of the bundle, some of them corrected by the runner for such a device."""
+        """Yield each file of the bundle, or the runner's corrected version of the file."""
         corrected = self.runner.corrected(kit) if isinstance(self.runner, Defaults) else ()
         others = {item.name: item for item in corrected}
         return (others.get(item.name, item) for item in self.bundle.files)
@@ -333,7 +333,7 @@ class ReleaseBuilder(Builder):
 
 
 def features_of(runner: Runner, bundle: Bundle, run: RunSpec | None) -> tuple[str, ...]:
-    """Return the rows of `features` in runtime_files.yaml that this bundle needs."""
+    """Return the keys below `features` in runtime_files.yaml that this bundle needs."""
     if not isinstance(runner, Defaults):
         return ()
     return runner.features(bundle, run or RunSpec(runner=runner.name))

@@ -54,7 +54,8 @@ class Resolver:
         `features` are rows of runtime_files.yaml, and `npu` is True if a run uses the NPU.
         `version` is that of QAIRT, None for the newest. With `wheel`, the runtime may come from a
         wheel of PyPI. `frozen` names the builds and files to use, even if newer ones exist; nothing
-        is fetched then. `carried` is the folder of QAIRT's libraries that a program brings along.
+        is fetched then, nor with `offline`. `carried` is the folder of QAIRT's libraries that a
+        program brings along.
         """
         self._runner = runner
         self._store = store
@@ -78,7 +79,7 @@ class Resolver:
         return roots[0] if roots else None
 
     def parts(self, target: str, arch: str | None, python: str | None) -> Parts:
-        """Return the runtime and files for a target and Hexagon arch (`v73`; None if unknown)."""
+        """Return the runtime and files for a Hexagon arch (`v73`) or, with None, any arch."""
         with self._lock:
             key = (target, arch, python)
             if key not in self._parts:
@@ -133,7 +134,7 @@ class Resolver:
         self._say(Progress("", doing, done, total or 0))
 
     def site(self, parts: Parts) -> Callable[[tuple[str, ...]], tuple[FileRef, ...]]:
-        """Return the function that gives the files of packages for the Python of such devices."""
+        """Return a function: requirements → their files. It raises InputError without Python."""
 
         def files(requirements: tuple[str, ...]) -> tuple[FileRef, ...]:
             if parts.python is None:

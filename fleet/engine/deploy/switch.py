@@ -24,7 +24,7 @@ def apply_plan(
     ends: bool = False,
     gate: Callable[[], None] | None = None,
 ) -> None:
-    """Carry out the release steps of a plan; see `carry_out`."""
+    """Carry out the release steps of a plan; `ends` and `gate` go to `carry_out`."""
     carry_out(session, plan.facts, plan.manifest, plan.release_steps, run_id, ends=ends, gate=gate)
 
 
@@ -71,7 +71,7 @@ def _give(session: Session, order: StoreRequest, steps: Sequence[Step], *, ends:
     confirmed.
 
     The deployed release is complete and live by then, so old files that could not be deleted cause
-    only a warning.
+    only a warning. With `ends` the device also releases the lease.
     """
     host, receipt, waiting = session.host.name, Receipt(), list(steps)
 

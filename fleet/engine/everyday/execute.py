@@ -107,7 +107,7 @@ class Executing:
 def _root(session: Session) -> Become:
     """Return how this login becomes root.
 
-    Raises BecomeError before the command runs if it cannot.
+    Raises InputError on Windows, and BecomeError if the login cannot become root.
     """
     if session.transport.system == "windows":
         raise InputError(
@@ -122,7 +122,7 @@ def _root(session: Session) -> Become:
 
 
 def judge(status: int, host: str, *, late: bool, limit: int) -> None:
-    """Raise the error that an exit status means; return if it is 0."""
+    """Raise DeadlineError if `late` (after `limit` s), DeviceError for a status other than 0."""
     if late:
         raise DeadlineError(
             f"the command did not finish within {limit} s, so fleet stopped it",
@@ -196,7 +196,10 @@ def execute_everywhere(
     accept_new: bool = False,
     spec: RolloutSpec | None = None,
 ) -> list[DeviceResult[Executed]]:
-    """Execute the command on every host, in the waves of `spec` if there are any."""
+    """Execute the command on every host, in the waves of `spec`, if it is not None.
+
+    `accept_new` pins new host keys.
+    """
     options = PoolOptions[Executed](parallel=parallel, accept_new=accept_new)
 
     def work(some: Sequence[Host]) -> list[DeviceResult[Executed]]:

@@ -64,12 +64,12 @@ class _Found:
 
     @property
     def open(self) -> list[Wanted]:
-        """The files that may still arrive."""
+        """The missing files without a reason, which may still arrive."""
         return [item for item in self.items if not item.here and not item.why]
 
     @property
     def missing(self) -> dict[str, str]:
-        """The names of the missing files, with the reasons."""
+        """Name → reason of each missing file, "" if it may still arrive."""
         late = {item.name: item.why for item in self.items if not item.here}
         return {named(name): why for name, why in (self.lost | late).items()}
 
@@ -237,7 +237,8 @@ def _run(
 ) -> Result:
     """Run a command whose output goes to `take`.
 
-    Closes the connection at once if `take` raises, or if the device sends more than `limit` bytes.
+    Closes the connection at once and raises the error if `take` raises, or DeviceError if the
+    device sends much more than `limit` bytes.
     """
     refused: list[Exception] = []
     left = limit + _HEAD_BYTES
@@ -329,6 +330,6 @@ def fetch_everywhere(
     parallel: int,
     accept_new: bool = False,
 ) -> list[DeviceResult[Fetched]]:
-    """Fetch from every host."""
+    """Fetch the files of `job` from every host. `accept_new` pins new host keys."""
     options = PoolOptions[Fetched](parallel=parallel, accept_new=accept_new)
     return on_every_device(hosts, job.work, listener, options)

@@ -75,7 +75,7 @@ class Listing:
         self._status = b"0"
 
     def take(self, chunk: bytes) -> None:
-        """Read some bytes after the mark."""
+        """Read the next output after the mark. Raises DeviceError, also for too many files."""
         *records, self._rest = (self._rest + chunk).split(b"//\n")
         for record in records:
             self._read(record)

@@ -101,6 +101,6 @@ def _rows(text: str, since: float | None) -> Iterator[tuple[str, str, str]]:
 def read_logs(
     query: LogQuery, hosts: Sequence[Host], *, parallel: int, accept_new: bool = False
 ) -> list[DeviceResult[LogLines]]:
-    """Read the logs of every host."""
+    """Read the log lines that match `query` on every host. `accept_new` pins new host keys."""
     options = PoolOptions[LogLines](parallel=parallel, accept_new=accept_new)
     return on_every_device(hosts, query.work, lambda _: None, options)

@@ -31,9 +31,9 @@ def open_terminal(
     """Open a terminal and return its exit status, 128+N for a signal.
 
     The holder of the board is shown as a warning. With `lease` nobody else writes meanwhile.
-    `environment` is the name of a live release, whose environment the shell gets; "" for the only
-    one. Raises the errors of Session.open, LeaseHeldError, and InputError if there is no such
-    release.
+    `accept_new` pins new host keys. `environment` is the live release whose environment the shell
+    gets, "" for the only release. Raises the errors of Session.open, LeaseHeldError, and InputError
+    for an unknown release.
     """
     session = Session(host, listener, accept_new=accept_new)
     with contextlib.closing(session), tempfile.TemporaryDirectory(prefix="fleet-") as folder:
@@ -53,7 +53,10 @@ def open_terminal(
 
 
 def _with_environment(session: Session, name: str) -> str:
-    """Return the command that starts a shell in the environment of a live release."""
+    """Return the command of a shell with the environment of a live release.
+
+    Raises InputError on Windows, for an unknown `name`, and for "" if there are several releases.
+    """
     host = session.host.name
     if session.transport.system != "posix":
         raise InputError(

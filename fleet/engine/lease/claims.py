@@ -30,7 +30,7 @@ def owner() -> str:
 
 
 def _folder() -> Path | None:
-    """Return a folder of this user on a local disk, None if there is none."""
+    """Return this user's private folder for temporary files, None if it cannot be trusted."""
     folder = Path(tempfile.gettempdir()) / f"fleet-leases-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -58,7 +58,7 @@ class OwnerToken:
     def close(self, *, given_back: bool) -> None:
         """Release the lock.
 
-        If the lease could not be returned, keep the file: it shows that the owner is gone.
+        Unless the lease was `given_back`, keep the file: it shows that the owner is gone.
         """
         if self._path is not None and given_back:
             self._path.unlink(missing_ok=True)

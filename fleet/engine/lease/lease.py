@@ -100,7 +100,7 @@ class LeasedSession(Protocol):
         """Report a warning about this device to the listener."""
 
     def run(self, command: Command, step: str, *, stdin: Iterable[Chunk] = ()) -> Result:
-        """Run a command whose status the caller checks."""
+        """Run a command and return its result. No exit status raises an error."""
 
 
 class Lease:
@@ -151,7 +151,7 @@ class Lease:
     def _change(
         self, step: Callable[Concatenate[Standing, P], Standing], *args: P.args, **more: P.kwargs
     ) -> Standing:
-        """Make a transition and return the new standing."""
+        """Make the transition `step` unless the lease is over; return the new standing."""
         with self._lock:
             if not self._standing.over:
                 self._standing = step(self._standing, *args, **more)
@@ -220,7 +220,7 @@ class Lease:
         return self.ticket is not None and self.ticket.generation - 1 == generation
 
     def guarded(self, command: Command, seconds: float = 0.0, *, ends: bool = False) -> Command:
-        """Return the command wrapped in the lease guard. Acquires the lease first if necessary.
+        """Return the command wrapped in the lease guard; first acquire a lease that is not held.
 
         During the command the lease holds for `seconds`, even without this workstation. With `ends`
         the device releases the lease in the same round trip if the command succeeds.
@@ -234,7 +234,8 @@ class Lease:
     def judge(self, result: Result, stderr: str, began: float) -> None:
         """Check the end of a guarded command that was sent at `began`.
 
-        Raises LeaseLostError if the guard refused it.
+        Raises LeaseLostError if the guard refused it, and ConnectionLostError if an earlier step
+        still runs on the device.
         """
         ticket = self._standing.ticket
         if ticket is None:
@@ -259,7 +260,7 @@ class Lease:
         self.check()
 
     def feed(self, source: Iterable[Chunk]) -> Iterator[Chunk]:
-        """Yield the same chunks as long as the lease holds."""
+        """Yield the same chunks; raise the error of `check` when the lease is lost."""
         for chunk in source:
             self.check()
             yield chunk

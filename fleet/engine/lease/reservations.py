@@ -31,7 +31,7 @@ class BoardUse:
 def who(
     hosts: Sequence[Host], *, parallel: int, accept_new: bool = False
 ) -> list[DeviceResult[BoardUse]]:
-    """Ask for the users and obstacles of each board. Only reads."""
+    """Return the holders of each board and the spent leases that block it. Only reads."""
 
     def work(session: Session, result: DeviceResult[BoardUse]) -> None:
         answer = _asked(session, who_command())
@@ -106,7 +106,7 @@ def _asked(session: Session, command: Command) -> LeaseAnswer:
 
 
 def _settled(session: Session, command: Callable[[], Command]) -> LeaseAnswer:
-    """Repeat the request until no other user tried at the same instant."""
+    """Repeat the request until no other user tried at the same instant, at most RACES times."""
     for _ in range(RACES):
         answer = _asked(session, command())
         if not answer.raced:

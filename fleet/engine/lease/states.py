@@ -143,7 +143,7 @@ def unheard(now: Standing, when: float) -> Standing:
 
 
 def lapsed(now: Standing, when: float) -> Standing:
-    """Check our own clock."""
+    """Return LAPSED if the lease is late although the link works, else the same standing."""
     if now.ticket is None or not now.late(when) or now.cut_off(when):
         return now
     why = f"fleet could not renew the lease within {now.ticket.ttl} s"
@@ -163,7 +163,7 @@ def paused(now: Standing) -> Standing:
 
 
 def resumed(now: Standing, still_paused: bool) -> Standing:
-    """Record that the connection is open again."""
+    """Record that the connection is open again; `still_paused`: an outer pause continues."""
     return replace(now, paused=still_paused)
 
 

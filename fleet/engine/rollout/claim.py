@@ -117,8 +117,9 @@ def drop_early() -> None:
 
 
 def lock(file: int, path: Path) -> None:
-    """Lock the run. Retry for a moment, because `busy` in another process holds the lock
-    briefly.
+    """Lock the run. Raises InputError if another process works on it.
+
+    Retries for LOCK_SECONDS, because `busy` in another process holds the lock briefly.
     """
     deadline = Deadline(LOCK_SECONDS)
     while True:

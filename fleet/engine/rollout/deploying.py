@@ -69,7 +69,7 @@ class Deployment(Protocol):
         admit: Callable[[Host], bool] | None = None,
         done: Callable[[DeviceResult[Value]], None] | None = None,
     ) -> list[DeviceResult[Value]]:
-        """Run `work` on these hosts with the operation's options."""
+        """Run `work` as on_every_device does, with the operation's options."""
 
 
 # The executor of a real rollout, which runs the engine's workers and records their events, and the
@@ -84,7 +84,7 @@ class DeviceExecutor:
         self._hosts = {host.name: host for host in operation.hosts}
 
     def deploy(self, names: Sequence[str], admit: Callable[[str], bool], done: Done) -> None:
-        """Deploy to at most `parallel` devices at a time."""
+        """Deploy to at most `parallel` devices at a time. `admit(name)` False skips a device."""
         devices = self._journal.state.devices
         self._operation.owed = frozenset(name for name in names if devices[name].owed)
         self._operation.everywhere(
@@ -96,7 +96,7 @@ class DeviceExecutor:
         )
 
     def check(self, devices: Sequence[RolloutDevice], done: Done) -> None:
-        """Check at most `parallel` devices at a time."""
+        """Check the deployed devices after the soak, at most `parallel` at a time."""
         operation = self._operation
 
         def look(session: Session, result: DeviceResult[None], device: RolloutDevice) -> None:

@@ -78,9 +78,9 @@ class Journal:
 
     @classmethod
     def reopen(cls, path: Path) -> Journal:
-        """Continue a run, and cut off a torn last line.
+        """Open and lock the journal of a run to continue it, and cut off a torn last line.
 
-        Raises InputError if there is no journal, if it is damaged, or if a process has it open.
+        Raises InputError if the file is missing, damaged or empty, or if a process has it open.
         """
         journal = cls(path)
         try:
@@ -141,7 +141,10 @@ class Journal:
             raise _unwritable(self.path, error) from error
 
     def _replay(self, data: bytes) -> int:
-        """Read all lines; return the number of bytes in complete lines."""
+        """Apply all lines to the state, and return the bytes without a torn last line.
+
+        Raises InputError for another damaged line or an empty journal.
+        """
         end = 0
         for number, raw in enumerate(_whole_lines(data), 1):
             try:
@@ -180,7 +183,7 @@ class Journal:
         self.state.take(line)
 
     def resumed(self, *, forced: bool) -> None:
-        """Record that a new process continues from here."""
+        """Record that a new process continues from here, `forced` by the user or not."""
         self.write("resume", forced=forced, **_here())
 
     def close(self) -> None:

@@ -67,7 +67,7 @@ def limits(wave: Wave, spec: RolloutSpec) -> Limits:
 
 
 def tally(wave: Wave, outcomes: Mapping[str, str]) -> Tally:
-    """Count the outcomes of a wave."""
+    """Count the outcomes (host → outcome) of the hosts of a wave."""
     counts = Tally(len(wave.hosts))
     for name in wave.hosts:
         counts.add(outcomes.get(name, ""))

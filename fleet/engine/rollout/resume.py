@@ -40,7 +40,7 @@ class KnownRun:
 
     @property
     def shown(self) -> dict[str, object]:
-        """The summary of the state, for JSON and for a table."""
+        """Name, begin, state, device counts and text of the run, for JSON and for a table."""
         state = self.state
         every = list(state.devices.values()) if state else []
         return {
@@ -62,7 +62,7 @@ def require_what_is_asked(journal: Journal, runs: RunStore) -> None:
 
 
 def known_runs(runs: RunStore) -> Iterator[KnownRun]:
-    """Yield every run that has a journal, newest first."""
+    """Yield every run that has a journal, newest first, also with a damaged journal."""
     for path in sorted(runs.root.glob(f"*/{NAME}"), reverse=True):
         try:
             yield KnownRun(path.parent.name, Journal.read(path), busy(path))
@@ -142,7 +142,7 @@ def _reopen(
 
 
 def _hosts(state: RunState, inputs: Inputs) -> list[Host]:
-    """Return the devices of the run in the order of the inventory."""
+    """Return the devices of the run in the inventory's order. Raises InputError if one is gone."""
     hosts = [host for host in load_inventory(inputs.inventory).hosts if host.name in state.devices]
     gone = set(state.devices) - {host.name for host in hosts}
     if gone:

@@ -206,5 +206,5 @@ class RunState:
 
 
 def row(host: str, wave: str, outcome: str, text: str) -> dict[str, str]:
-    """Return the result of a device, for JSON."""
+    """Return host, wave, outcome and text of a device under these keys, for JSON."""
     return {"host": host, "wave": wave, "outcome": outcome, "text": text}

@@ -82,7 +82,8 @@ def execute(
 ) -> Ended:
     """Run the program to its end and collect the named files.
 
-    A run past its deadline has status 124.
+    `on_stdout` and `on_stderr` get each chunk of its output. A run past its deadline has status
+    124.
     """
     start = placed.start
     limit = str(math.ceil(allowed(session.host, start.timeout)))
@@ -121,7 +122,7 @@ def execute(
 
 
 def probe(session: Session, placed: Placed, *, npu: bool = True) -> None:
-    """Run the health probe. Raises HealthError with the first error lines if it fails."""
+    """Run the health probe. Raises HealthError, worded for an NPU session if `npu`."""
     output = Beginning(None, KEEP_BYTES)
     ended = execute(session, placed, output.take, output.take)
     if ended.status:

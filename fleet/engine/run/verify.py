@@ -177,8 +177,9 @@ def _nodes_of(
 ) -> tuple[tuple[NodeDifference, ...], str]:
     """Run one sample with the tensors between the nodes as outputs.
 
-    The sample is the first one that does not pass, or the first one of all. Returns the nodes and
-    the problem of the run, "" without a problem.
+    The sample is the first one that does not pass, or else sample 0. Returns the difference of each
+    node, and the problem of the run, "" without a problem. Raises TypeError for a runner that does
+    not show nodes.
     """
     job = made.job
     session, runner = job.session, job.builder.runner
@@ -297,7 +298,7 @@ class _Asking:
         self.greedy = self._runner.name in _GREEDY_ALONE
 
     def together(self) -> tuple[Placed, Ended, Sequence[SuiteAnswer]] | None:
-        """Ask all questions in one session; None if the runner cannot."""
+        """Ask all questions in one run; None if the runner asks one question per run."""
         if not isinstance(self._runner, AsksSuites):
             return None
         start = self._runner.ask(self._kit, self._suite)
@@ -308,7 +309,7 @@ class _Asking:
         return placed, ended, self._runner.answers(start, self._suite, ended)
 
     def one_by_one(self) -> tuple[Placed, Ended, Sequence[SuiteAnswer]]:
-        """Start the runner once for each question."""
+        """Start the runner once for each question; the place and end are those of the last run."""
         answers: list[SuiteAnswer] = []
         for number, question in enumerate(self._suite.questions):
             kit = replace(self._kit, run=self._run(question))

@@ -48,9 +48,9 @@ class NoHealthError(DeviceError):
 
 
 def ask_health(dial: Dial, port: int) -> dict[str, Any]:
-    """Return the content of /health, whatever its status.
+    """Return the JSON object of /health, whatever its status.
 
-    Raises NoHealthError and errors of `dial`.
+    Raises NoHealthError for a late, broken or foreign answer, and errors of `dial`.
     """
     deadline = Deadline(HEALTH_SECONDS)
     stream = dial(port, deadline)
@@ -127,7 +127,7 @@ class ServiceStatus:
 
     @property
     def answer(self) -> Mapping[str, Any] | None:
-        """The answer of its health page, None if there is none."""
+        """The JSON object of /health, None if the service did not answer."""
         return self.health or None
 
 
@@ -332,7 +332,7 @@ class Serving:
         return on_every_device(self._hosts, work, self._say, PoolOptions(parallel=self._parallel))
 
     def logs(self, lines: int) -> list[DeviceResult[str]]:
-        """Read the end of the service's log on each device."""
+        """Read the last `lines` lines of the service's log on each device."""
 
         def work(session: Session, result: DeviceResult[str]) -> None:
             result.value = self._log(session, facts_of(session).base_dir, lines)
@@ -341,7 +341,7 @@ class Serving:
         return on_every_device(self._hosts, work, self._say, PoolOptions(parallel=self._parallel))
 
     def token(self, *, new: bool = False) -> list[DeviceResult[Secret]]:
-        """Read the token of each device. `new` creates another one, valid at once."""
+        """Read the token of each device; `new` first replaces the token, at once."""
 
         def work(session: Session, result: DeviceResult[Secret]) -> None:
             base, name = facts_of(session).base_dir, self.playbook.name
@@ -362,7 +362,7 @@ class Serving:
 
 
 def _way(state: ServiceSeen, wanted: str, facts: Facts, session: Session) -> str:
-    """Return the supervisor of the service. Raises InputError if systemd is not available."""
+    """Return `wanted`, or for `auto` the best supervisor. Raises DeviceError and InputError."""
     if facts.tools.python3 is None:
         raise DeviceError(
             "the server needs python3, but the device does not have it",
@@ -388,7 +388,7 @@ def _way(state: ServiceSeen, wanted: str, facts: Facts, session: Session) -> str
 
 
 def _judged(state: ServiceSeen, answer: dict[str, Any] | None, why: str = "") -> tuple[str, str]:
-    """Return outcome and text of a service."""
+    """Return (`ok` or `failed`, sentence) for a service with this /health `answer`."""
     older = "; the service is running an older release: fleet serve restart" if state.older else ""
     if state.kept_by is None:
         return "ok", "the service cannot start: fleet serve logs" if state.failed else "stopped"

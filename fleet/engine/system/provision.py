@@ -103,7 +103,7 @@ def system_effects(plan: SystemPlan, effects: Mapping[str, list[str]]) -> System
 def ask_rights(
     session: Session, names: tuple[str, ...] = ()
 ) -> tuple[Become, dict[str, list[str]]]:
-    """Return the way to root, and the effects of a simulated installation."""
+    """Return the way to root, and word → texts of the simulated installation of `names`."""
     result = session.ask(device_script("rights", "ask", *names), "rights")
     answer: dict[str, list[str]] = {"become": []}
     for word, *rest in framed(result.text, "fleet-rights 1", session.host.name):

@@ -41,7 +41,7 @@ def changed_by(run_id: str, hosts: Sequence[Host]) -> tuple[str, dict[str, list[
 
 
 def _known_run(run_id: str, runs: RunStore) -> str:
-    """Return the id of a run that changed a system. `last` is the run that began last."""
+    """Return the id of a run that changed a system (`last`: the newest). Raises InputError."""
     root = undo_root(runs)
     known = sorted(folder.name for folder in root.iterdir()) if root.is_dir() else []
     if run_id == "last" and known:

@@ -60,9 +60,10 @@ class Carriers:
             second.close()
 
     def choose(self, blobs: Sequence[Blob], attempt: Try) -> Choice:
-        """Return the carrier for these blobs.
+        """Return the carrier for these blobs, and the blobs that it still has to send.
 
-        If the client connects late, some blobs are sent before.
+        While the client connects, `attempt` sends pieces over the first connection. Raises the
+        client's error if the user asked for the client.
         """
         first, left = self._session.transport, list(blobs)
         name = first.second
@@ -119,7 +120,7 @@ def _further(blobs: Sequence[Blob], place: int, count: int) -> list[Blob]:
 
 
 def way(session: Session, count: int) -> tuple[str, ...]:
-    """Return which carrier this many bytes will use, for the plan."""
+    """Return the name of the carrier for `count` bytes, and of the relay, if any, for the plan."""
     first, wanted = session.transport, session.transfer.options.carrier
     if not count:
         return ()

@@ -91,7 +91,7 @@ class Compression:
         return sum(blob.wire for blob in rated if blob.plain and self._sampler.pays(blob.file, 0.0))
 
     def files(self, blobs: Sequence[Blob], rate: float | None) -> frozenset[str]:
-        """Return the SHA-256 of the files to compress."""
+        """Return the SHA-256 of the files to compress at `rate` bytes/s."""
         if self._mode == "never":
             return frozenset()
         rate = 0.0 if self._mode == "always" else rate

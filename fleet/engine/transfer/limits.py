@@ -81,7 +81,7 @@ class Hubs:
 
     @contextlib.contextmanager
     def lane(self, host: Host) -> Iterator[None]:
-        """Wait for a free place and hold it."""
+        """Hold one of the hub's places for a transfer; wait if all are taken."""
         hub = hub_of(host)
         if self._limit is None or not hub:
             yield

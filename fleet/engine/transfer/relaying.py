@@ -52,7 +52,10 @@ def deliver(
     *,
     tail: Sequence[Step],
 ) -> None:
-    """Relay large blobs where possible; send all others and the `tail` directly."""
+    """Relay large blobs from neighbours; send all others and the `tail` directly.
+
+    Blobs that no neighbour delivers, or all if the device cannot relay, are sent directly too.
+    """
     near, relaying = [blob for blob in blobs if suits(blob)], None
     try:
         relaying = Relaying(session, facts, neighbours, upload) if near else None

@@ -142,8 +142,8 @@ class Upload:
         """Send until the device has everything, then execute the `tail` (device workers only).
 
         With `ends` the tail also releases the lease. Raises the last error if the link stays
-        broken. The tail of unhashed files is not executed if they did not arrive completely at
-        once; see `finished`.
+        broken, and DeviceError if the tail was not executed. This happens if unhashed files did not
+        arrive completely at once.
         """
         self._tail, self._ends = tuple(tail), ends
         with self._transfer.hubs.lane(self._session.host):
@@ -294,7 +294,11 @@ class Upload:
     def _judge(
         self, blobs: Sequence[Blob], receipt: Receipt, tail: Sequence[Step], stderr: str
     ) -> None:
-        """Raise the error of a stream, unless sending again can correct it."""
+        """Raise the error of a stream, unless sending again can correct it.
+
+        Damaged blobs are sent again at once. Raises ConnectionLostError if the device still writes
+        an earlier try, and the errors of `Receipt.check`.
+        """
         if self._contents is not None:
             known = self._contents.hashed(blobs, receipt)
             if len(known) < len(blobs):
@@ -347,7 +351,7 @@ class Upload:
         return seconds + (256 * CHUNK / bandwidth if bandwidth else 0)
 
     def _read_back(self, blob: Blob) -> None:
-        """Read the bytes back and hash them here, because the device has no hash tool."""
+        """Hash the bytes here, because the device has no hash tool. Raises TransferError."""
         sha = blob.file.sha256
         digest = hashlib.sha256()
         path = f"{self._facts.base_dir}/store/{sha}.part"

@@ -230,7 +230,7 @@ def _version(packaging: Packaging, state: SystemState) -> Version:
 
 
 def _rules_of(version: Version) -> RuleSeen:
-    """Return the known rules of a packaging."""
+    """Return the udev rules that the packages of this version install."""
     group = version.group or DEFAULT_GROUP
     lines = []
     for match, mode in (("!=", version.node), ("==", version.secure)):

@@ -55,7 +55,7 @@ class Packaging:
         return version is not None and self.version_mark in version
 
     def at(self, version: str | None = None) -> Version:
-        """Return the effect of a version of its packages, of the newest one if it is unknown."""
+        """Return the effect of a version of its packages; None means the newest version."""
         known = [
             row
             for row in self.versions
@@ -71,7 +71,7 @@ def _numbers(version: str) -> list[int]:
 
 @cache
 def packagings() -> dict[str, Packaging]:
-    """Return all rows in order of preference."""
+    """Return name → row for all packagings, in order of preference."""
     return {
         name: Packaging(
             id=name,
@@ -88,7 +88,7 @@ def qnn_packages() -> tuple[str, ...]:
 
 
 def installed(state: SystemState) -> Packaging | None:
-    """Return the row with an installed package, None if there is none."""
+    """Return the first row of which a package is installed, None if no package is."""
     for packaging in packagings().values():
         if any(packaging.is_there(state.installed(name)) for name in packaging.packages):
             return packaging

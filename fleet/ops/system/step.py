@@ -29,7 +29,7 @@ class SystemStep(Action):
         return {}
 
     def undo_staged(self) -> Mapping[str, bytes]:
-        """Return the contents that the undo reads."""
+        """Return the contents that the undo reads, by path on the device."""
         return {}
 
 

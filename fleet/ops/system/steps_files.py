@@ -54,7 +54,7 @@ class WriteFile(SystemStep):
         return f"{word} {wanted.path} ({wanted.mode} {wanted.owner}:{wanted.group}, {size} bytes)"
 
     def staged(self) -> Mapping[str, bytes]:
-        """Return the content."""
+        """Return the content by its path in the folder for staged files."""
         return {staging_path(self.base, self.file.content): self.file.content}
 
     def commands(self) -> tuple[Command, ...]:

@@ -109,9 +109,9 @@ class AbJournal:
 
     @classmethod
     def reopen(cls, store: RunStore, run_id: str) -> AbJournal:
-        """Open a journal to resume.
+        """Open and lock the journal of a comparison to resume.
 
-        Raises InputError if there is none or another process has it open.
+        Raises InputError if it is missing or unreadable, or if another process has it open.
         """
         path = store.root / run_id / NAME
         try:

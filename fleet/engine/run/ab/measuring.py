@@ -292,8 +292,9 @@ class _Board:
         return pairs_of(self.tries)
 
     def run(self, side: str, run_id: str, word: str, *, warmup: bool = False) -> Record:
-        """Run one side in one process and return its record.
+        """Run one side (A or B) in one process and return its record.
 
+        `word` names the run in the progress. A `warmup` is not measured.
         Raises errors that no further run can cure.
         """
         made, plan = self.sides[side]
@@ -530,10 +531,10 @@ def _by_boot(
 
 
 def _limits(record: Record) -> dict[str, float]:
-    """Return the limit to use without a gate.
+    """Return {metric: limit} for a comparison without a gate.
 
-    It is for the rate of generation, or else for the first metric with a known better direction.
-    Raises DeviceError if there is none.
+    The metric is the rate of generation, or else the first one with a known better direction.
+    Raises DeviceError if the runs measured no such metric.
     """
     names = [DEFAULT_METRIC, *known.present([record])]
     for name in names:

@@ -106,7 +106,10 @@ class AbSide:
 def side_of(
     word: str, playbook: str, store: RuntimeStore, listener: Listener, *, offline: bool = False
 ) -> AbSide:
-    """Return the side for a word of the command line: a playbook, a bundle folder, or a release."""
+    """Return the side for a word of the command line: a playbook, a bundle folder, or a release.
+
+    A bundle or a release needs `playbook`; InputError is raised without one.
+    """
     path = Path(word)
     if path.suffix in {".yaml", ".yml"}:
         return AbSide(word, _builder(load_playbook(path), store, listener, offline=offline))
@@ -123,7 +126,7 @@ def side_of(
 
 
 def not_measured(sides: Sequence[AbSide]) -> list[str]:
-    """Return sentences about settings of the playbooks of A and B that no pair follows."""
+    """Return notes for people: settings of A and B that are ignored, and identical sides."""
     books = [side.builder.playbook for side in sides]
     runs = [book.run or RunSpec() for book in books]
     differ = [name for name in _OWN if len({getattr(run, name) for run in runs}) > 1]

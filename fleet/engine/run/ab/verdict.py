@@ -186,6 +186,7 @@ def over(
 
     A device with fewer pairs than the first look is left out. For fewer than two devices there is
     no answer. Every device counts with as many pairs as the device with the fewest pairs has.
+    `emulated` goes into each answer.
     """
     least = journal.asked.design.looks[0]
     rows = {host: report.answers for host, report in reports.items()
