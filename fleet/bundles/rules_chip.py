@@ -6,14 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fleet.bundles.rule import REFUSE, WARN, Case, Fault, rule, unknown
-from fleet.facts.soc import (
-    OLDEST_HTP,
-    by_chip,
-    by_kernel_id,
-    by_soc_model,
-    models_of,
-    no_htp,
-)
+from fleet.facts.soc import OLDEST_HTP, by_chip, by_kernel_id, by_soc_model, models_of, no_htp
 from fleet.model.facts import Soc
 from fleet.model.runtime import version_key
 

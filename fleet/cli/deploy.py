@@ -31,12 +31,7 @@ from fleet.engine.rollout.claim import claimed
 from fleet.engine.rollout.deploying import continuation
 from fleet.engine.rollout.inputs import Inputs, inputs_of
 from fleet.engine.rollout.journal import Journal
-from fleet.engine.rollout.resume import (
-    journal_path,
-    known_runs,
-    reopen,
-    require_what_is_asked,
-)
+from fleet.engine.rollout.resume import journal_path, known_runs, reopen, require_what_is_asked
 from fleet.engine.transfer.tuning import options_of
 from fleet.model.errors import InputError
 from fleet.model.events import RolloutDone

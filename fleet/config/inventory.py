@@ -10,14 +10,7 @@ from typing import Any
 from fleet.config.groups import ALL, UNGROUPED, GroupTree, HostGroup, merged
 from fleet.config.problems import Problems
 from fleet.config.select import select
-from fleet.config.settings import (
-    Ignored,
-    NativeReader,
-    Notes,
-    Unusable,
-    VariableReader,
-    is_ansible,
-)
+from fleet.config.settings import Ignored, NativeReader, Notes, Unusable, VariableReader, is_ansible
 from fleet.config.trusted import fault_of, require
 from fleet.config.yamlpos import MAX_BYTES, Document, read
 from fleet.model.errors import InputError, InventoryError

@@ -6,16 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fleet.model.metrics import (
-    KNOWN,
-    LATENCY,
-    METRICS,
-    NETWORK,
-    PRIMARY,
-    PROMPT,
-    RATE,
-    names_of,
-)
+from fleet.model.metrics import KNOWN, LATENCY, METRICS, NETWORK, PRIMARY, PROMPT, RATE, names_of
 
 _TO_MS = {"us": 0.001}
 _NAMES = {

@@ -18,15 +18,7 @@ from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics
 from fleet.profiles.formats import llama_cpp
 from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
-from fleet.runners.options import (
-    Options,
-    OwnProgram,
-    ending,
-    named,
-    only,
-    parsed,
-    program,
-)
+from fleet.runners.options import Options, OwnProgram, ending, named, only, parsed, program
 
 LOG = "llama.log"
 _PROGRAMS = ("bench", "completion", "mtmd")

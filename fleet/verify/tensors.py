@@ -29,14 +29,7 @@ from numpy.typing import NDArray
 
 from fleet.model.errors import InputError, Position, SuiteError, reason
 from fleet.model.extras import loaded
-from fleet.model.suite import (
-    SAMPLES,
-    SuiteAnswer,
-    SuiteResult,
-    TensorFile,
-    TensorLimits,
-    TensorUse,
-)
+from fleet.model.suite import SAMPLES, SuiteAnswer, SuiteResult, TensorFile, TensorLimits, TensorUse
 
 DEFAULT_SQNR_DB = 20.0
 DEFAULT_RANGE_SHARE = 0.25

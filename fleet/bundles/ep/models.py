@@ -5,7 +5,7 @@ EPContext is described in onnxruntime.ai/docs/execution-providers/EP-Context-Des
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -17,11 +17,7 @@ from fleet.data import load
 from fleet.model.errors import BundleError
 
 if TYPE_CHECKING:  # an optional package
-    from collections.abc import Iterable
-
-    from onnx import GraphProto, NodeProto, ValueInfoProto
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, ValueInfoProto
+    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 
 # Obstacles: parts of a model that ONNX Runtime's QNN provider does not accept. They are reported

@@ -8,18 +8,14 @@ is still to be sent.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fleet.bundles.closure import (
-    absent,
-    executorch_pair,
-    lacking,
-    needs,
-    newer_glibc,
-)
+from fleet.bundles.closure import absent, executorch_pair, lacking, needs, newer_glibc
 from fleet.bundles.preflight import preflight
+from fleet.device.shell import device_script, framed
 from fleet.engine.budget import too_long
 from fleet.engine.session import Session
 from fleet.engine.states import Survey, facts_of
@@ -40,9 +36,6 @@ from fleet.runtimes.targets import target_facts
 if TYPE_CHECKING:  # a push needs no runtimes
     from fleet.engine.deploy.release_builder import Builder
     from fleet.engine.deploy.resolver import Parts
-from collections.abc import Iterable
-
-from fleet.device.shell import device_script, framed
 
 
 def libraries_command(names: Iterable[str], programs: Iterable[str] = ()) -> Command:
