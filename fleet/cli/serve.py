@@ -6,7 +6,6 @@ import hashlib
 import math
 import os
 import shlex
-import time
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -28,7 +27,7 @@ from fleet.engine.pool import DeviceResult
 from fleet.engine.serving.service import ServiceStatus, Serving, health_or_why
 from fleet.engine.serving.tunnel import Tunnel
 from fleet.engine.session import Session
-from fleet.model.deadline import parse_duration
+from fleet.model.deadline import parse_duration, utc_text
 from fleet.model.errors import InputError
 from fleet.model.files import file_errors, human_bytes
 from fleet.model.record import Metrics, Record
@@ -91,7 +90,7 @@ def bench(
         timeout=parse_duration(timeout),
     )
     health = client.look(url)
-    began = time.gmtime()
+    began = utc_text()
     report = client.run(url, _token(token_file), load)
     record = _record(url, health, report, began)
     store = RunStore(output_dir)
@@ -116,9 +115,7 @@ def _token(path: Path | None) -> str:
     return word
 
 
-def _record(
-    url: str, health: dict[str, Any], report: client.LoadReport, began: time.struct_time
-) -> Record:
+def _record(url: str, health: dict[str, Any], report: client.LoadReport, began: str) -> Record:
     load = report.load
     measures = report.measures()
     first = measures.get("ttft_p50_ms")
@@ -134,7 +131,7 @@ def _record(
         name=str(health["name"]),
         release=str(health["release"]),
         runner="http",
-        started=time.strftime("%Y-%m-%dT%H:%M:%SZ", began),
+        started=began,
         seconds=round(report.seconds, 3),
         status=0,
         metrics=metrics,

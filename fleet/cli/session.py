@@ -18,7 +18,7 @@ from fleet.cli.common import end_devices, hosts_of
 from fleet.cli.results import emit, show_errors
 from fleet.config.inventory import load_inventory
 from fleet.config.yamlpos import read
-from fleet.model.deadline import Deadline, parse_duration
+from fleet.model.deadline import Deadline, parse_duration, utc_text
 from fleet.model.errors import InputError, InventoryError, UnreachableError
 from fleet.model.files import file_errors
 
@@ -84,7 +84,7 @@ def session(
     if end is not None:
         _end(inventory, end, as_json=as_json)
         return
-    until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + parse_duration(duration)))
+    until = utc_text(time.time() + parse_duration(duration))
     login = {"user": user} | ({"password": password} if password else {})
     name, keys = _added(
         inventory, parsed_line(line or "", key), {"until": until, **login}, accept_new
@@ -255,7 +255,7 @@ def _hosts(path: Path) -> dict[str, Any]:
 
 
 def _lasts(keys: dict[str, Any]) -> bool:
-    return str(keys["until"]) > time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return str(keys["until"]) > utc_text()
 
 
 def _changed(path: Path, name: str, keys: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import platform
 import tarfile
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fleet.doctor.contents import PARTS, kept
 from fleet.doctor.redaction import Redactor
+from fleet.model.deadline import utc_text
 from fleet.model.diagnosis import Diagnosis
 from fleet.model.errors import InputError
 from fleet.model.plain import to_plain
@@ -28,7 +28,7 @@ def doctor_members(diagnoses: Sequence[Diagnosis]) -> dict[str, str]:
         "fleet": VERSION,
         "python": platform.python_version(),
         "system": platform.platform(),
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "time": utc_text(),
     }
     members = {"host.json": redactor.json(host)}
     for number, diagnosis in enumerate(diagnoses, 1):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from fleet.device.shell import device_script, framed, odd_answer
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Session
 from fleet.engine.states import gathered
+from fleet.model.deadline import utc_text
 from fleet.model.errors import FleetError
 from fleet.model.events import Listener, Warned
 from fleet.model.inventory import Host
@@ -67,7 +67,7 @@ def parse_status(text: str, host: str) -> list[Deployed]:
             except (IndexError, ValueError) as error:
                 raise odd_answer(" ".join(words), host) from error
         elif kind == "made" and name in releases and _SECONDS.fullmatch(rest[0]):
-            releases[name].since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(rest[0])))
+            releases[name].since = utc_text(int(rest[0]))
         elif kind == "history" and name in releases:
             releases[name].history.append(rest[0])
         elif kind == "manifest" and name in releases:

@@ -14,7 +14,6 @@ import signal
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from fleet.lab.process import start_logged
 from fleet.lab.profiles import profile
 from fleet.lab.profiles import profile as known_profile
 from fleet.lab.tools import sshd, without_penalties
+from fleet.model.deadline import utc_text
 from fleet.model.errors import LabError
 from fleet.model.inventory import ADB
 
@@ -237,7 +237,7 @@ class Daemon:
                 "pid": os.getpid(),
                 "started": start_ticks(os.getpid()),
                 "control": f"{self._control_dir}/control",
-                "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "since": utc_text(),
                 "boards": boards,
                 "phones": phones,
                 "adb_server": server,

@@ -18,6 +18,11 @@ def awake_clock() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
+def utc_text(seconds: float | None = None) -> str:
+    """Return seconds since 1970 as text, such as `2026-11-28T09:00:00Z`; None is now."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
 class Deadline:
     """A monotonic deadline. `Deadline(30)` ends in 30 seconds."""
 

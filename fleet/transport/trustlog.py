@@ -9,12 +9,12 @@ import json
 import os
 import shlex
 import socket
-import time
 from io import FileIO
 from pathlib import Path
 
 from msgspec import Struct
 
+from fleet.model.deadline import utc_text
 from fleet.model.errors import InputError, reason
 from fleet.model.files import file_errors
 from fleet.model.inventory import Host
@@ -44,7 +44,7 @@ def log_path(host: Host) -> Path:
 def note(host: Host, *, address: str, kind: str, old: str, new: str, why: str) -> None:
     """Append a line and sync it to the disk. Raises InputError if it cannot be written."""
     line = Trusted(
-        time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        time=utc_text(),
         host=host.name,
         address=address,
         kind=kind,

@@ -20,7 +20,9 @@ SHELL = re.compile(
     r"(?<![\w./-])(date|touch|hwclock)(?![\w=/-])|-newer|-[amc](time|min)\b|\s-[no]t\s|%[XYZWxyzw]\b"
     r"|\bls -[A-Za-z]*t|EPOCH|\bSECONDS\b"
 )
-PYTHON = re.compile(r"time\.time\(|time_ns\(|datetime\.|gmtime|localtime|st_[amc]time|strftime")
+PYTHON = re.compile(
+    r"time\.time\(|time_ns\(|datetime\.|gmtime|localtime|st_[amc]time|strftime|utc_text\("
+)
 # Where times of files on a device are compared: what they make doubtful is hashed, and all of
 # it with `--verify`. `%Y %Z` are compared for equality only, as inode numbers are.
 SHELL_ALLOWED = {
@@ -71,6 +73,7 @@ PYTHON_ALLOWED = {
     "cli/session.py",  # a farm ends a session by the wall clock
     "engine/budget.py",
     "config/hostvars.py",
+    "model/deadline.py",  # the text of a time, for people
 }
 
 

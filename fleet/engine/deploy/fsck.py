@@ -9,7 +9,6 @@ import hashlib
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
 
@@ -23,7 +22,7 @@ from fleet.engine.pool import DeviceResult, PoolOptions, Work, on_every_device
 from fleet.engine.session import Session
 from fleet.engine.states import facts_of
 from fleet.engine.transfer.context import TransferContext, TransferOptions
-from fleet.model.deadline import Stall
+from fleet.model.deadline import Stall, utc_text
 from fleet.model.errors import InputError, TransferError
 from fleet.model.events import Listener, Progress, StepStarted
 from fleet.model.facts import Facts
@@ -377,8 +376,7 @@ class Fsck:
         result.outcome = "failed" if state.left or why else "changed" if closed else "ok"
         result.text = why or _summary(contents, state.left, closed)
         if result.outcome != "failed" and (contents.blobs or contents.releases):
-            when = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            self._ask(session, facts, "passed", word=passed_word(when, contents))
+            self._ask(session, facts, "passed", word=passed_word(utc_text(), contents))
 
     def _ask(
         self,

@@ -12,7 +12,6 @@ import json
 import os
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 from fleet.engine.lease.claims import owner
 from fleet.engine.rollout.claim import NAME, adopt, claim, forget, lock
 from fleet.engine.rollout.state import Line, RunState
+from fleet.model.deadline import utc_text
 from fleet.model.errors import InputError, WorkstationError, reason
 from fleet.model.files import file_errors
 from fleet.model.masking import masked
@@ -114,7 +114,7 @@ class Journal:
         """Append one line and sync it. Raises WorkstationError if the disk refuses."""
         if "text" in values:
             values["text"] = masked(str(values["text"]))  # may be a device's text
-        line: Line = to_plain({"line": kind, "at": _now(), **values})
+        line: Line = to_plain({"line": kind, "at": utc_text(), **values})
         data = json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
         with self._lock:
             self.state.take(line)
@@ -229,7 +229,3 @@ def _unwritable(path: Path | None, error: OSError) -> WorkstationError:
 
 def _here() -> dict[str, Any]:
     return {"pid": os.getpid(), "workstation": socket.gethostname(), "owner": owner()}
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

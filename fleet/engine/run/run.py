@@ -19,6 +19,7 @@ from fleet.engine.run.measuring.series import Series, warm
 from fleet.engine.run.measuring.validity import REBOOTED, marks_of, problems_of
 from fleet.engine.run.start import Placed, Sampling, execute, place
 from fleet.engine.session import Session
+from fleet.model.deadline import utc_text
 from fleet.model.errors import ConnectionLostError
 from fleet.model.events import Output, RunDone, StepStarted
 from fleet.model.home import kept, open_private, private_folder, write_private
@@ -139,7 +140,7 @@ def _once(job: RunJob, kit: Kit, start: Start, turn: Turn, records: list[Record]
     placed = place(start, job.plan.manifest, job.plan.facts.base_dir, work)
     folder = job.store.folder(job.run_id, host, turn.repeat, warmup=turn.warmup)
     sampling = Sampling(job.run.sample) if job.run.sample and job.plan.facts.posix else None
-    began, clock = time.gmtime(), time.monotonic()
+    began, clock = utc_text(), time.monotonic()
     boot, lost = session.boot, None
     with (
         contextlib.closing(Tee(folder / "stdout.log", session, "stdout")) as out,
@@ -162,7 +163,7 @@ def _once(job: RunJob, kit: Kit, start: Start, turn: Turn, records: list[Record]
     conditions = conditions_of(sampling.output if sampling else "", job.run.sample)
     record = replace(
         record_of(job, placed, turn, outcome),
-        started=time.strftime("%Y-%m-%dT%H:%M:%SZ", began),
+        started=began,
         seconds=round(seconds, 3),
         status=ended.status,
         artifacts={path.name: str(path) for path in sorted(folder.iterdir())},

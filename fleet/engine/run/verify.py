@@ -13,6 +13,7 @@ from msgspec import structs
 from fleet.engine.deploy.release_builder import Builder
 from fleet.engine.run.run import RunJob, Tee, Turn, keep_files, kit_of, record_of
 from fleet.engine.run.start import Placed, execute, place
+from fleet.model.deadline import utc_text
 from fleet.model.errors import AnswerError, InputError, SuiteError
 from fleet.model.events import RunDone, StepStarted
 from fleet.model.plain import to_plain
@@ -45,7 +46,7 @@ class _Verification:
     def __init__(self, job: RunJob, name: str) -> None:
         self.job = job
         self.folder = job.store.folder(job.run_id, job.session.host.name, 0, name=name)
-        self._began, self._clock = time.gmtime(), time.monotonic()
+        self._began, self._clock = utc_text(), time.monotonic()
 
     @contextlib.contextmanager
     def logs(self, prefix: str = "") -> Iterator[tuple[Tee, Tee]]:
@@ -80,7 +81,7 @@ class _Verification:
         lost = keep_files(self.folder, files)
         record = structs.replace(
             record_of(job, placed, Turn(0, False, ""), Outcome()),
-            started=time.strftime("%Y-%m-%dT%H:%M:%SZ", self._began),
+            started=self._began,
             seconds=round(time.monotonic() - self._clock, 3),
             status=ended.status,
             artifacts={path.name: str(path) for path in sorted(self.folder.iterdir())},

@@ -7,13 +7,13 @@ import json
 import re
 import sqlite3
 import statistics
-import time
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, ClassVar
 
+from fleet.model.deadline import utc_text
 from fleet.model.errors import ProfileStoreError, reason
 from fleet.model.metrics import FIELDS, LATENCY, NETWORK, PRIMARY
 from fleet.model.record import Record
@@ -184,7 +184,7 @@ def insert(link: sqlite3.Connection, record: Record, data: Mapping[str, Any], so
     `data` is the plain data from which the record was read.
     """
     key, body = packed(data)
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    now = utc_text()
     emulated = None if record.emulated is None else int(record.emulated)
     metrics = record.metrics
     values = (

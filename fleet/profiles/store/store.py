@@ -7,12 +7,12 @@ import json
 import os
 import secrets
 import sqlite3
-import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from fleet.model.deadline import utc_text
 from fleet.model.errors import InputError, ProfileStoreError, reason
 from fleet.model.home import fleet_home, open_private, private_folder, runs_home
 from fleet.model.metrics import PRIMARY
@@ -236,7 +236,7 @@ def save(link: sqlite3.Connection, name: str, query: Query, *, replace: bool) ->
     """Save the records of a selection as a baseline and return their number. Raises InputError."""
     named(name, "baseline")
     where, values = query.sql()
-    made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    made = utc_text()
     with writing(link):
         chosen = link.execute(f"SELECT r.id FROM record r {where}", values).fetchall()  # noqa: S608
         if not chosen:
