@@ -35,7 +35,6 @@ DEFAULT_SQNR_DB = 20.0
 DEFAULT_RANGE_SHARE = 0.25
 _NUMBERS = "biuf"  # kinds of numpy types
 Array = NDArray[Any]
-_Right = Callable[[Mapping[str, Array], Position | None], dict[str, Array]]
 
 
 @dataclass(frozen=True)
@@ -174,9 +173,12 @@ class PreparedSamples:
 
     def inputs(self, number: int) -> dict[str, Array]:
         """Return the inputs of a sample by name."""
-        arrays, _ = arrays_of(self.archive)
-        mine = f"{number}/"
-        return {name[len(mine) :]: v for name, v in arrays.items() if name.startswith(mine)}
+        return _of_sample(arrays_of(self.archive)[0], number)
+
+
+def _of_sample(arrays: Mapping[str, Array], number: int) -> dict[str, Array]:
+    mine = f"{number}/"
+    return {name[len(mine) :]: v for name, v in arrays.items() if name.startswith(mine)}
 
 
 def packed(inputs: Iterable[Mapping[str, Array]]) -> bytes:
@@ -233,9 +235,12 @@ def prepare(use: TensorUse, inputs: Ends | None, outputs: Ends | None) -> Prepar
             )
         expected.append(wanted)
     if use.reference is not None and not all(expected):
-        right = _recorded(use.reference, fed) or Reference(use.reference).outputs
-        for number, sample in enumerate(use.samples):
-            expected[number] = expected[number] or right(fed[number], sample.position)
+        kept = _recorded(use.reference, fed)
+        run = None if kept else Reference(use.reference)
+        for n, sample in enumerate(use.samples):
+            if not expected[n]:
+                right = run.outputs(fed[n], sample.position) if run else _of_sample(kept, n)
+                expected[n] = right
     names = tuple(sample.name for sample in use.samples)
     return PreparedSamples(
         names, packed(fed), tuple(expected), use.limits, _digest((*fed, *expected)), _digest(fed)
@@ -268,26 +273,20 @@ def recorded(prepared: PreparedSamples, archive: bytes) -> bytes:
     return buffer.getvalue()
 
 
-def _recorded(path: Path, fed: Sequence[Mapping[str, Array]]) -> _Right | None:
-    """Return a function that gives the recorded outputs of a sample, or None if `path` is a model.
+def _recorded(path: Path, fed: Sequence[Mapping[str, Array]]) -> Mapping[str, Array]:
+    """Return the recorded outputs of samples, or {} if `path` is a model.
 
     Raises SuiteError if the outputs were recorded with other inputs.
     """
     if path.suffix != ".npz":
-        return None
+        return {}
     kept = load(path)
     if str(kept.get(_INPUTS)) != _digest(fed):
         raise SuiteError(
             f"{path} was not recorded with the inputs of these samples",
             hint="record it again: fleet verify --record FILE.npz (on a device with right answers)",
         )
-    numbers = {id(inputs): number for number, inputs in enumerate(fed)}
-
-    def right(inputs: Mapping[str, Array], _: Position | None) -> dict[str, Array]:
-        mine = f"{numbers[id(inputs)]}/"
-        return {name[len(mine) :]: kept[name] for name in kept if name.startswith(mine)}
-
-    return right
+    return kept
 
 
 # A key of the session options of ONNX Runtime (onnxruntime_session_options_config_keys.h)
@@ -421,8 +420,7 @@ def judge_samples(prepared: PreparedSamples, archive: bytes, fault: str = "") ->
     fault = fault or damage
     answers = []
     for number, (name, wanted) in enumerate(zip(prepared.names, prepared.expected, strict=True)):
-        mine = f"{number}/"
-        own = {key[len(mine) :]: arrays[key] for key in arrays if key.startswith(mine)}
+        own = _of_sample(arrays, number)
         texts, faults = [], [] if wanted or own else [fault or "no answer: no output came back"]
         for tensor, value in (wanted or own).items():
             got = own.get(tensor)
