@@ -7,7 +7,7 @@ import contextlib
 import errno
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -138,43 +138,31 @@ def _once(job: RunJob, kit: Kit, start: Start, turn: Turn, records: list[Record]
     session.emit(StepStarted(host, "run", job.word or turn.word))
     work = f"{job.run_id}-{'w' if turn.warmup else 'r'}{turn.repeat}"
     placed = place(start, job.plan.manifest, job.plan.facts.base_dir, work)
-    folder = job.store.folder(job.run_id, host, turn.repeat, warmup=turn.warmup)
+    made = Recording(job, job.store.folder(job.run_id, host, turn.repeat, warmup=turn.warmup))
     sampling = Sampling(job.run.sample) if job.run.sample and job.plan.facts.posix else None
-    began, clock = utc_text(), time.monotonic()
     boot, lost = session.boot, None
-    with (
-        contextlib.closing(Tee(folder / "stdout.log", session, "stdout")) as out,
-        contextlib.closing(Tee(folder / "stderr.log", session, "stderr")) as err,
-    ):
+    with made.logs() as (out, err):
         try:
             ended = execute(session, placed, out.take, err.take, sampling)
         except ConnectionLostError as error:
             session.check()  # ended by the user: no record
             ended, lost = Ended(_LOST_STATUS, b""), error
-    seconds = time.monotonic() - clock
+    seconds = made.seconds
     if lost is None:
         outcome = job.builder.runner.read(start, kit, ended)
     else:
         outcome = Outcome(problems=(why_lost(session, lost, boot),))
     if sampling and sampling.output:
-        with kept(folder / SAMPLES_FILE):
-            write_private(folder / SAMPLES_FILE, masked(sampling.output))
-    unkept = keep_files(folder, outcome.raw)
+        with kept(made.folder / SAMPLES_FILE):
+            write_private(made.folder / SAMPLES_FILE, masked(sampling.output))
     conditions = conditions_of(sampling.output if sampling else "", job.run.sample)
-    record = replace(
-        record_of(job, placed, turn, outcome),
-        started=began,
-        seconds=round(seconds, 3),
-        status=ended.status,
-        artifacts={path.name: str(path) for path in sorted(folder.iterdir())},
-        problems=(*outcome.problems, *unkept, *problems_of(conditions)),
-        conditions=conditions,
-    )
+    record = made.record(placed, turn, outcome, ended.status)
+    problems = (*record.problems, *problems_of(conditions))
+    record = replace(record, seconds=seconds, problems=problems, conditions=conditions)
     metric = job.run.until.metric if job.run.until else ""
     marks = (*turn.marks, *placed.start.marks, *outcome.marks)
     marks += marks_of(record, records, metric)
-    record = replace(record, marks=marks)
-    record = job.store.save(folder, record)
+    record = job.store.save(made.folder, replace(record, marks=marks))
     records.append(record)
     session.emit(RunDone(host, to_plain(record)))
     if lost is not None:
@@ -187,32 +175,60 @@ def why_lost(session: Session, error: ConnectionLostError, boot: str | None) -> 
     return REBOOTED if session.boot != boot else LINK_BROKE
 
 
-def record_of(job: RunJob, placed: Placed, turn: Turn, outcome: Outcome) -> Record:
-    """Return the record of a run without its conditions and times."""
-    manifest = job.plan.manifest
-    return Record(
-        run_id=job.run_id,
-        host=job.session.host.name,
-        name=manifest.name,
-        release=manifest.id,
-        runner=job.builder.runner.name,
-        repeat=turn.repeat,
-        warmup=turn.warmup,
-        metrics=outcome.metrics,
-        finish=outcome.finish,
-        emulated=job.plan.facts.emulated,
-        argv=placed.argv,
-        env=placed.env,
-        prompt_sha256=hashlib.sha256(placed.start.prompt).hexdigest(),
-        files={item.name: item.sha256 for item in manifest.files},
-        origin=manifest.origin,
-        facts=to_plain(job.plan.facts),
-        identity=job.identity,
-        text=outcome.text,
-        fleet=VERSION,
-        ops=outcome.ops,
-        tags=job.tags,
-    )
+class Recording:
+    """A record in the making: its folder, its logs and its start time."""
+
+    def __init__(self, job: RunJob, folder: Path) -> None:
+        self.job, self.folder = job, folder
+        self._began, self._clock = utc_text(), time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """The seconds since the start, to the millisecond."""
+        return round(time.monotonic() - self._clock, 3)
+
+    @contextlib.contextmanager
+    def logs(self, prefix: str = "") -> Iterator[tuple[Tee, Tee]]:
+        """Yield the files for standard output and standard error of a program."""
+        session = self.job.session
+        with (
+            contextlib.closing(Tee(self.folder / f"{prefix}stdout.log", session, "stdout")) as out,
+            contextlib.closing(Tee(self.folder / f"{prefix}stderr.log", session, "stderr")) as err,
+        ):
+            yield out, err
+
+    def record(self, placed: Placed, turn: Turn, outcome: Outcome, status: int) -> Record:
+        """Keep the raw files of a run, and return its record without conditions and marks."""
+        job, manifest = self.job, self.job.plan.manifest
+        lost = keep_files(self.folder, outcome.raw)
+        return Record(
+            run_id=job.run_id,
+            host=job.session.host.name,
+            name=manifest.name,
+            release=manifest.id,
+            runner=job.builder.runner.name,
+            repeat=turn.repeat,
+            warmup=turn.warmup,
+            started=self._began,
+            seconds=self.seconds,
+            status=status,
+            metrics=outcome.metrics,
+            finish=outcome.finish,
+            problems=(*outcome.problems, *lost),
+            emulated=job.plan.facts.emulated,
+            argv=placed.argv,
+            env=placed.env,
+            prompt_sha256=hashlib.sha256(placed.start.prompt).hexdigest(),
+            files={item.name: item.sha256 for item in manifest.files},
+            origin=manifest.origin,
+            facts=to_plain(job.plan.facts),
+            identity=job.identity,
+            artifacts={path.name: str(path) for path in sorted(self.folder.iterdir())},
+            text=outcome.text,
+            fleet=VERSION,
+            ops=outcome.ops,
+            tags=job.tags,
+        )
 
 
 def keep_files(folder: Path, raw: Mapping[str, bytes]) -> tuple[str, ...]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from fleet.engine.deploy.release_builder import Builder
-from fleet.engine.run.run import RunJob, Tee, Turn, keep_files, kit_of, record_of
+from fleet.engine.run.run import Recording, RunJob, Tee, Turn, kit_of
 from fleet.engine.run.start import Placed, execute, place
-from fleet.model.deadline import utc_text
 from fleet.model.errors import AnswerError, InputError, SuiteError
 from fleet.model.events import RunDone, StepStarted
 from fleet.model.plain import to_plain
@@ -40,23 +37,11 @@ SAMPLED = "sampling: this runner cannot be told to take the most likely token"
 _GREEDY_ALONE = ("llama.cpp",)  # its own default temperature is 0 in fleet
 
 
-class _Verification:
-    """A record of answers in the making: its folder, its logs and its start time."""
+class _Verification(Recording):
+    """A record of answers in the making."""
 
     def __init__(self, job: RunJob, name: str) -> None:
-        self.job = job
-        self.folder = job.store.folder(job.run_id, job.session.host.name, 0, name=name)
-        self._began, self._clock = utc_text(), time.monotonic()
-
-    @contextlib.contextmanager
-    def logs(self, prefix: str = "") -> Iterator[tuple[Tee, Tee]]:
-        """Yield the files for standard output and standard error of a program."""
-        session = self.job.session
-        with (
-            contextlib.closing(Tee(self.folder / f"{prefix}stdout.log", session, "stdout")) as out,
-            contextlib.closing(Tee(self.folder / f"{prefix}stderr.log", session, "stderr")) as err,
-        ):
-            yield out, err
+        super().__init__(job, job.store.folder(job.run_id, job.session.host.name, 0, name=name))
 
     def execute(self, start: Start, word: str, logs: tuple[Tee, Tee]) -> tuple[Placed, Ended]:
         """Start a program in a work folder that has `word` in its name, and wait for its end."""
@@ -77,20 +62,11 @@ class _Verification:
         marks: tuple[str, ...] = (),
     ) -> Record:
         """Keep `files`, save the record, and tell the listener."""
-        job = self.job
-        lost = keep_files(self.folder, files)
-        record = structs.replace(
-            record_of(job, placed, Turn(0, False, ""), Outcome()),
-            started=self._began,
-            seconds=round(time.monotonic() - self._clock, 3),
-            status=ended.status,
-            artifacts={path.name: str(path) for path in sorted(self.folder.iterdir())},
-            problems=(*problems, *lost),
-            marks=marks,
-            suite=result,
-        )
-        record = job.store.save(self.folder, record)
-        job.session.emit(RunDone(job.session.host.name, to_plain(record)))
+        outcome = Outcome(problems=tuple(problems), raw=files)
+        record = self.record(placed, Turn(0, False, ""), outcome, ended.status)
+        record = structs.replace(record, marks=marks, suite=result)
+        record = self.job.store.save(self.folder, record)
+        self.job.session.emit(RunDone(self.job.session.host.name, to_plain(record)))
         return record
 
 
