@@ -21,7 +21,7 @@ from .test_push import MIB, a_folder, same
 CONTENT = random.Random(4).randbytes(40 * MIB)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def counted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sshd, Callable[[], int]]]:
     with counting(tmp_path_factory.mktemp("counted")) as one:
         yield one

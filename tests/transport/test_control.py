@@ -23,10 +23,11 @@ from .sshd import Sshd, counting, make_key
 CAT = Command(("cat",))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sshd, Callable[[], int]]]:
-    with counting(tmp_path_factory.mktemp("sshd")) as one:
-        yield one
+    """A server of one test: a client that was left while it connects counts in no other test."""
+    with counting(tmp_path_factory.mktemp("sshd")) as counted:
+        yield counted
 
 
 @pytest.fixture
@@ -39,8 +40,7 @@ def link(server: tuple[Sshd, Callable[[], int]]) -> Iterator[SshTransport]:
 
 @pytest.fixture
 def shells(server: tuple[Sshd, Callable[[], int]]) -> Callable[[], int]:
-    before = server[1]()
-    return lambda: server[1]() - before
+    return server[1]
 
 
 def say(link: SshTransport, word: str) -> str:

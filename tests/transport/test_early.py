@@ -23,7 +23,7 @@ from fleet.transport.sshclient import SshClient, client
 from .sshd import Sshd, counting, make_key
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sshd, Callable[[], int]]]:
     with counting(tmp_path_factory.mktemp("sshd")) as one:
         yield one
