@@ -1,9 +1,8 @@
 """Detection of the format of a profile by its content, and readers for profiles of other tools.
 
 Sources: qai_hub's profile of a job and ai-hub-models configs/perf_yaml.py; ONNX Runtime's session
-profile (Chrome trace events); benchmark_model of LiteRT (tensorflow/lite/tools/benchmark); winml
-perf (BenchmarkResult.to_dict); MNN's llm_demo (transformers/llm/engine); the text of
-qnn-profile-viewer 2.2x and later.
+profile (Chrome trace events); winml perf (BenchmarkResult.to_dict); MNN's llm_demo
+(transformers/llm/engine); the text of qnn-profile-viewer 2.2x and later.
 
 If a tool names the device on which a model ran, the device decides whether the record counts.
 Otherwise nothing is proven about the NPU, and the record does not count.
@@ -11,12 +10,11 @@ Otherwise nothing is proven about the NPU, and the record does not count.
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -25,7 +23,7 @@ from fleet.config.yamlpos import parse
 from fleet.model.errors import InputError, ProfileError, UnknownProfileError, reason
 from fleet.model.metrics import ANSWER, PROMPT
 from fleet.model.record import Measure, Metrics, Op
-from fleet.profiles.formats import executorch, genie, geniex, llama_cpp, mllm, qnn, qnn_json
+from fleet.profiles.formats import executorch, genie, geniex, litert, llama_cpp, mllm, qnn, qnn_json
 from fleet.profiles.formats.base import (
     RATE,
     RATE_UNIT,
@@ -48,16 +46,6 @@ _SECTION = re.compile(
 )
 _GRAPH = re.compile(r"[-\s]*Graph \d+ \((.*)\):\s*")
 _ROW = re.compile(rf"\s*(?P<name>NetRun(?: IPS)?|Backend) ?(?:\((?P<what>.*)\))?: +{_NUMBER} (\S+)")
-_LITERT = re.compile(
-    rf"Inference timings in us: Init: {_NUMBER}, First inference: {_NUMBER}, "
-    rf"Warmup \(avg\): {_NUMBER}, Inference \(avg\): {_NUMBER}"
-)
-_LITERT_BEGIN = re.compile(r"Loaded model|Graph: \[|Initialized session")
-_LITERT_START = re.compile(r"^.*\bSTARTING!.*$", re.MULTILINE)
-_LITERT_GRAPH = re.compile(r"\bGraph: \[(.*)\]")
-_LITERT_ERROR = re.compile(r"^ERROR: (.*)$", re.MULTILINE)
-_DELEGATE = re.compile(r"Replacing (\d{1,9}) out of (\d{1,9}) node\(s\) with delegate \(([^)]*)\)")
-_QUALCOMM = re.compile(r"qnn|qualcomm|htp|hexagon", re.IGNORECASE)
 _MNN = {
     "prompt_tokens": re.compile(rf"prompt tokens num = {_NUMBER}"),
     "generated_tokens": re.compile(rf"decode tokens num = {_NUMBER}"),
@@ -307,8 +295,8 @@ _PUBLISHED = {"genie": "genie", "geniex_qairt": "geniex", "geniex_llamacpp": "ge
 
 def read_text(text: str) -> Profile | list[Profile] | None:
     """Return the profile of a log or a text; None if it belongs to no known tool."""
-    if _LITERT.search(text):
-        return _litert(text)
+    if litert.is_log(text):
+        return litert.read(text)
     if all(pattern.search(text) for name, pattern in _MNN.items() if name.endswith("_tps")):
         numbers = {name: _rate_or_count(pattern, text, name) for name, pattern in _MNN.items()}
         return _profile("mnn-log", numbers, UNPROVEN.format(tool="MNN's llm_demo"), runner="mnn")
@@ -321,41 +309,6 @@ def _rate_or_count(pattern: re.Pattern[str], text: str, name: str) -> Measure | 
     match = pattern.search(text)
     value = number(match[1]) if match else None
     return None if value is None else Measure(value, "tok/s" if name.endswith("_tps") else "")
-
-
-def _litert(text: str) -> Profile | list[Profile]:
-    """Return the profile of each run of benchmark_model, with times in µs and its delegate."""
-    starts = [match.start() for match in _LITERT_START.finditer(text)]
-    if len(starts) < 2:
-        return _litert_run(text)
-    return [_litert_run(text[a:b]) for a, b in itertools.pairwise([*starts, len(text)])]
-
-
-def _litert_run(text: str) -> Profile:
-    match, numbers = _LITERT.search(text), dict[str, Measure | None]()
-    graph = _LITERT_GRAPH.search(text)
-    marks = (PurePath(graph[1]).name,) if graph else ()
-    if match is None:
-        error = _LITERT_ERROR.search(text)
-        problem = f"failed: {error[1] if error else 'the log of the run ends before its times'}"
-        return Profile("litert-benchmark", runner="litert", problems=(problem,), marks=marks)
-    init, first, _, average = (number(value) for value in match.groups())
-    numbers = {
-        "init_ms": _measure(init, "ms", 1e-3),
-        "run_first_ms": _measure(first, "ms", 1e-3),
-        "run_mean_ms": _measure(average, "ms", 1e-3),
-    }
-    took = _DELEGATE.search(text)
-    if took is None and not _LITERT_BEGIN.search(text):
-        problem = UNPROVEN.format(tool="benchmark_model, cut at its beginning,")
-    elif took is None:
-        problem = "cpu-fallback: no delegate took a node of the model"
-    elif not _QUALCOMM.search(took[3]):
-        problem = f"cpu-fallback: the delegate is {took[3]}"
-    else:
-        problem = ""
-        numbers["ops_off_npu"] = Measure(int(took[2]) - int(took[1]))
-    return _profile("litert-benchmark", numbers, problem, runner="litert", marks=marks)
 
 
 def _viewer(text: str) -> Profile:

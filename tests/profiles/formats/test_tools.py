@@ -7,6 +7,7 @@ that fleet once got wrong).
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -177,6 +178,53 @@ def test_a_log_of_several_benchmarks_is_a_record_a_run() -> None:
         (),
         ("failed: the log of the run ends before its times",),
     ]
+
+
+LITERT_2 = """INFO: [benchmark_litert_model.cc:201] Loading model from: m/a.tflite
+INFO: [litert_dispatch.cc:145] Loading shared library: ./libLiteRtDispatch_Qualcomm.so
+VERBOSE: Replacing 2 out of 3 node(s) with delegate (DispatchDelegate) node, yielding 3 partitions.
+INFO: [benchmark_litert_model.h:89]
+========== BENCHMARK RESULTS ==========
+INFO: [benchmark_litert_model.h:94] Model initialization: 45.50 ms
+INFO: [benchmark_litert_model.h:96] Warmup (first):       7.25 ms
+INFO: [benchmark_litert_model.h:98] Warmup (avg):         6.00 ms (1 runs)
+INFO: [benchmark_litert_model.h:100] Inference (avg):      4.50 ms (10 runs)
+INFO: [benchmark_litert_model.h:104] Inference (min):      4.25 ms
+INFO: [benchmark_litert_model.h:115] Throughput:           27.46 MB/s
+"""
+
+
+def test_benchmark_model_of_litert_2() -> None:
+    (npu,) = read(LITERT_2)
+    names = ("init_ms", "run_first_ms", "run_mean_ms", "run_min_ms", "ops_off_npu")
+    assert [_value(npu, name) for name in names] == [45.5, 7.25, 4.5, 4.25, 1]
+    assert (npu.problems, npu.marks) == ((), ("a.tflite",))
+    (other,) = read(LITERT_2.replace("Dispatch_Qualcomm", "Dispatch_MediaTek"))
+    assert other.problems[0].startswith("unreadable: the output of DispatchDelegate of LiteRT")
+    (cpu,) = read(LITERT_2.replace("DispatchDelegate", "TfLiteXNNPackDelegate"))
+    assert cpu.problems == ("cpu-fallback: the delegate is TfLiteXNNPackDelegate",)
+    twice = read(LITERT_2 + LITERT_2.replace("4.50", "4.40"))
+    assert [_value(run, "run_mean_ms") for run in twice] == [4.5, 4.4]
+
+
+def test_benchmark_model_before_tensorflow_2_2() -> None:
+    (old,) = read("Average inference timings in us: Warmup: 83235, Init: 38500, no stats: 79250\n")
+    assert [_value(old, name) for name in ("init_ms", "run_mean_ms")] == [38.5, 79.25]
+
+
+@pytest.mark.parametrize(
+    ("line", "off"),
+    [
+        ("TfLiteQnnDelegate delegate: 11 nodes delegated out of 42 nodes with 7 partitions.", 31),
+        ("TfLiteQnnDelegate delegate: 0 nodes delegated out of 42 nodes with 0 partitions.", None),
+        ("Replacing 0 out of 42 node(s) with delegate (TfLiteQnnDelegate) node", None),
+    ],
+)
+def test_the_qnn_delegates_own_line(line: str, off: int | None) -> None:
+    cpu = "INFO: Replacing 31 out of 42 node(s) with delegate (TfLiteXNNPackDelegate) node"
+    (found,) = read(re.sub("INFO: Replacing.*", f"{cpu}\nINFO: {line}", LITERT))
+    assert _value(found, "ops_off_npu") == off
+    assert (found.problems == ()) == (off is not None)
 
 
 def test_layers_without_a_time_have_cycles() -> None:
