@@ -156,11 +156,16 @@ def _counted(row: Mapping[str, str]) -> dict[str, Any]:
 
 def is_sql(text: str) -> bool:
     """Return whether a text is the output of `llama-bench -o sql`, not one that quotes it."""
-    return text.lstrip().startswith(_SQL) and "avg_ts" in text
+    return _SQL.match(text) is not None and "avg_ts" in text
 
 
-_SQL = ("CREATE TABLE IF NOT EXISTS test (", "INSERT INTO test (")
-_INSERT = re.compile(r"^INSERT INTO test \(([\w, ]+)\)\s+VALUES\s+\((.*)\);$", re.MULTILINE)
+# The table is named llama_bench since August 2025 (pull request 15003 of ggml-org/llama.cpp).
+_SQL = re.compile(
+    r"\s*(?:CREATE TABLE IF NOT EXISTS|INSERT INTO) (?:test|llama_bench) \(", re.ASCII
+)
+_INSERT = re.compile(
+    r"^INSERT INTO (?:test|llama_bench) \(([\w, ]+)\)\s+VALUES\s+\((.*)\);$", re.MULTILINE
+)
 
 
 def read_sql(text: str) -> Profile | list[Profile]:

@@ -274,6 +274,16 @@ def test_llama_bench_in_sql() -> None:
     assert found.problems == ()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [SQL.replace(" test (", " llama_bench (")],
+    ids=["table of newer versions"],
+)
+def test_other_sql_of_llama_bench(text: str) -> None:
+    (found,) = read(text)
+    assert (found.metrics.prompt_tps, found.metrics.decode_tps) == (210.5, 12.25)
+
+
 def test_no_sql_is_run() -> None:
     doubled = ", ".join(f"c{n} AS (c{n - 1}||c{n - 1})" for n in range(1, 27))
     (found,) = read(SQL.replace("avg_ts REAL", f"avg_ts REAL, c0 TEXT, {doubled}"))
