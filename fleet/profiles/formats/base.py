@@ -63,12 +63,12 @@ def measured(
 def decoded(data: bytes) -> str:
     """Return the text of a file: UTF-8, or the encoding of its byte order mark.
 
-    PowerShell writes UTF-16. Raises ProfileError with the position of the first byte that is not
-    text.
+    PowerShell writes UTF-16, and programs on Windows end lines with CR and LF. Raises ProfileError
+    with the position of the first byte that is not text.
     """
     name = next((name for mark, name in _BOMS if data.startswith(mark)), "utf-8")
     try:
-        return data.decode(name)
+        return data.decode(name).replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ProfileError(

@@ -248,8 +248,9 @@ Token Generation Time: 500000 us, Token Generation Rate: 12.000000 toks/sec
 """
 
 
-def test_what_genie_t2t_run_prints() -> None:
-    (found,) = read(OLD_GENIE)
+@pytest.mark.parametrize("text", [OLD_GENIE, OLD_GENIE.replace("\n", "\r\n")])
+def test_what_genie_t2t_run_prints(text: str) -> None:
+    (found,) = read(text)
     metrics = found.metrics
     assert (metrics.init_ms, metrics.prompt_tokens, metrics.prompt_tps) == (2500, 17, 85)
     assert (metrics.generated_tokens, metrics.decode_tps, metrics.decode_ms) == (6, 12, 500)
@@ -276,8 +277,8 @@ def test_llama_bench_in_sql() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [SQL.replace(" test (", " llama_bench (")],
-    ids=["table of newer versions"],
+    [SQL.replace(" test (", " llama_bench ("), SQL.replace("\n", "\r\n")],
+    ids=["table of newer versions", "written on Windows"],
 )
 def test_other_sql_of_llama_bench(text: str) -> None:
     (found,) = read(text)
