@@ -102,15 +102,6 @@ class GenieConfig:
     unknown: list[Named] = field(default_factory=list)
 
 
-def genie_configs(root: Path) -> list[str]:
-    """Return the names of the Genie dialogs at the top of a folder, recognised by content.
-
-    genie_config.json comes first. Files that cannot be a configuration (too large, not JSON) are
-    left out.
-    """
-    return [name for name, data in _sections(root) if "dialog" in data]
-
-
 def has_genie_configs(root: Path) -> bool:
     """Return True if a folder has a dialog, a script, or the configuration of a pipeline's node."""
     return any(True for _ in _sections(root)) or bool(genie_scripts(root))
@@ -213,7 +204,13 @@ def _entry(root: Path, chosen: str | None) -> str:
             f"the bundle folder {root} cannot be read: {reason(error)}",
             hint="give the path of the folder that holds genie_config.json",
         ) from error
-    dialogs, scripts = genie_configs(root), genie_scripts(root)
+    scripts, sections = genie_scripts(root), list(_sections(root))
+    dialogs = [name for name, data in sections if "dialog" in data]
+    nodes = {
+        name: next(key for key in SECTIONS if key in data)
+        for name, data in sections
+        if name not in dialogs
+    }
     if chosen is not None:
         if inside(root, clean_name(chosen, "`bundle: config:`"), "`bundle: config:`") is None:
             raise BundleError(
@@ -223,8 +220,9 @@ def _entry(root: Path, chosen: str | None) -> str:
             )
         return clean_name(chosen, "`bundle: config:`")
     named = [name for name in names if fnmatchcase(name, "*genie_config*.json")]
-    if CONFIG in names or len(dialogs) == 1:
-        entry = CONFIG if CONFIG in names else dialogs[0]
+    named = [name for name in named if name not in nodes]
+    if CONFIG in named or len(dialogs) == 1:
+        entry = CONFIG if CONFIG in named else dialogs[0]
     elif len(dialogs) > 1:
         raise BundleError(
             f"{root} has more than one Genie configuration: {', '.join(dialogs)}",
@@ -233,9 +231,6 @@ def _entry(root: Path, chosen: str | None) -> str:
     elif len(named) == 1 or scripts:
         entry = (scripts or named)[0]
     else:
-        nodes = {
-            name: next(key for key in SECTIONS if key in data) for name, data in _sections(root)
-        }
         raise not_supported(root, names, nodes)
     inside(root, entry, "the bundle")
     return entry

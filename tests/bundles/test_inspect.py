@@ -178,12 +178,13 @@ def test_a_folder_that_holds_the_contexts_too(make_folder: MakeFolder) -> None:
     assert [item.name for item in inspect_bundle(folder).contexts] == ["m/model-1.bin"]
 
 
-def test_an_embedding_model_is_no_dialog(make_folder: MakeFolder) -> None:
+@pytest.mark.parametrize("name", ["bge.json", "genie_config.json", "bge_genie_config.json"])
+def test_an_embedding_model_is_no_dialog(make_folder: MakeFolder, name: str) -> None:
     folder = make_folder(V73)
     dialog = json.loads((folder / "genie_config.json").read_text())["dialog"]
     (folder / "genie_config.json").unlink()
-    (folder / "bge.json").write_text(json.dumps({"embedding": dialog}))
-    with pytest.raises(BundleError, match=r"only an embedding model \(bge\.json\): genie-t2e-run"):
+    (folder / name).write_text(json.dumps({"embedding": dialog}))
+    with pytest.raises(BundleError, match=rf"only an embedding model \({name}\): genie-t2e-run"):
         inspect_bundle(folder)
 
 
