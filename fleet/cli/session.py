@@ -26,6 +26,7 @@ HEADER = "# Written by fleet config session; a host goes when its time is over.\
 ADB_SERVER, ADBD = 5037, 5555  # the ports of a phone, behind a tunnel
 _VALUED = "B:b:c:D:E:e:F:I:i:J:L:l:m:O:o:p:Q:R:S:W:w:"  # options of ssh(1) with a value
 _PLAIN = "1246AaCfGgKkMNnqsTtVvXxYy"
+_NAMED = {"identityfile": "-i", "port": "-p", "proxyjump": "-J", "user": "-l"}  # of ssh -o
 _LOOK_SECONDS = 15.0
 _LIKE = "ssh -i KEY -L 2222:BOARD:22 -N sshtunnel@GATEWAY"
 
@@ -135,7 +136,8 @@ def parsed_line(line: str, key: Path | None = None) -> FarmLine:
         raise InputError(
             f"the line is no ssh command: {error}", hint=f"copy it: {_LIKE}"
         ) from error
-    given = dict(pairs)
+    pairs = [_without_name(*pair) for pair in pairs]
+    given = dict(reversed(pairs))  # ssh takes the first of two values
     parts = given.get("-L", "").split(":")
     named = Path(words[0]).stem == "ssh" if words else False
     if (
@@ -144,6 +146,7 @@ def parsed_line(line: str, key: Path | None = None) -> FarmLine:
         or len(parts) not in {3, 4}
         or not parts[-1].isdecimal()
         or [option for option, _ in pairs].count("-L") != 1
+        or "-J" in given
     ):
         raise InputError(
             "the line is not a tunnel command with one -L PORT:BOARD:PORT and one gateway",
@@ -160,6 +163,13 @@ def parsed_line(line: str, key: Path | None = None) -> FarmLine:
     local = parts[-3] if parts[-3].isdigit() else ""
     where = str(Path(identity).expanduser().absolute())
     return FarmLine(where, local, parts[-2], int(parts[-1]), gateway + port)
+
+
+def _without_name(option: str, value: str) -> tuple[str, str]:
+    """Return `-p 22` for `-o Port=22`, and other options unchanged."""
+    name, _, given = value.replace("=", " ", 1).strip().partition(" ")
+    short = _NAMED.get(name.lower()) if option == "-o" else None
+    return (short, given.strip()) if short else (option, value)
 
 
 def _pinned(path: Path, name: str, *, accept_new: bool) -> dict[str, str]:

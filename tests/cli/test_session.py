@@ -47,6 +47,8 @@ def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (f"ssh -o UpdateHostKeys=no -p 2200 -NL 127.0.0.1:5:{FAR}:22 -i qdc.pem -l t gw.test",
          "5", 22, "t@gw.test:2200"),
         (f"ssh -i <PRIVATE_KEY_FILE_PATH> -L 2222:{FAR}:22 -N t@gw.test", "2222", 22, "t@gw.test"),
+        (f"ssh -o IdentityFile=qdc.pem -oPort=2200 -o 'User t' -L 5:{FAR}:22 -p 9 -N gw.test", "5",
+         22, "t@gw.test:2200"),
     ],
 )  # fmt: skip
 def test_the_tunnel_commands_of_farms(
@@ -67,6 +69,8 @@ def test_the_tunnel_commands_of_farms(
         ("ssh -i 'qdc.pem", "no ssh command"),
         (f"ssh -i qdc.pem -L 1:{FAR}:\u00b2 -N t@gw", "not a tunnel command"),
         (f"ssh -i qdc.pem -L 1:{FAR}:22 -L 2:other:22 -N t@gw", "not a tunnel command"),
+        (f"ssh -i qdc.pem -J other@gw2 -L 1:{FAR}:22 -N t@gw", "not a tunnel command"),
+        (f"ssh -i qdc.pem -o ProxyJump=gw2 -L 1:{FAR}:22 -N t@gw", "not a tunnel command"),
         ("", "not a tunnel command"),
     ],
 )
