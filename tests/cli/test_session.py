@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,25 @@ from fleet.cli import session
 from fleet.cli.session import HEADER, FarmLine, parsed_line
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
-from fleet.engine.budget import CLEAN_SECONDS, allowed, left, require_time, too_long
+from fleet.engine.budget import (
+    CLEAN_SECONDS,
+    allowed,
+    judged,
+    left,
+    require_time,
+    too_long,
+    within,
+)
+from fleet.engine.session import Session
 from fleet.lab.lab import Lab
 from fleet.model.deadline import Deadline, Stall
-from fleet.model.errors import BudgetError, InputError
+from fleet.model.errors import BudgetError, DeviceError, InputError
 from fleet.model.files import FileRef
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob, DevicePlan, ProbeHealth, SendBlobs
 from fleet.ops.lease import end_command
+from fleet.transport.local import LocalTransport
 from tests.bundles.conftest import make_facts
 from tests.warm import fleet
 
@@ -204,10 +215,56 @@ def test_the_budget_of_one_call() -> None:
     require_time(by_the_hour(100))
     with pytest.raises(BudgetError, match="the session of evk is over"):
         require_time(by_the_hour(0))
+    assert within(Host("evk"), Deadline(900)).remaining > 800
+    assert within(by_the_hour(100), Deadline(900)).remaining <= 100
+    with pytest.raises(BudgetError):
+        within(by_the_hour(0), Deadline(900))
+    Session(by_the_hour(100), print, transport=LocalTransport()).check()
+    with pytest.raises(BudgetError):
+        Session(by_the_hour(0), print, transport=LocalTransport()).check()
     for deadline in (Deadline(100), Stall(100)):
         deadline.cut(50)
         deadline.touch()
         assert deadline.remaining <= 50
+
+
+def test_a_command_that_the_end_cuts_leaves_nothing_on_the_board(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLEET_LEASE_DIR", str(tmp_path))
+    base, cut = tmp_path / "data", DeviceError("the connection was cut", device="evk")
+    (base / "store").mkdir(parents=True)
+    transport = LocalTransport()
+    transport.open(Deadline(60))
+    assert judged(replace(by_the_hour(100), base_dir=str(base)), transport, cut) is cut
+    assert base.exists()
+    ended = judged(replace(by_the_hour(0), base_dir=str(base)), transport, cut)
+    assert isinstance(ended, BudgetError)
+    assert "the connection was cut" in ended.message
+    assert not base.exists()
+
+
+def test_leases_of_other_users_stay(tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root gives a folder to another user")
+    leases = tmp_path / "fleet-lease"
+    for name in ("write.1", "write.2"):
+        (leases / name).mkdir(parents=True)
+    os.chown(leases / "write.2", 65534, 65534)
+    env = {**os.environ, "FLEET_LEASE_DIR": str(tmp_path)}
+    command = end_command(str(tmp_path / "data"))
+    subprocess.run(command.argv, env=env, check=True, capture_output=True, timeout=60)
+    assert [path.name for path in leases.iterdir()] == ["write.2"]
+
+
+def test_a_folder_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "other" / "store").mkdir(parents=True)
+    (tmp_path / "data").symlink_to("other")
+    env = {**os.environ, "FLEET_LEASE_DIR": str(tmp_path)}
+    command = end_command(str(tmp_path / "data"))
+    done = subprocess.run(command.argv, env=env, check=False, capture_output=True, timeout=60)
+    assert b"is a symbolic link" in done.stdout + done.stderr
+    assert (tmp_path / "other" / "store").is_dir()
 
 
 def test_programs_end_where_the_way_to_the_folder_is_a_link(tmp_path: Path) -> None:
