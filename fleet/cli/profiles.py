@@ -16,14 +16,14 @@ from fleet.cli.hints import completed
 from fleet.cli.measured import show_records
 from fleet.cli.options import App
 from fleet.cli.profiles_store import opened
-from fleet.model.errors import InputError
+from fleet.model.errors import InputError, ProfileStoreError
 from fleet.model.extras import install_extra
+from fleet.model.files import written_whole
 from fleet.model.metrics import HEADLINES, LATENCY, LOSS, METRICS, NETWORK, PRIMARY
 from fleet.model.plain import to_plain
 from fleet.model.record import Record
 from fleet.model.text import harmless
 from fleet.profiles.compare.groups import sides_of
-from fleet.profiles.files import written_whole
 from fleet.profiles.pictures.lines import Bar, bars, known, sparkline
 from fleet.profiles.store import select
 
@@ -125,7 +125,7 @@ def _apart(groups: list[RecordGroup]) -> list[RecordGroup]:
 
 def _write(target: Path, text: str) -> int:
     """Write the file atomically and return its size in bytes."""
-    with written_whole(target) as part:
+    with written_whole(target, ProfileStoreError) as part:
         return part.write_bytes(text.encode())
 
 

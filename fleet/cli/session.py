@@ -20,7 +20,7 @@ from fleet.config.inventory import load_inventory
 from fleet.config.yamlpos import read
 from fleet.model.deadline import Deadline, parse_duration, utc_text
 from fleet.model.errors import InputError, InventoryError, UnreachableError
-from fleet.model.files import file_errors
+from fleet.model.files import file_errors, written_whole
 
 HEADER = "# Written by fleet config session; a host goes when its time is over.\n"
 ADB_SERVER, ADBD = 5037, 5555  # the ports of a phone, behind a tunnel
@@ -284,10 +284,9 @@ def _changed(path: Path, name: str, keys: dict[str, Any] | None) -> dict[str, An
 def _write(path: Path, hosts: dict[str, Any]) -> None:
     """Write the file, or remove it if no session is left."""
     lines = [f"    {json.dumps(name)}: {json.dumps(keys)}\n" for name, keys in hosts.items()]
-    with file_errors(path, "write"):
-        if not hosts:
+    if not hosts:
+        with file_errors(path, "write"):
             path.unlink(missing_ok=True)
-            return
-        part = path.with_name(f".{path.name}.part")
+        return
+    with written_whole(path) as part:
         part.write_text(f"{HEADER}all:\n  hosts:\n{''.join(lines)}", "utf-8")
-        part.replace(path)

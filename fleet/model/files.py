@@ -126,6 +126,21 @@ def file_errors(
         raise kind(f"cannot {doing} the file {path}: {reason(error)}", hint=look) from error
 
 
+@contextmanager
+def written_whole(target: Path, kind: type[FleetError] = InputError) -> Iterator[Path]:
+    """Write a file atomically: yield a temporary path that replaces `target` at the end.
+
+    Raises `kind` if the file cannot be written.
+    """
+    part = target.with_name(f"{target.name}.{os.urandom(4).hex()}.part")
+    try:
+        with file_errors(target, "write", kind, f"ls -ld {target.parent}"):
+            yield part
+            part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
 def sha256_file(path: Path) -> str:
     """Return the SHA-256 of a file as lower-case hex; about 1 GB/s on a CPU with SHA extensions."""
     with path.open("rb") as stream:

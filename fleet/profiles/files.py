@@ -1,14 +1,12 @@
-"""Readers of record files, and an atomic write of any file."""
+"""Readers of record files."""
 
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from fleet.model.errors import FleetError, InputError, ProfileStoreError, reason
+from fleet.model.errors import InputError, reason
 from fleet.model.files import file_errors
 from fleet.model.record import Record
 
@@ -58,21 +56,6 @@ def _of_file(path: Path) -> Iterator[Record]:
             raise InputError(
                 f"{path} is not a result of a run: {_message_of(error)}", hint=error.hint or _IMPORT
             ) from error
-
-
-@contextmanager
-def written_whole(target: Path, kind: type[FleetError] = ProfileStoreError) -> Iterator[Path]:
-    """Write a file atomically: yield a temporary path that replaces `target` at the end.
-
-    Raises `kind` if the file cannot be written.
-    """
-    part = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
-    try:
-        with file_errors(target, "write", kind, f"ls -ld {target.parent}"):
-            yield part
-            part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _message_of(error: Exception) -> str:

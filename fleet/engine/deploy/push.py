@@ -7,10 +7,8 @@ Windows PC is asked for all of its facts.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from threading import Thread
 
 from msgspec import Struct
 
+from fleet.content.caches import write_whole
 from fleet.content.sources import SourceFiles
 from fleet.engine.deploy.switch import apply_plan
 from fleet.engine.lease.claims import owner
@@ -32,7 +31,7 @@ from fleet.engine.transfer.speculative import check_room, send_speculatively
 from fleet.model.errors import InputError
 from fleet.model.events import Listener
 from fleet.model.facts import Facts, Tools
-from fleet.model.home import fleet_home, private_folder, write_private
+from fleet.model.home import fleet_home
 from fleet.model.inventory import Host
 from fleet.model.manifest import KEEP, Manifest, check_name
 from fleet.model.plain import read_plain, to_plain
@@ -238,12 +237,7 @@ def remember(session: Session, facts: Facts) -> None:
         base_dir=facts.base_dir,
         tools=facts.tools,
     )
-    path = _path(session)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    with contextlib.suppress(OSError):
-        private_folder(path.parent)
-        write_private(part, json.dumps(to_plain(record)))
-        part.replace(path)
+    write_whole(_path(session), json.dumps(to_plain(record)).encode())
 
 
 def _path(session: Session) -> Path:

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from fleet.model.errors import InputError
+from fleet.model.files import written_whole
 from fleet.model.gates import LEAST_REPEATS
 from fleet.model.record import Record
 from fleet.model.text import harmless
@@ -16,7 +16,6 @@ from fleet.profiles.compare.conditions import ConditionFinding, Weight
 from fleet.profiles.compare.gates import GateOutcome, JudgedGate, interval, percent
 from fleet.profiles.compare.ops import OpDiff
 from fleet.profiles.compare.verdict import MEASURED, MetricRow, Verdict
-from fleet.profiles.files import written_whole
 
 COLUMNS = ("device", "metric", "A", "B", "change", "95 % interval", "verdict", "emulated")
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -26,7 +25,7 @@ _MARKDOWN = re.compile(r"([\\`*_\[\]#|<>~@&]|:(?=//)|(?<=www)\.)")
 
 def save(path: Path, text: str) -> None:
     """Write a file atomically. Raises InputError if it cannot be written."""
-    with written_whole(path, InputError) as part:
+    with written_whole(path) as part:
         part.write_text(text, "utf-8")
 
 

@@ -15,11 +15,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fleet.model.errors import InputError
+from fleet.model.errors import InputError, ProfileStoreError
 from fleet.model.extras import install_extra
+from fleet.model.files import written_whole
 from fleet.model.record import Op, Record
 from fleet.profiles.exports import flat
-from fleet.profiles.files import written_whole
 from fleet.profiles.store import ProfileStore, Query
 
 ROWS = 5000  # of a row group
@@ -163,5 +163,5 @@ def export(
         )
     if not store.count(query):
         raise InputError(f"no stored result matches '{query.text}'", hint="fleet profiles list")
-    with written_whole(target) as part:
+    with written_whole(target, ProfileStoreError) as part:
         return WRITERS[kind](store, query, part, clock_hz)
