@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.bundles.aihub.models import WHEEL, wheel
-from fleet.config.yamlpos import parse
+from fleet.config.yamlpos import read
 from fleet.facts.soc import by_hub_chipset
 from fleet.model.errors import InputError
 from fleet.model.plain import to_plain
@@ -85,8 +85,7 @@ def aihub(text: str) -> list[Record]:
 
 def _chips(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the known facts about the chip of each device, named like the facts of a record."""
-    path = folder / "devices_and_chipsets.yaml"
-    table = parse(path.read_text("utf-8"), path, InputError).data
+    table = read(folder / "devices_and_chipsets.yaml", InputError).data
     facts = {}
     for device, entry in table["devices"].items():
         chip = table["chipsets"].get(entry["chipset"], {})
@@ -103,8 +102,8 @@ def _chips(folder: Path) -> dict[str, dict[str, Any]]:
 
 def _records(path: Path, chips: Mapping[str, dict[str, Any]], version: str) -> Iterator[Record]:
     model = path.parent.name
-    read = detect.read(path.read_bytes())
-    profiles = [each for each in (read if isinstance(read, list) else [read])
+    made = detect.read(path.read_bytes())
+    profiles = [each for each in (made if isinstance(made, list) else [made])
                 if isinstance(each, Profile)]  # fmt: skip
     for number, profile in enumerate(profiles):
         device = profile.origin["device"]
@@ -136,9 +135,9 @@ def one_of(label: str, mine: Sequence[Record], other: Sequence[Record]) -> Seque
     InputError that names the words to choose by if several figures remain.
     """
     left = [record for record in mine if record.counts] or list(mine)
-    for read in (_chip, attrgetter("runner")):
-        theirs = set(map(read, other)) - {None}  # a chip that is not known is no other's
-        same = [record for record in left if read(record) in theirs]
+    for value_of in (_chip, attrgetter("runner")):
+        theirs = set(map(value_of, other)) - {None}  # a chip that is not known is no other's
+        same = [record for record in left if value_of(record) in theirs]
         left = same or left
     if len(left) == 1:
         return left

@@ -8,13 +8,13 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from fleet.config.yamlpos import parse
+from fleet.config.yamlpos import read
 from fleet.model.errors import InputError
 from fleet.model.extras import installer
 
 WHEEL = "qai-hub-models"
 # Runtime of AI Hub → runner of fleet. voice_ai is a separate SDK, which fleet does not start.
-_RUNNERS = {"genie": "genie", "geniex_qairt": "geniex", "geniex_llamacpp": "geniex", "voice_ai": ""}
+RUNNERS = {"genie": "genie", "geniex_qairt": "geniex", "geniex_llamacpp": "geniex"}
 
 
 def wheel() -> tuple[Path, str]:
@@ -42,16 +42,15 @@ def offered(name: str) -> InputError:
     support, fetch = "", f"qai-hub-models fetch {name} --help"
     try:
         folder, version = wheel()
-        path = folder / "models" / name / "manifest.yaml"
-        manifest = parse(path.read_text("utf-8"), path, InputError).data
-    except (InputError, OSError):
+        manifest = read(folder / "models" / name / "manifest.yaml", InputError).data
+    except InputError:
         manifest, version = {}, ""
     runtimes = manifest.get("orchestrator_runtimes", [])
     if runtimes:
-        words = [f"{each}: {f'runner {_RUNNERS[each]}' if _RUNNERS.get(each) else 'none yet'}"
+        words = [f"{each}: {f'runner {RUNNERS[each]}' if RUNNERS.get(each) else 'none yet'}"
                  for each in runtimes]  # fmt: skip
         support = f" (qai-hub-models {version}; fleet runs it with: {', '.join(words)})"
-    runs = next((each for each in runtimes if _RUNNERS.get(each)), "")
+    runs = next((each for each in runtimes if RUNNERS.get(each)), "")
     of_gguf = runs == "geniex_llamacpp"
     fits = [each for each in manifest.get("supported_precisions", [])
             if each.startswith("w") is not of_gguf]  # fmt: skip

@@ -182,14 +182,10 @@ def _last(contents: Contents, name: str) -> str:
 
 def unhashed_why(facts: Facts) -> str:
     """Return why a device cannot hash its store; "" if it can."""
-    able = bool(facts.tools.sha256) or backend_for(facts).hashes
+    if facts.tools.sha256 or backend_for(facts).hashes:
+        return ""
     return (
-        ""
-        if able
-        else (
-            "fleet could not check the contents of files: the device has no sha256 tool "
-            "and no Python"
-        )
+        "fleet could not check the contents of files: the device has no sha256 tool and no Python"
     )
 
 

@@ -54,9 +54,6 @@ class Deployment(Protocol):
     def afar(self) -> bool:
         """True if the workers of a cluster do the work."""
 
-    def waves(self) -> tuple[Wave, ...]:
-        """Return the waves with their devices."""
-
     def bring(self, session: Session, result: DeviceResult[None]) -> None:
         """Deploy to one device. A device in `owed` also gets the steps after its switch again."""
 
@@ -278,7 +275,7 @@ def _header(operation: Deployment, inputs: Inputs | None) -> dict[str, Any]:
     header: dict[str, Any] = {
         "name": operation.playbook.name,
         "rollout": operation.playbook.rollout,
-        "waves": operation.waves(),
+        "waves": waves_of(operation.playbook.rollout, operation.hosts),
         "options": operation.options,
     }
     if operation.afar:

@@ -19,6 +19,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from fleet.bundles.aihub.models import RUNNERS
 from fleet.config.yamlpos import parse
 from fleet.model.errors import InputError, ProfileError, UnknownProfileError, reason
 from fleet.model.metrics import ANSWER, PROMPT
@@ -284,13 +285,10 @@ def _perf_row(place: tuple[str, ...], row: Mapping[str, Any]) -> Profile:
         "runtime": f"qairt-{build}" if build else None, "tools": dict(tools),
     }  # fmt: skip
     return _profile(
-        "ai-hub-perf", numbers, problem, runner=_PUBLISHED.get(runtime, "ai-hub"),
+        "ai-hub-perf", numbers, problem, runner=RUNNERS.get(runtime, "ai-hub"),
         runtime=build if build.count(".") == 3 else "", marks=(" / ".join(place),),
         origin={key: value for key, value in origin.items() if value},
     )  # fmt: skip
-
-
-_PUBLISHED = {"genie": "genie", "geniex_qairt": "geniex", "geniex_llamacpp": "geniex"}
 
 
 def read_text(text: str) -> Profile | list[Profile] | None:
