@@ -58,8 +58,7 @@ def read_bundle(
         shards = collect(contents)
         refuse_case_twins(sorted(contents.paths))
         files = {name: ref(name, path, cache, hashes) for name, path in contents.paths.items()}
-        around = KINDS[kind].around
-        if around:
+        if around := KINDS[kind].around:
             system_library = None  # it cannot read a context after a header
         contexts = tuple(
             inspect_context(file.source, system_library, name=file.name, sha256=file.sha256)
