@@ -178,7 +178,7 @@ def look(session: Session, how: Round) -> Seen:
 
 @cache
 def _probe(android: bool) -> str:
-    """Return probe.sh with replace.sh and doctor.sh inserted before its end."""
+    """Return probe.sh (for a phone with `android`) with replace.sh and doctor.sh before its end."""
     own = shell_text("replace") + text_of("doctor.sh")
     head = 'folders=$2 verify=$3; set -- "$1"\n'
     return head + source(android=android).removesuffix("put end\n") + own + "put end\n"
@@ -278,10 +278,9 @@ def _link(session: Session, facts: Facts) -> Check:
 
 
 def _of_checks(checks: Iterable[Check], *, failing: bool) -> list[Witness]:
-    """Return the evidence in the facts of the checks for each cause, from the first broken layer
-    on.
+    """Return the evidence of checks that warn or fail, for each cause, with its layer's order.
 
-    If nothing is broken, a check that only warns makes its causes advice.
+    With `failing`, a check that only warns has half the weight.
     """
     known = knowledge()
     evidences = []

@@ -223,7 +223,7 @@ class Redactor:
 
 
 def stays(word: str, after: str, *, negative: bool) -> bool:
-    """Return True for a segment that identifies nobody: known words and common forms of numbers."""
+    """Return True for a known word or a usual number (`negative`: after a minus sign)."""
     if _number_stays(word, after, negative=negative) or _MODE.fullmatch(word):
         return True
     runs = _RUN.findall(_UNIT_ADDRESS.sub("", word))

@@ -52,7 +52,7 @@ def with_remedy(
 
 
 def names_of(host: Host) -> dict[str, str]:
-    """Return the names of a device in the inventory, for commands that people paste."""
+    """Return the values of HOST, SSH and KEY_NAME for commands that people paste."""
     names = {"HOST": shlex.quote(host.name)}
     if host.transport == "ssh" and host.address:
         who = f"{host.user}@{host.address}" if host.user else host.address

@@ -40,7 +40,7 @@ def source(*, android: bool = False) -> str:
 
 @cache
 def short_source(*, android: bool = False) -> str:
-    """Return the part of the probe that a transfer needs: 15 ms of a board's time instead of 45."""
+    """Return the part of the probe for a transfer (15 ms, not 45), with `android` for a phone."""
     text = _short("probe.sh").removesuffix("put end\n") + _code("python.sh") + "put end\n"
     if not android:
         return text

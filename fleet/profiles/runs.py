@@ -52,7 +52,7 @@ class RunStore:
     def folder(
         self, run_id: str, host: str, repeat: int, *, warmup: bool = False, name: str = ""
     ) -> Path:
-        """Create the folder of one run; `0-2` if an interrupted process already created `0`."""
+        """Create `<run>/<host>/<repeat>`, or `warmup-<repeat>`; with `-2` if it already exists."""
         name = name or (f"warmup-{repeat}" if warmup else str(repeat))
         parent = self.root / run_id / host
         if (parent / name).exists():

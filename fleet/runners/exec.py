@@ -225,7 +225,7 @@ class RuntimeRunner(Defaults):
         return (file_ref(path_of("fleet_session.py"), "run/fleet_session.py"),)
 
     def health(self, kit: Kit, timeout: float) -> Start | None:
-        """Create a backend and a device with libQnnHtp."""
+        """Return the start of a program that creates a backend and a device with libQnnHtp."""
         program = ("python3", "-I", "{release}/run/fleet_session.py")
         return Start((*program, "{release}/lib/libQnnHtp.so", f"{timeout:g}"), "", (), timeout)
 
@@ -235,7 +235,7 @@ class RuntimeRunner(Defaults):
         raise AssertionError
 
     def read(self, start: Start, kit: Kit, ended: Ended) -> Outcome:
-        """Return the reason of its end."""
+        """Return the problems of the exit status, without metrics."""
         return Outcome(problems=tuple(ending(start, ended)))
 
 

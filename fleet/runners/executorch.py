@@ -87,7 +87,7 @@ class ExecutorchRunner(OwnProgram):
             )
 
     def health(self, kit: Kit, timeout: float) -> Start | None:
-        """Return the start of one run."""
+        """Return the start of one run with 32 tokens and one iteration."""
         return self._start(kit, timeout, seq_len=32, iterations=1)
 
     def start(self, kit: Kit) -> Start:

@@ -268,7 +268,7 @@ class GeniexRunner(OwnProgram):
 
 
 def _result(ended: Ended) -> dict[str, Any]:
-    """Return the JSON file of a run. Raises ProfileError."""
+    """Return the JSON object that geniex-bench wrote. Raises ProfileError."""
     return geniex.parsed(ended.files.get(RESULT, b"").decode("utf-8", "replace"))
 
 

@@ -219,7 +219,7 @@ def named(bundle: Bundle, name: str | None, patterns: tuple[str, ...], what: str
 
 
 def ending(start: Start, ended: Ended) -> list[str]:
-    """Return the problems that the exit status shows."""
+    """Return a sentence for a timeout or an exit status other than 0, else []."""
     if ended.status in TIMED_OUT:
         return [f"cut: the program did not end within {start.timeout:g} s"]
     return [f"failed: exit status {ended.status}"] if ended.status else []

@@ -174,7 +174,7 @@ def _client() -> httpx.Client:
 
 
 def _retry(url: str, ask: Callable[[], None], have: Callable[[], int]) -> None:
-    """Repeat the request until it succeeds; give up after some attempts without a byte.
+    """Repeat `ask` until it succeeds; give up after TRIES_WITHOUT_BYTES without a byte.
 
     `have` returns the number of downloaded bytes. Raises RuntimeStoreError.
     """
@@ -334,7 +334,7 @@ class _Partial:
             self._size = self._size or _length(self._have)
 
     def _begin(self, size: int, validator: str, *, whole: bool) -> None:
-        """Prepare the copy for the file.
+        """Prepare the copy for a file of `size` bytes; empty it for a `whole` or another file.
 
         Raises _ChangedError if the file differs from the previous one.
         """

@@ -31,8 +31,8 @@ _TAR_ERRORS = (
 def bring_program(run: RunSpec | None, progress: Progress, *, offline: bool = False) -> None:
     """Provide the program of a playbook if it comes in an archive.
 
-    Raises RuntimeStoreError for an archive that is unavailable, different or hostile, and
-    InputError for a program that it does not contain.
+    Raises RuntimeStoreError for an archive that is unavailable (`offline`: not here), different or
+    hostile, and InputError for a program that it does not contain.
     """
     if run is None or run.archive is None or run.program is None:
         return

@@ -94,7 +94,7 @@ def service_config(
 ) -> str:
     """Return config.json of the server, for a release in the folder `release`.
 
-    Raises InputError if the playbook's service is not possible.
+    Raises InputError for a playbook without `serve:` and for a bundle that no backend serves.
     """
     spec = playbook.serve
     if spec is None:

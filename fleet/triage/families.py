@@ -93,7 +93,7 @@ def _guess(cause: Cause, line: int) -> Question:
 
 
 def _read(cause: Ranked, *, build: bool) -> Question:
-    """Return the question about a cause in a log that does not show a device."""
+    """Return the question if this cause is right: about a `build`, or about a device."""
     asked = "Is that the first error" if build else "Does this command fail on your Qualcomm device"
     text = f"Line {_line(cause)} says: {cause.title}. {asked}?"
     return Question(

@@ -60,7 +60,7 @@ def _code(code: str) -> dict[str, str]:
 
 
 def _sentences(reading: LogReading) -> list[str]:
-    """Return sentences that explain lines of common forms, with the names in these lines."""
+    """Return `line N: ...` sentences for lines of common forms, with the names in them."""
     known = reading.known
     matched = known.saying.over(reading.text)
     sentences: dict[str, None] = {}

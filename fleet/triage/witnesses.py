@@ -51,7 +51,7 @@ def heard(reading: LogReading, source: str = "log") -> list[Witness]:
 
 
 def _counts(index: int, line: Line, reading: LogReading, *, ended: bool) -> bool:
-    """Return True if the numbers of the line fit the signature and no success ends the line."""
+    """Return True if the line's numbers fit, and success did not end it or the cause lasts."""
     cause, signature, _ = reading.known.owners[index]
     if ended and cause.id not in reading.known.lasting:
         return False

@@ -384,7 +384,10 @@ def _tensor(file: TensorFile, position: Position) -> Array:
 def _fit(
     given: Mapping[str, Array], ends: Ends | None, kind: str, position: Position, *, whole: bool
 ) -> None:
-    """Raise SuiteError for a tensor that the model does not have with this name, type and shape."""
+    """Raise SuiteError for a tensor that the model does not have, or (`whole`) that is missing.
+
+    Type and shape are compared, too.
+    """
     if ends is None:
         return
     lost = sorted(ends.keys() - given.keys()) if whole else []

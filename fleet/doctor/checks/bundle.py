@@ -97,7 +97,7 @@ def _marks(context: Context, name: str, subject: Subject, arch: str | None) -> I
 
 
 def _json(text: str) -> tuple[Any, str]:
-    """Return the data, and the reason if there is none."""
+    """Return (data, ""), or (None, reason) for invalid JSON."""
     try:
         return json.loads(text), ""
     except (ValueError, RecursionError) as error:

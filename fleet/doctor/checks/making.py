@@ -23,7 +23,7 @@ class Maker:
     def ok(
         self, text: str, facts: Facts | None = None, command: str = "", output: str = ""
     ) -> Check:
-        """Return a result without a problem."""
+        """Return the result OK with the `command` that a reader can repeat and its `output`."""
         return Check(self.id, self.layer, OK, text, facts or {}, command, output)
 
     def warn(self, text: str, facts: Facts, command: str, output: str) -> Check:
@@ -31,7 +31,7 @@ class Maker:
         return Check(self.id, self.layer, WARN, text, facts, command, output)
 
     def bad(self, text: str, facts: Facts, command: str, output: str) -> Check:
-        """Return a result for something that is broken."""
+        """Return the result BAD with the `command` that a reader can repeat and its `output`."""
         return Check(self.id, self.layer, BAD, text, facts, command, output)
 
     def unknown(self, text: str, facts: Facts | None = None, command: str = "") -> Check:

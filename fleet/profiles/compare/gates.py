@@ -203,7 +203,7 @@ def _limit(gate: Gate, row: MetricRow, text: str) -> tuple[GateOutcome, str]:
 
 
 def _level(gate: Gate, row: MetricRow) -> tuple[GateOutcome, str]:
-    """Judge a limit on B alone; A does not matter."""
+    """Judge a limit on B alone; return the outcome and a text with the value of B."""
     scale, bounds = _scale(gate, row), row.difference.b
     if scale is None:
         return GateOutcome.UNJUDGED, _mismatch(gate, row)
@@ -223,7 +223,7 @@ def _beyond(gate: Gate, value: float, limit: float) -> bool:
 
 
 def _share(gate: Gate, row: MetricRow) -> float | None:
-    """Return the limit as a share of A."""
+    """Return the limit as a share of A, None if the units differ or A has no value."""
     if gate.unit == "%":
         return gate.limit
     scale, base = _scale(gate, row), row.difference.mid_a

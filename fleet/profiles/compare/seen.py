@@ -130,7 +130,7 @@ def _tokens(records: Sequence[Record]) -> list[float]:
 def by_number(
     a: Sequence[Record], b: Sequence[Record], make: Callable[..., _Found]
 ) -> list[_Found]:
-    """Return the conditions whose medians differ by more than a threshold."""
+    """Return findings of `make` for temperature, load and tokens whose medians differ."""
     findings: list[_Found] = []
     for what, read, unit, limit, needed in (
         ("start temperature", _starts, " °C", lambda _: WARMER, True),

@@ -65,8 +65,8 @@ def bars(items: Sequence[Bar], width: int = 80, *, plain: bool = False) -> list[
     """Return a line for each bar: name, number, a bar from 0 to the middle, the interval as a
     whisker.
 
-    If a number is negative, or the terminal is narrower than about 30 columns, there are no bars,
-    only numbers.
+    With a negative number, or below about 30 columns, there are no bars, only numbers. `plain`
+    draws in ASCII.
     """
     if not items:
         return []

@@ -221,7 +221,7 @@ class Baseline:
 
 
 def tag(link: sqlite3.Connection, query: Query, name: str, *, away: bool = False) -> int:
-    """Add the tag to the records, or remove it. Return the number of changes. Raises InputError."""
+    """Add the tag to the records (`away`: remove it). Return the changes. Raises InputError."""
     where, values = query.sql()
     if away:
         sql = f"DELETE FROM tag WHERE name = ? AND record IN (SELECT r.id FROM record r {where})"  # noqa: S608
@@ -422,7 +422,7 @@ class ProfileStore:
         return int(count)
 
     def tag(self, query: Query, name: str, *, away: bool = False) -> int:
-        """Add a tag to records, or remove it. Return the number of changes. Raises InputError."""
+        """Add a tag to records (`away`: remove it). Return the changes. Raises InputError."""
         self._changing(query)
         with database.mapped_errors(self.path):
             return tag(self.link, query, name, away=away)
