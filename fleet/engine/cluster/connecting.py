@@ -1,9 +1,11 @@
-"""The connection to a cluster: an executor for `dask://HOST:PORT`."""
+"""The connection to a cluster: an executor for `dask://HOST:PORT`.
+
+The import raises InputError with the install command if dask.distributed is missing.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import queue
 import re
 import threading
@@ -11,7 +13,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-import distributed
+from fleet.model.errors import FleetError, InputError, UnreachableError
+from fleet.model.extras import install_extra
+
+try:
+    import distributed
+except ModuleNotFoundError as error:
+    raise InputError(
+        f"--executor needs the Python package {error.name}, which is not installed",
+        hint=install_extra("dask"),
+    ) from error
 
 from fleet.engine.cluster import worker
 from fleet.engine.cluster.fanout import FanOut
@@ -19,9 +30,7 @@ from fleet.engine.cluster.placement import Place, check_versions, place_of
 from fleet.engine.cluster.remote_job import RemoteJob
 from fleet.engine.cluster.wire import TOPIC
 from fleet.engine.pool import DeviceResult, Remote, Value, Work
-from fleet.model.errors import FleetError, InputError, UnreachableError
 from fleet.model.events import Listener
-from fleet.model.extras import install_extra
 from fleet.model.inventory import Host
 
 # The concurrent.futures.Executor that uses the workers of a dask.distributed cluster.
@@ -178,24 +187,14 @@ _ADDRESS = re.compile(r"dask(?P<tls>\+tls)?://(?P<where>[^/\s@]+:\d{1,5})/?")
 def executor_for(text: str, *, limit: int | None = None) -> Remote:
     """Return the executor of `dask://HOST:PORT`, or of `dask+tls://` with dask's own TLS settings.
 
-    `limit` is the number of boards at a time. Raises InputError for another form or a missing
-    package. Raises UnreachableError if no scheduler answers within CONNECT_SECONDS.
+    `limit` is the number of boards at a time. Raises InputError for another form, and
+    UnreachableError if no scheduler answers within CONNECT_SECONDS.
     """
     match = _ADDRESS.fullmatch(text)
     if match is None:
         raise InputError(
             f"'{text}' is not the address of an executor", hint="write --executor dask://HOST:8786"
         )
-    try:
-        made: type[ClusterExecutor] = importlib.import_module(
-            "fleet.engine.cluster.connecting"
-        ).ClusterExecutor
-        distributed = importlib.import_module("distributed")
-    except ModuleNotFoundError as error:
-        raise InputError(
-            f"--executor needs the Python package {error.name}, which is not installed",
-            hint=install_extra("dask"),
-        ) from error
     where = f"{'tls' if match['tls'] else 'tcp'}://{match['where']}"
     try:
         client = distributed.Client(
@@ -207,4 +206,4 @@ def executor_for(text: str, *, limit: int | None = None) -> Remote:
             hint="start the scheduler on the machine of this address: dask scheduler --port "
             f"{match['where'].rpartition(':')[2]}",
         ) from error
-    return made(client, limit=limit)
+    return ClusterExecutor(client, limit=limit)

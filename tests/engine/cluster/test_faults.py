@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.cli.common import working_on
 from fleet.config.inventory import load_inventory
 from fleet.engine.cluster import worker
 from fleet.engine.cluster.connecting import ClusterExecutor, executor_for
@@ -257,8 +258,8 @@ def test_no_scheduler_and_no_distributed(monkeypatch: pytest.MonkeyPatch) -> Non
             executor_for(wrong)
     monkeypatch.delitem(sys.modules, "fleet.engine.cluster.connecting")
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InputError, match="not installed") as missing:
-        executor_for("dask://127.0.0.1:9")
+    with pytest.raises(InputError, match="not installed") as missing, working_on("dask://h:9", 1):
+        pass
     assert missing.value.hint == install_extra("dask")
 
 
