@@ -116,7 +116,7 @@ def _added(
     before = _changed(path, name, keys)
     try:
         keys |= _pinned(path, name, accept_new=accept_new)
-        _changed(path, name, keys)
+        _changed(path, name, keys, tidy=True)
     except BaseException:
         _changed(path, name, before)
         raise
@@ -268,15 +268,21 @@ def _lasts(keys: dict[str, Any]) -> bool:
     return str(keys["until"]) > utc_text()
 
 
-def _changed(path: Path, name: str, keys: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Write one host (None: without it) beside what other commands wrote; its keys until now."""
+def _changed(
+    path: Path, name: str, keys: dict[str, Any] | None, *, tidy: bool = False
+) -> dict[str, Any] | None:
+    """Write one host (None: without it) next to the other hosts, and return its previous keys.
+    `tidy` also removes the expired hosts.
+    """
     from fleet.transport.hostkeys import locked  # noqa: PLC0415 - paramiko takes 0.2 s
 
     with locked(path):
         hosts = _hosts(path)
         before: dict[str, Any] | None = hosts.pop(name, None)
+        if tidy:
+            hosts = {other: each for other, each in hosts.items() if _lasts(each)}
         if keys is not None:
-            hosts = {other: each for other, each in hosts.items() if _lasts(each)} | {name: keys}
+            hosts[name] = keys
         _write(path, hosts)
     return before
 

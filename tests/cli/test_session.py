@@ -144,6 +144,38 @@ def test_a_session_that_is_added_meanwhile_stays(key: Path, monkeypatch: Any) ->
     assert {host.name for host in load_inventory(Path("s.yaml")).hosts} == {"sa1", "sa2"}
 
 
+def test_only_a_session_that_is_added_removes_the_expired_ones(key: Path, monkeypatch: Any) -> None:
+    file = key.with_name("s.yaml")
+    old = f'{HEADER}all:\n  hosts:\n    "sa1": {{"until": "2020-01-01T00:00:00Z"}}\n'
+    file.write_text(old)
+    line = FarmLine(str(key), "1", "sa2.svc", 22, "t@gw")
+    answers = iter([InputError("the gateway does not answer"), {}])
+
+    def pinned(*_: object, **__: object) -> dict[str, str]:
+        answer = next(answers)
+        if isinstance(answer, InputError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(session, "_pinned", pinned)
+    with pytest.raises(InputError):
+        session._added(file, line, {"until": "2030-01-01T00:00:00Z"}, False)
+    assert file.read_text() == old
+    session._added(file, line, {"until": "2030-01-01T00:00:00Z"}, False)
+    assert [host.name for host in load_inventory(file).hosts] == ["sa2"]
+
+
+def test_the_hint_of_a_finished_session_is_true(key: Path) -> None:
+    """After the end, only the host goes: the farm has the board again."""
+    file = key.with_name("s.yaml")
+    file.write_text(f'{HEADER}all:\n  hosts:\n    "sa1": {{"until": "2020-01-01T00:00:00Z"}}\n')
+    done = fleet("exec", "true", "-i", "s.yaml", cwd=key.parent)
+    assert "fleet config session --end sa1 -i s.yaml (removes the host, and" in done.stderr
+    done = fleet("config", "session", "--end", "sa1", "-i", "s.yaml", cwd=key.parent)
+    assert (done.returncode, file.exists()) == (0, False)
+    assert "the farm has the board again" in done.stdout
+
+
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     root = tmp_path_factory.mktemp("lab")
