@@ -66,7 +66,7 @@ def address(text: str | None = None) -> tuple[str, int]:
 def program() -> str:
     """Return the path of adb: the user's own, so that versions match, or that of the extra `adb`.
 
-    Raises FileNotFoundError if there is none.
+    Raises InputError if there is none.
     """
     own = shutil.which(PROGRAM)
     if own:
@@ -74,7 +74,10 @@ def program() -> str:
     try:
         from adbutils import adb_path  # noqa: PLC0415 - 0.15 s
     except ImportError as error:
-        raise FileNotFoundError("there is no adb on the PATH") from error
+        raise InputError(
+            "there is no adb on the PATH",
+            hint=f"sudo apt-get install adb (or {install_extra('adb')}), then: adb devices",
+        ) from error
     return str(adb_path())
 
 
@@ -130,7 +133,7 @@ class AdbServer:
             if done.returncode == 0:
                 return
             answer = done.stderr.strip()[-200:]
-        except (OSError, subprocess.SubprocessError) as failed:
+        except (OSError, subprocess.SubprocessError, InputError) as failed:
             answer = str(failed)
         error = UnreachableError(
             f"no adb server answers at {self}, and `adb start-server` failed: {answer or why}",

@@ -9,6 +9,7 @@ import os
 import socket
 import stat
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,11 +32,12 @@ from fleet.model.errors import (
     TransportError,
     UnreachableError,
 )
+from fleet.model.extras import install_extra
 from fleet.model.files import Span
 from fleet.model.inventory import Host
 from fleet.transport import transport_for
 from fleet.transport.adb import _SERIAL, AdbTransport
-from fleet.transport.adbserver import AdbDevice, AdbServer, address, parse_row, rivals
+from fleet.transport.adbserver import AdbDevice, AdbServer, address, parse_row, program, rivals
 from fleet.transport.adbstates import check_state, find, is_target
 from fleet.transport.adbwire import FRAME_BYTES, Decoder
 
@@ -252,6 +254,23 @@ def test_a_server_that_is_not_there_is_not_started_where_one_is_named() -> None:
     with pytest.raises(UnreachableError, match="no adb server answers") as caught:
         transport_for(lost).open(Deadline(3))
     assert "adb_server" in caught.value.hint
+
+
+def test_a_computer_without_adb_is_one_error_with_the_install_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also at `fleet shell`, whose terminal is the program adb itself."""
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setitem(sys.modules, "adbutils", None)
+    with pytest.raises(InputError, match="there is no adb on the PATH") as caught:
+        program()
+    assert caught.value.hint.startswith("sudo apt-get install adb (or ")
+    assert install_extra("adb") in caught.value.hint
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    monkeypatch.setenv("ADB_SERVER_SOCKET", f"tcp:127.0.0.1:{port}")
+    with pytest.raises(UnreachableError, match="there is no adb on the PATH"):
+        AdbServer().connect(Deadline(3))
 
 
 def test_a_phone_that_adb_does_not_see(lab: Lab) -> None:
