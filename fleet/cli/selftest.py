@@ -116,13 +116,9 @@ def _show(climbed: Climbed) -> None:
             output.advise(f"next: {step.cure}")
     if climbed.first is not None:
         step, row = climbed.first
-        _say(
-            f"first assumption that does not hold: {row.id} {row.statement}"
-            if row
-            else ("first assumption that does not hold: ")
-        )
+        _say(f"first assumption that does not hold: {row.id} {row.statement}")
         _say(f"test {step.rung.id}: expected: {step.expected}; found: {step.observed}")
-        _say(f"fleet relies on it in: {row.symbol if row else 'nothing'}")
+        _say(f"fleet relies on it in: {row.symbol}")
         output.advise(f"next: fleet doctor --limit {climbed.host}")
 
 

@@ -91,8 +91,7 @@ def _summary(climbed: Climbed) -> Iterator[str]:
         yield f"- **First broken assumption:** none{' before that' * bool(climbed.ended)}"
     else:
         step, row = first
-        broken = f'{row.id}, "{row.statement}" ({row.symbol})' if row else "none rests on it"
-        yield f"- **First broken assumption:** {broken}"
+        yield f'- **First broken assumption:** {row.id}, "{row.statement}" ({row.symbol})'
         yield f"  - it rests on the rung `{step.rung.id}`: {step.rung.asks}"
         yield f"  - expected: {step.expected}; seen: {_cell(step.observed)}"
         whose, raw = (

@@ -100,12 +100,12 @@ class Climbed:
         return [{**asdict(a), "status": s.status, "reason": s.reason} for a, s in known]
 
     @property
-    def first(self) -> tuple[RungResult, Assumption | None] | None:
+    def first(self) -> tuple[RungResult, Assumption] | None:
         """The first rung that does not hold, with an assumption that depends on it."""
         fallen = next((step for step in self.steps if step.status == FELL), None)
         if fallen is None:
             return None
-        return fallen, next((a for a in assumptions() if a.rung == fallen.rung.id), None)
+        return fallen, next(a for a in assumptions() if a.rung == fallen.rung.id)
 
 
 class Undecided(Exception):  # noqa: N818 - not an error but an outcome
