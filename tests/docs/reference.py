@@ -34,7 +34,8 @@ def made(text: str) -> str:
 
 def _section(name: str, command: Command, old: str | None) -> str:
     about, _, example = (command.help or "").partition("\n\nExample:")
-    shown = re.sub(r"\n +", "\n", re.sub(r"\s*;? +\n\s*", "\n", example.strip()))
+    example = example.replace("\nExample: ", "\n").strip()
+    shown = re.sub(r"\n +", "\n", re.sub(r"\s*;? +\n\s*", "\n", example))
     before, after = about.strip(), ""
     if old is not None:
         before, _, tail = old.partition("```sh\n")

@@ -29,6 +29,9 @@ def page(name: str) -> str:
 def test_the_page_of_commands_is_that_of_the_commands() -> None:
     text = page("commands.md")
     assert made(text) == text, "python -m tests.docs.reference"
+    assert "\nExample:" not in text  # every line of an example can be pasted
+    head, _, rest = text.partition("### `fleet config session`\n")
+    assert "\nfleet config session --end sa1" in made(head + rest[rest.index("### `fleet") :])
 
 
 @pytest.mark.parametrize("name", [name for name, _ in commands()])
