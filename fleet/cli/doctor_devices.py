@@ -98,7 +98,9 @@ def _loaded(inventory: Path, asked: FixRequest | None) -> Playbook | None:
     try:
         return None if path is None else load_playbook(path)
     except FleetError as error:
-        output.advise(f"fleet cannot use the playbook {path} for repairs: {error.message}")
+        output.advise(f"fleet cannot use the playbook for repairs: {error}")
+        if error.hint:
+            output.advise(f"  try: {error.hint}")
         return None
 
 

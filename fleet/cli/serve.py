@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -210,12 +210,17 @@ def _starting(word: str, about: str, *, again: bool) -> None:
             results = serving.start(operation, unit=unit.value, again=again)
         if not as_json:
             show_devices(f"serve {loaded.name}", results)
-            if any(result.fine for result in results):
-                output.note(f"next: fleet serve tunnel {playbook} -i {inventory}")
+            _advise_tunnel(results)
         end_devices(results)
 
     example = f"fleet serve {word} playbooks/tiny-service.yaml -i inventories/lab.yaml"
     app.command(word, help=f"{about}\n\nExample: {example}")(work)
+
+
+def _advise_tunnel(results: Sequence[DeviceResult[Any]]) -> None:
+    """Print the command for the first device whose service is ready; a tunnel is to one device."""
+    for host in [result.host for result in results if result.fine][:1]:
+        output.advise(f"next: fleet serve tunnel --limit {shlex.quote(host.name)}")
 
 
 _starting(

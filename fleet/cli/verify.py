@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -75,7 +76,7 @@ def verify(
         how = DeployOptions(parallel=parallel)
         operation = Operation(loaded, hosts, listener, options=how, runs=runs, executor=remote)
         results = operation.verify(repeats, nodes=nodes)
-    _write(results, junit, record)
+    _write(results, junit, record, playbook.parent)
     if not as_json:
         show_answers(results)
         show_devices(f"verify {loaded.name}", results)
@@ -97,8 +98,12 @@ def _recording(playbook: Playbook, hosts: int, path: Path | None) -> Playbook:
     return replace(playbook, verify=replace(playbook.verify, record=True, reference=kept))
 
 
-def _write(results: Sequence[DeviceResult[None]], junit: Path | None, kept: Path | None) -> None:
-    """Write the JUnit file, and the outputs of a device whose samples passed."""
+def _write(
+    results: Sequence[DeviceResult[None]], junit: Path | None, kept: Path | None, folder: Path
+) -> None:
+    """Write the JUnit file, and the outputs of a device whose samples passed. Print the key for the
+    playbook, whose paths begin in its `folder`.
+    """
     records = [record for result in results for record in result.records]
     if junit is not None:
         from fleet.profiles.compare.writing import save, suites_junit  # noqa: PLC0415
@@ -108,7 +113,8 @@ def _write(results: Sequence[DeviceResult[None]], junit: Path | None, kept: Path
     if kept is not None and outputs and not any(result.error for result in results):
         with file_errors(kept, "write"):
             shutil.copyfile(outputs[0], kept)
-        output.note(f"recorded: {kept} (write `reference: {kept.name}` below `verify:`)")
+        path = os.path.relpath(kept, folder)
+        output.note(f"recorded: {kept} (write `reference: {path}` below `verify:`)")
 
 
 def show_answers(results: Sequence[DeviceResult[None]]) -> None:

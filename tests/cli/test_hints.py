@@ -10,16 +10,24 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import fleet.cli.main  # noqa: F401 - it says which commands there are
+from fleet.cli.doctor_devices import _loaded
 from fleet.cli.hints import commands_in, completed
+from fleet.cli.serve import _advise_tunnel
+from fleet.cli.verify import _write
+from fleet.engine.pool import DeviceResult
 from fleet.lab.folder import make_key
 from fleet.lab.namespace import can_unshare
+from fleet.model.errors import FleetError
+from fleet.model.inventory import Host
 from tests import hinting
 from tests.engine.rollout.boards import yard
 from tests.hinting import parsed
+from tests.profiles.records import record
 from tests.transport.sshd import Sshd, free_port, running
 
 ROOT = Path(__file__).parents[2]
@@ -165,6 +173,50 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
 def test_what_is_added(monkeypatch: pytest.MonkeyPatch, typed: str, said: str, whole: str) -> None:
     monkeypatch.setattr(sys, "argv", ["fleet", *shlex.split(typed)])
     assert completed(said) == whole
+
+
+def test_a_tunnel_is_to_one_board_whose_service_is_ready(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed = ["fleet", "serve", "start", "my plays/s.yaml", "-i", "i.yaml", "-l", "b*"]
+    monkeypatch.setattr(sys, "argv", typed)
+    results: list[DeviceResult[Any]] = [
+        DeviceResult(Host(name), outcome, error=error)
+        for name, outcome, error in (
+            ("b1", "failed", FleetError("x")), ("b2", "changed", None), ("b3", "changed", None),
+        )
+    ]  # fmt: skip
+    _advise_tunnel(results)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == "next: fleet serve tunnel --limit b2 'my plays/s.yaml' -i i.yaml"
+    _advise_tunnel(results[:1])
+    assert capsys.readouterr().err == ""
+
+
+def test_the_doctor_says_how_to_correct_the_playbook_of_a_repair(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in ("inventories", "playbooks"):
+        (tmp_path / folder).mkdir()
+    playbook = tmp_path / "playbooks" / "b.yaml"
+    playbook.write_text("name: b\nruntim: bundle\n")
+    assert _loaded(tmp_path / "inventories" / "b.yaml", None) is None
+    said = capsys.readouterr().err
+    assert f"fleet cannot use the playbook for repairs: {playbook}:2:1: unknown key" in said
+    assert "\n  try: did you mean 'runtime'?" in said
+
+
+def test_recorded_outputs_are_named_from_the_folder_of_the_playbook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outputs = tmp_path / "outputs.npz"
+    outputs.write_bytes(b"PK")
+    kept = record(artifacts={"outputs.npz": str(outputs)})
+    result = DeviceResult[None](Host("b1"), "ok", records=[kept])
+    _write([result], None, Path("net.npz"), Path("playbooks"))
+    assert "`reference: ../net.npz`" in capsys.readouterr().err
+    assert (tmp_path / "net.npz").read_bytes() == b"PK"
 
 
 def test_a_pattern_that_matches_nothing(server: Sshd, tmp_path: Path) -> None:
