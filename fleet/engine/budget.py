@@ -68,8 +68,8 @@ def over(host: Host, why: str = "") -> BudgetError:
         f"{CLEAN_SECONDS:g} s are for removing fleet's files{f': {why}' if why else ''}",
         device=host.name,
         step="budget",
-        hint=f"fleet config session --end {host.name} (removes the host, and fleet's files while the "
-        "session lasts); then book another session",
+        hint=f"fleet config session --end {host.name} (removes the host, and fleet's files while "
+        "the session lasts); then book another session",
     )
 
 

@@ -116,7 +116,7 @@ def side_of(
     if not playbook:
         raise InputError(
             f"'{word}' is a release or a bundle, so fleet needs its playbook",
-            hint="add the playbook: fleet ab A B --playbook playbooks/tiny-genie.yaml",
+            hint="add the playbook: fleet ab A B --playbook PLAYBOOK",
         )
     loaded = load_playbook(Path(playbook))
     if path.is_dir():
