@@ -149,18 +149,15 @@ def test_only_a_session_that_is_added_removes_the_expired_ones(key: Path, monkey
     old = f'{HEADER}all:\n  hosts:\n    "sa1": {{"until": "2020-01-01T00:00:00Z"}}\n'
     file.write_text(old)
     line = FarmLine(str(key), "1", "sa2.svc", 22, "t@gw")
-    answers = iter([InputError("the gateway does not answer"), {}])
 
-    def pinned(*_: object, **__: object) -> dict[str, str]:
-        answer = next(answers)
-        if isinstance(answer, InputError):
-            raise answer
-        return answer
+    def lost(*_: object, **__: object) -> dict[str, str]:
+        raise InputError("the gateway does not answer")
 
-    monkeypatch.setattr(session, "_pinned", pinned)
+    monkeypatch.setattr(session, "_pinned", lost)
     with pytest.raises(InputError):
         session._added(file, line, {"until": "2030-01-01T00:00:00Z"}, False)
     assert file.read_text() == old
+    monkeypatch.setattr(session, "_pinned", lambda *_, **__: {})
     session._added(file, line, {"until": "2030-01-01T00:00:00Z"}, False)
     assert [host.name for host in load_inventory(file).hosts] == ["sa2"]
 
