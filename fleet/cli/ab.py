@@ -138,7 +138,7 @@ def _absolute(word: str) -> str:
 def _measured(
     journal: AbJournal, budget: str | None, *, offline: bool, parallel: int | None, as_json: bool
 ) -> list[DeviceResult[AbReport]]:
-    """Measure on every board of the comparison and return the results."""
+    """Measure on every board of the comparison until `budget` ends; return the results."""
     from fleet.engine.pool import PoolOptions, on_every_device  # noqa: PLC0415
     from fleet.engine.run.ab.measuring import measure  # noqa: PLC0415
     from fleet.engine.run.ab.sides import not_measured, side_of  # noqa: PLC0415

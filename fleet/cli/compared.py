@@ -110,7 +110,7 @@ def judged(comparison: Comparison, asked: Sequence[Gate], *, strict: bool) -> li
 def save(
     comparison: Comparison, judged: Sequence[JudgedGate], markdown: Path | None, junit: Path | None
 ) -> None:
-    """Write the requested files."""
+    """Write the comparison as a Markdown table and as JUnit XML, to the paths that are given."""
     if markdown:
         writing.save(markdown, writing.markdown(comparison, judged))
     if junit:
@@ -185,7 +185,7 @@ def _show_ops(ops: OpDiff) -> None:
 
 
 def end(comparison: Comparison, judged: Sequence[JudgedGate], *, strict: bool) -> None:
-    """Raise the error for the exit code.
+    """Raise GateError or, with `strict`, NotComparableError, for the exit code.
 
     A tripped gate takes precedence over an unjudged one, because it is the more certain result.
     """

@@ -104,7 +104,7 @@ def _userland() -> Download | None:
 
 
 def _announce(folder: Path, boards: Download | None, *, fetched: bool) -> None:
-    """Print the downloads, their size and duration, and that nothing is installed."""
+    """Print the downloads (without QAIRT if it is `fetched`), their size and their duration."""
     parts = [f"QAIRT {QAIRT} from PyPI, {QAIRT_MB} MB (251 MB on disk)"] * (not fetched)
     parts += [boards.what] if boards else []
     output.note(
@@ -154,7 +154,7 @@ def _write(folder: Path) -> None:
 
 @contextmanager
 def _step(number: int, text: str, doing: Callable[[], str]) -> Iterator[None]:
-    """Show progress in one moving line while work without output is running."""
+    """Show the seconds and `doing()` in one moving line while work without output is running."""
     begun = time.monotonic()
     terminal = output.on_terminal()
     output.note(f"{number}/{STEPS}  {text}")

@@ -66,7 +66,9 @@ def _content(name: str) -> str:
 
 
 def asked(look: Look, answers: dict[str, str], *, quiet: bool) -> Diagnosis:
-    """Return the diagnosis after a person at the terminal has answered the questions."""
+    """Return the diagnosis after a person at the terminal has answered, without questions if
+    `quiet`.
+    """
     diagnosis = look(answers)
     if quiet or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return diagnosis
@@ -235,7 +237,7 @@ def _one_of(
     listed: bool,
     answer: list[str] | None,
 ) -> Path | None:
-    """Return the inventory; if nothing is given, that of the project. Raises InputError."""
+    """Return the inventory or, with nothing to examine, the project's. Raises InputError."""
     if not (log or code or listed):
         inventory = inventory or project.supplied("inventory")
     given = sum((inventory is not None or bool(log), code is not None, listed))

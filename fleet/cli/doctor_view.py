@@ -303,7 +303,10 @@ def report(
     yes: bool = False,
     assistant: bool = False,
 ) -> None:
-    """Show or print the diagnoses. Write `bundle` too, after a question unless `yes`."""
+    """Show the diagnoses, print them as JSON, or print the text for an `assistant`.
+
+    Write `bundle` too, after a question unless `yes`. Show nothing if not `shown`.
+    """
     if as_json and shown:
         output.emit_json({"schema": 1, "targets": diagnoses})
     elif assistant:

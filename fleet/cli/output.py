@@ -390,7 +390,7 @@ def marked(text: str) -> None:
 
 
 def prose(text: str, style: str = "", *, markup: bool = False) -> None:
-    """Print text like `say`; on a terminal, wrap it between words with a hanging indent."""
+    """Print text, or `markup` of rich; on a terminal, wrap it with a hanging indent."""
     if shape == "name" or _plain(sys.stdout):
         if markup:
             marked(text)
@@ -451,7 +451,7 @@ def advise(text: str) -> None:
 
 @contextmanager
 def interruptible(text: Callable[[], str]) -> Iterator[None]:
-    """Name what Ctrl-C in this context leaves and how to continue; `show_interrupted` prints it."""
+    """Remember `text()`: what Ctrl-C leaves and how to continue. `show_interrupted` prints it."""
     _interrupted.append(text)
     yield
     _interrupted.clear()  # not after an exception: `main` prints the text

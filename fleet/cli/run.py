@@ -86,7 +86,7 @@ UNSAID: dict[str, dict[str, object]] = {
 def measured(
     playbook: Playbook, changes: dict[str, object], *, sustained: bool
 ) -> dict[str, object]:
-    """Return the changes, with default counts that neither playbook nor command line specifies."""
+    """Return the changes with default counts, for a `sustained` run without `repeats`."""
     run = playbook.run or RunSpec()
     for name in run.unsaid:
         if changes[name] is None and not (name == "repeats" and (sustained or run.sustained)):

@@ -191,7 +191,7 @@ UnitOption = Annotated[
 
 
 def _starting(word: str, about: str, *, again: bool) -> None:
-    """Add the command `start` or `restart`, which treat a running service differently."""
+    """Add the command `start`, or with `again` `restart`, which replaces a running service."""
 
     def work(
         playbook: opt.Playbook,

@@ -244,7 +244,7 @@ class ReleaseBackend:
                 raise InputError(text, hint="rename the file")
 
     def fsck(self, args: Sequence[str], shas: bytes) -> StoreRequest:
-        """Return the check of all that is there, by the arguments and the input of fsck.sh."""
+        """Return the request that checks the whole store with fsck.sh; `shas` is its input."""
         return StoreRequest(device_script("fsck", *args, *self.tools.sha256), [shas])
 
     def receive(self, *, single: bool = False, steps: bool = False) -> Command:
@@ -414,7 +414,7 @@ class PosixWorker(DeviceWorker):
         return worker()
 
     def fsck(self, args: Sequence[str], shas: bytes) -> StoreRequest:
-        """Return the same check by a program of its own."""
+        """Return the request that checks the whole store with a Python program."""
         return StoreRequest(worker_command(self.facts, *args), [fsck() + shas])
 
     def stamped(self, manifest: Manifest) -> StoreRequest | None:
@@ -446,7 +446,7 @@ class WindowsWorker(DeviceWorker):
         check_windows_names(item.name for item in manifest.files)
 
     def fsck(self, args: Sequence[str], shas: bytes) -> StoreRequest:
-        """Return the request for the same check by a call of board.py."""
+        """Return the request that checks the whole store by a call of board.py."""
         return StoreRequest(Command(("python3",), call=Call("fsck", tuple(args))), [shas])
 
     def _command(self, name: str, *args: str) -> Command:

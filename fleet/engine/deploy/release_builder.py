@@ -109,11 +109,11 @@ class Builder(ABC):
 
     @abstractmethod
     def opened(self, parts: Parts, manifest: Manifest) -> OpenedFiles:
-        """Return the files that the starts on such a device open and the release does not have."""
+        """Return the files that the starts with `parts` open and `manifest` does not have."""
 
     @abstractmethod
     def corrected(self, parts: Parts) -> tuple[str, ...]:
-        """Return the names of the files that the runner corrects for such a device."""
+        """Return the names of the files of the bundle that the runner corrects for `parts`."""
 
     @abstractmethod
     def bring(self, plan: DevicePlan) -> None:
@@ -257,7 +257,7 @@ class ReleaseBuilder(Builder):
         )
 
     def launches(self, parts: Parts) -> tuple[Launch, ...]:
-        """Return the starts that a deploy and a run make on such a device.
+        """Return the starts of the health probe and of the run, if any, with `parts`.
 
         Raises InputError for a start that the runner does not support.
         """

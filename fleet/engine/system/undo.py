@@ -26,9 +26,9 @@ def undo_root(runs: RunStore) -> Path:
 
 
 def changed_by(run_id: str, hosts: Sequence[Host]) -> tuple[str, dict[str, list[str]]]:
-    """Return the id of the run and, for each device, the steps that `undo` would undo, in order.
+    """Return the id of the run, and device → steps that `undo` would undo, in order.
 
-    Raises InputError when there is no such run.
+    Raises InputError for an unknown run.
     """
     store = RunStore()
     root = undo_root(store)
