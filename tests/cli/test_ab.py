@@ -230,6 +230,14 @@ def test_a_board_without_pairs_is_not_fine(
         assert error.value.exit_code == 4
 
 
+def test_a_board_that_was_not_reached_leaves_it_undecided(journal: AbJournal) -> None:
+    host = Host("evk-02", "evk-02")
+    gone = DeviceResult[AbReport](host, "unreachable", error=ConnectionLostError("the link broke"))
+    assert verdict(journal, [measured(0.0, 40)]).answer is Answer.PASS
+    assert verdict(journal, [measured(0.0, 40), gone]).answer is Answer.UNDECIDED
+    assert verdict(journal, [measured(-0.15, 40), gone]).answer is Answer.FAIL
+
+
 @pytest.mark.parametrize(
     ("failed", "code", "word"), [(7, 1, "fail"), (1, 4, "undecided"), (0, 0, "")]
 )

@@ -185,6 +185,18 @@ def test_the_reason_before_a_symptom_is_named_first() -> None:
     assert [one.cause.id for one in found[:2]] == ["kernel-fastrpc-config", "dsp-crash-ssr"]
 
 
+@pytest.mark.parametrize("reason_first", [True, False])
+def test_only_a_reason_before_its_symptom_is_named_first(reason_first: bool) -> None:
+    lines = [
+        "Failed to load from EpContext model. Failed to get context binary info.\n",
+        "qai_hub: Compilation job jabc failed: QAIRT quantizer failed with exit code 1\n",
+    ]
+    causes = ["context-binary-corrupt", "aihub-job-failed"]
+    order = slice(None, None, 1 if reason_first else -1)
+    found = triage("".join(lines[order])).causes
+    assert [one.cause.id for one in found[:2]] == causes[order]
+
+
 def test_the_first_error_of_a_build_is_quoted_and_asked_for() -> None:
     log = (
         "[1520/1534] Building CXX object qnn/frob.cc.o\n"

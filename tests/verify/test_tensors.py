@@ -224,6 +224,25 @@ def test_recorded_outputs_are_a_reference_for_the_same_inputs(tmp_path: Path) ->
         prepare(other, IN, OUT)
 
 
+def test_each_sample_has_its_own_recorded_outputs_and_its_expected_ones_first(
+    tmp_path: Path,
+) -> None:
+    (one,) = sample(tmp_path, ONE).samples
+    np.save(tmp_path / "two.npy", ONE * 2)
+    np.save(tmp_path / "right.npy", ONE * 9)
+    two = replace(one, name="b", inputs={"x": replace(one.inputs["x"], path=tmp_path / "two.npy")})
+    both = replace(sample(tmp_path, ONE), samples=(one, two), record=True)
+    given = archive(**{"0/y": ONE * 3, "1/y": ONE * 5})
+    kept = tmp_path / "good.npz"
+    kept.write_bytes(recorded(prepare(both, IN, OUT), given))
+    strict = {"": TensorLimits(max_abs=0.0)}
+    later = replace(both, reference=kept, record=False, limits=strict)
+    assert judge_samples(prepare(later, IN, OUT), given).holds
+    right = replace(one, expected={"y": replace(one.inputs["x"], path=tmp_path / "right.npy")})
+    result = judge_samples(prepare(replace(later, samples=(right, two)), IN, OUT), given)
+    assert [answer.passed for answer in result.answers] == [False, True]
+
+
 def test_files_of_a_run_are_outputs_by_their_names() -> None:
     rows = ({"y.raw": ONE, "z.npy": ONE}, {"Result_1/y.raw": ONE})
     array = io.BytesIO()
