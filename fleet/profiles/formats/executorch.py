@@ -69,21 +69,25 @@ def observed(text: str) -> dict[str, Measure]:
         stats: Any = json.loads(match[1]) if match else {}
         scale = float(stats.get("SCALING_FACTOR_UNITS_PER_SECOND", 1000))
 
-        def between(begin: str, end: str) -> float:
-            return (float(stats[end]) - float(stats[begin])) / scale
+        def between(begin: str, end: str) -> float | None:
+            """Return the ms between two moments; None if a runner left one of them at 0."""
+            moments = float(stats[begin]), float(stats[end])
+            return 1000 * (moments[1] - moments[0]) / scale if all(moments) else None
 
         generated, prompt = int(stats["generated_tokens"]), int(stats["prompt_tokens"])
         prefill = between("inference_start_ms", "prompt_eval_end_ms")
         decode = between("prompt_eval_end_ms", "inference_end_ms")
-        numbers = {
-            "ttft_ms": Measure(1000 * between("inference_start_ms", "first_token_ms"), "ms"),
+        times = {
+            "ttft_ms": between("inference_start_ms", "first_token_ms"),
+            "init_ms": between("model_load_start_ms", "model_load_end_ms"),
         }
-        if stats["model_load_end_ms"]:  # 0 if a runner did not measure this time
-            load = 1000 * between("model_load_start_ms", "model_load_end_ms")
-            numbers["init_ms"] = Measure(load, "ms")
-        numbers |= measured(PROMPT, prompt, prompt / prefill if prefill > 0 else None)
-        rate = generated / decode if decode > 0 else None
-        numbers |= measured(ANSWER, generated, rate, 1000 * decode)
+        numbers = {name: Measure(ms, "ms") for name, ms in times.items() if ms is not None}
+        rates = [
+            1000 * tokens / ms if ms is not None and ms > 0 else None
+            for tokens, ms in ((prompt, prefill), (generated, decode))
+        ]
+        numbers |= measured(PROMPT, prompt, rates[0])
+        numbers |= measured(ANSWER, generated, rates[1], decode)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, ZeroDivisionError):
         return {}
     except RecursionError:

@@ -115,6 +115,14 @@ def test_a_load_that_a_runner_did_not_time_is_unknown() -> None:
     assert found["ttft_ms"].value == 120
 
 
+def test_moments_that_a_runner_did_not_take_are_unknown() -> None:
+    untimed = {**OBSERVED, "prompt_eval_end_ms": 0, "first_token_ms": 0}
+    found = executorch.observed(f"PyTorchObserver {json.dumps(untimed)}")
+    assert {name: found[name].value for name in found} == {
+        "init_ms": 500, "prompt_tokens": 20, "generated_tokens": 100
+    }  # fmt: skip
+
+
 def test_an_excerpt_of_benchmark_model_does_not_say_where_it_ran() -> None:
     line = "Inference timings in us: Init: 9, First inference: 8, Warmup (avg): 7, "
     line += "Inference (avg): 6\n"
