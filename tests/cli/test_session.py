@@ -125,6 +125,14 @@ def test_two_boards_that_are_named_by_address_are_two(key: Path, monkeypatch: An
     assert [host.name for host in hosts] == ["10.1.2.3", "10.1.2.4"]
 
 
+def test_a_session_that_is_over_leaves_the_file(key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_pinned", lambda *_, **__: {})
+    for board, year in (("sa1", 2020), ("sa2", 2099), ("sa3", 2099)):
+        keys = {"until": f"{year}-01-01T00:00:00Z"}
+        session._added(Path("s.yaml"), FarmLine(str(key), "1", board, 22, "t@gw"), keys, False)
+    assert {host.name for host in load_inventory(Path("s.yaml")).hosts} == {"sa2", "sa3"}
+
+
 def test_a_session_that_is_added_meanwhile_stays(key: Path, monkeypatch: Any) -> None:
     def add(board: str) -> None:
         keys = {"until": "2030-01-01T00:00:00Z"}

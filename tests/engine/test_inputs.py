@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from fleet.bundles.closure import foreign, unsent
 from fleet.bundles.inspect import inspect_bundle
@@ -19,7 +20,9 @@ from fleet.bundles.preflight import preflight
 from fleet.config.lockfile import load_lock, save_lock
 from fleet.config.playbook import load_playbook
 from fleet.engine.deploy.release_builder import ReleaseBuilder
+from fleet.facts.soc import identify
 from fleet.model.errors import InputError
+from fleet.model.facts import Soc
 from fleet.model.lockfile import Lock, locked
 from fleet.model.manifest import Manifest
 from fleet.model.plan import ProbeHealth
@@ -175,8 +178,11 @@ def test_a_program_off_the_npu_gets_nothing_of_the_htp(tmp_path: Path) -> None:
         assert not [name for name in files if "Htp" in name or name.startswith("dsp/")]
         assert ("lib/libGenie.so" in files) is (runner == "genie")
         assert (parts.selection.missing, parts.selection.arch_problem) == ((), "")
-        refused = preflight(made.bundle, parts.runtime, parts.selection, ARM, bare)
-        assert [item.rule for item in refused if item.refuses] == []
+        without_htp = structs.replace(bare, soc=identify(Soc(), "QCM4490"))
+        assert without_htp.soc.htp is False
+        for facts in (bare, without_htp):
+            refused = preflight(made.bundle, parts.runtime, parts.selection, ARM, facts)
+            assert [item.rule for item in refused if item.refuses] == []
         npu = replace(parts.selection, npu=True)
         assert preflight(made.bundle, parts.runtime, npu, ARM, bare)[0].refuses
 

@@ -238,6 +238,8 @@ def test_each_sample_has_its_own_recorded_outputs_and_its_expected_ones_first(
     strict = {"": TensorLimits(max_abs=0.0)}
     later = replace(both, reference=kept, record=False, limits=strict)
     assert judge_samples(prepare(later, IN, OUT), given).holds
+    wrong = judge_samples(prepare(later, IN, OUT), archive(**{"0/y": ONE * 3, "1/y": ONE * 3}))
+    assert [answer.passed for answer in wrong.answers] == [True, False]
     right = replace(one, expected={"y": replace(one.inputs["x"], path=tmp_path / "right.npy")})
     result = judge_samples(prepare(replace(later, samples=(right, two)), IN, OUT), given)
     assert [answer.passed for answer in result.answers] == [False, True]
