@@ -27,6 +27,7 @@ from fleet.model.errors import FleetError, InputError
 from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
 from fleet.profiles.runs import RunStore
+from fleet.triage.explain import titles
 from fleet.triage.knowledge import knowledge
 
 
@@ -123,14 +124,13 @@ def known(only: Sequence[str]) -> tuple[str, ...]:
 
 def show_known(*, as_json: bool) -> None:
     """Show all checks and causes."""
-    causes = list(knowledge().causes.values())
+    causes = titles(knowledge().causes.values())
     if as_json:
         checks = [{"id": c.id, "layer": c.layer, "about": c.about} for c in LOOKS]
-        titles = [{"id": c.id, "layer": c.layer, "title": c.title} for c in causes]
-        output.emit_json({"checks": checks, "causes": titles})
+        output.emit_json({"checks": checks, "causes": causes})
         return
     output.table("checks", ("check", "layer", ""), [(c.id, c.layer, c.about) for c in LOOKS])
-    output.table("causes", ("cause", "layer", ""), [(c.id, c.layer, c.title) for c in causes])
+    output.table("causes", ("cause", "layer", ""), [tuple(c.values()) for c in causes])
 
 
 def cure(

@@ -14,6 +14,7 @@ from fleet.cli.hints import completed
 from fleet.cli.markup import escape
 from fleet.model.cause import LAYERS, Fix
 from fleet.model.diagnosis import BAD, OK, UNKNOWN, WARN, Check, Diagnosis, Ranked
+from fleet.model.slots import filled
 from fleet.model.text import harmless
 from fleet.triage.explain import Explained
 
@@ -229,8 +230,9 @@ def _twins(ranked: Ranked, diagnosis: Diagnosis) -> list[str]:
         return []
     return [
         f"{twin.cause} causes the same log; to tell the causes apart, "
-        f"{f'run `{twin.command}`' if twin.command else 'look in the log'}: {twin.reading}"
+        f"{f'run `{command}`' if command else 'look in the log'}: {twin.reading}"
         for twin in ranked.twins
+        for command in [filled(twin.command, ranked.slots)]
     ]
 
 
@@ -284,7 +286,7 @@ def show_explained(explained: Explained) -> None:
         output.table(
             "causes of this code, the most frequent first",
             ("cause", "layer", "what is wrong"),
-            [(cause.id, cause.layer, cause.title) for cause in explained.causes],
+            [tuple(cause.values()) for cause in explained.named],
         )
         output.say(
             "to find out which cause applies, give fleet the whole log: fleet doctor --log FILE"

@@ -79,7 +79,8 @@ def _cause(cause: Cause) -> str:
     lines += [_fix(fix) for fix in cause.fix]
     lines.append(f"- check: `{cause.verify}`")
     for twin in cause.twins:
-        lines.append(f"- like [{twin.cause}](#{twin.cause}); `{twin.command}`: {twin.reading}")
+        test = f"`{twin.command}`" if twin.command else "look in the log"
+        lines.append(f"- like [{twin.cause}](#{twin.cause}); {test}: {twin.reading}")
     links = [source for source in cause.sources if source.startswith("http")]
     if links:
         lines.append("- sources: " + ", ".join(f"<{link}>" for link in links))

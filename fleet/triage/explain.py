@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
 
 from fleet.model.cause import Cause
+from fleet.model.slots import filled
 from fleet.triage.knowledge import knowledge
 
 _NUMBER = re.compile(r"-?(?:0x[0-9a-f]+|[0-9]+)", re.IGNORECASE)
@@ -36,8 +38,13 @@ class Explained:
 
     @property
     def named(self) -> list[dict[str, str]]:
-        """The causes with id, title and layer."""
-        return [{"id": c.id, "title": c.title, "layer": c.layer} for c in self.causes]
+        """The causes with id, layer and title."""
+        return titles(self.causes)
+
+
+def titles(causes: Iterable[Cause]) -> list[dict[str, str]]:
+    """Return the id, layer and title of each cause, with the defaults of the slots of a log."""
+    return [{"id": c.id, "layer": c.layer, "title": filled(c.title, {})} for c in causes]
 
 
 def explain(code: str) -> Explained:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import tarfile
 from collections.abc import Callable
@@ -38,6 +39,23 @@ def document(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(done.stdout)
     CHECK.validate(found)
     return found
+
+
+def test_no_slot_of_a_log_is_shown_where_there_is_no_log() -> None:
+    for done in (fleet("--explain", "-22"), fleet("--explain", "-22", "--json"),
+                 fleet("--list"), fleet("--list", "--json")):  # fmt: skip
+        assert "firmware-refused" in done.stdout
+        assert not re.search(r"\{[a-z_]+(:[^{}\"]*)?\}", done.stdout), done.stdout
+
+
+def test_the_command_that_tells_twins_apart_reads_no_folder_of_the_system(tmp_path: Path) -> None:
+    """Without $RELEASE, `ls "$RELEASE"/lib` would list /lib."""
+    log = tmp_path / "log.txt"
+    line = "dynamic loading failed for file:///libx_skel.so on domain 3 (dlerror undefined PLT"
+    log.write_text(f"remote_handle_open_domain: {line} symbol x_acquire)\n")
+    shown = fleet("--log", str(log)).stdout
+    assert 'run `ls -l "${RELEASE:?set RELEASE to' in shown
+    assert "look in the log: the number in the name" in shown
 
 
 def test_a_page_for_a_tired_engineer() -> None:

@@ -87,6 +87,7 @@ def test_every_reported_cause_has_a_file() -> None:
 def test_the_page_is_made_from_the_files() -> None:
     made = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
     assert made == page(CAUSES), "run: python -m fleet.doctor.page docs/troubleshooting.md"
+    assert "; ``:" not in made  # a twin without a command is told apart by the log
 
 
 def write(folder: Path, text: str, name: str = "mine") -> Path:
