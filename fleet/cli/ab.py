@@ -225,7 +225,8 @@ def show(
             )
         for answers in decision.answers:
             output.note(f"{answers.board}: B: {answers.text}")
-        output.note(f"to print this table again (measures nothing): {journal.resume_line}")
+        if not decision.undecided or decision.exhausted:  # otherwise --resume measures on
+            output.note(f"to print this table again (measures nothing): {journal.resume_line}")
     if any(row.emulated for row in decision.rows):
         output.note("the devices are emulated, so this result says nothing about real hardware")
     for device, pairs in decision.ended_by_budget.items():

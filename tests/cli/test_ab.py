@@ -181,6 +181,14 @@ def test_how_often_b_can_fail_unseen_is_said(
     assert f"evk-01: 0 of {pairs} runs of B failed; a B that fails in up to {share} of its" in told
 
 
+@pytest.mark.parametrize(("pairs", "decided"), [(40, True), (3, False)])
+def test_a_resume_that_measures_is_not_said_to_measure_nothing(
+    pairs: int, decided: bool, journal: AbJournal, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.show(journal, verdict(journal, [measured(0.0, pairs)]), as_json=False)
+    assert ("(measures nothing): fleet ab --resume ab1" in capsys.readouterr().err) is decided
+
+
 @pytest.mark.parametrize(
     "asked",
     [
