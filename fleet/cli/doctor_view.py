@@ -14,7 +14,6 @@ from fleet.cli.hints import completed
 from fleet.cli.markup import escape
 from fleet.model.cause import LAYERS, Fix
 from fleet.model.diagnosis import BAD, OK, UNKNOWN, WARN, Check, Diagnosis, Ranked
-from fleet.model.slots import filled
 from fleet.model.text import harmless
 from fleet.triage.explain import Explained
 
@@ -230,9 +229,8 @@ def _twins(ranked: Ranked, diagnosis: Diagnosis) -> list[str]:
         return []
     return [
         f"{twin.cause} causes the same log; to tell the causes apart, "
-        f"{f'run `{command}`' if command else 'look in the log'}: {twin.reading}"
+        f"{f'run `{twin.command}`' if twin.command else 'look in the log'}: {twin.reading}"
         for twin in ranked.twins
-        for command in [filled(twin.command, ranked.slots)]
     ]
 
 

@@ -66,7 +66,8 @@ def _for_assistant(diagnosis: Diagnosis) -> Iterator[str]:
         for row in ranked.evidence[:_LINES]:
             yield f"  for: {row.source} {row.line}: {row.text}"
         for twin in ranked.twins:
-            yield f"  against, if it holds: {twin.reading} (`{twin.command}` shows {twin.cause})"
+            test = f"`{twin.command}`" if twin.command else "the log"
+            yield f"  against, if it holds: {twin.reading} ({test} shows {twin.cause})"
         for fix in ranked.fixes:
             yield f"  cure: {fix.title} {fix.command}".rstrip()
         yield f"  check: {ranked.verify}"

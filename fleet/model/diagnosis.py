@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from fleet.model.cause import Cause, Fix, Twin
 from fleet.model.slots import filled
@@ -110,7 +111,9 @@ class Ranked(Struct, frozen=True):
     @property
     def twins(self) -> tuple[Twin, ...]:
         """Other causes with the same symptoms, each with the command that distinguishes them."""
-        return self.cause.twins
+        return tuple(
+            replace(twin, command=filled(twin.command, self.slots)) for twin in self.cause.twins
+        )
 
 
 class Question(Struct, frozen=True):

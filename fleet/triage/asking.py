@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from fleet.model.cause import Twin
 from fleet.model.diagnosis import Evidence, Question, Ranked
 from fleet.model.errors import InputError
-from fleet.model.slots import FOLDERS, filled
+from fleet.model.slots import FOLDERS
 from fleet.triage.families import GUESS, guesses
 from fleet.triage.knowledge import Known
 from fleet.triage.ranking import Witness
@@ -76,8 +76,7 @@ def _between(first: Ranked, other: Ranked) -> Question:
 
 def _twin_question(first: Ranked, twin: Twin) -> Question:
     text = f"Does this hold: {twin.reading}?"
-    command = filled(twin.command, first.slots)
-    return Question(_id(first, twin.cause), text, command, twin.cause, first.cause.id)
+    return Question(_id(first, twin.cause), text, twin.command, twin.cause, first.cause.id)
 
 
 def _id(no: Ranked, yes: str) -> str:

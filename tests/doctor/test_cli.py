@@ -56,6 +56,10 @@ def test_the_command_that_tells_twins_apart_reads_no_folder_of_the_system(tmp_pa
     shown = fleet("--log", str(log)).stdout
     assert 'run `ls -l "${RELEASE:?set RELEASE to' in shown
     assert "look in the log: the number in the name" in shown
+    (target,) = document(fleet("--log", str(log), "--json"))["targets"]
+    (first, *_) = target["causes"]
+    commands = {twin["cause"]: twin["command"] for twin in first["tell_apart"]}
+    assert "${RELEASE:?set RELEASE to" in commands["stub-skel-version-mismatch"]
 
 
 def test_a_page_for_a_tired_engineer() -> None:

@@ -105,7 +105,7 @@ def prepare_samples(builder: Builder) -> PreparedSamples | None:
     if builder.playbook.run is None or getattr(runner, "needs_prompt", False):
         raise InputError(
             f"the runner {runner.name} does not run the samples of `verify:`",
-            hint="use the runner ort, or remove `verify:` from the playbook",
+            hint="use the runner ort or litert, or remove `verify:` from the playbook",
         )
     for sample in use.samples:
         if sample.inputs or not sample.expected:
