@@ -22,7 +22,7 @@ from fleet.engine.deploy.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
 from fleet.model.errors import InputError
-from fleet.model.files import file_errors
+from fleet.model.files import written_whole
 from fleet.model.playbook import Playbook
 from fleet.model.record import Record
 from fleet.model.suite import EQUAL_DB, NodeDifference, SuiteResult, SuiteUse
@@ -111,8 +111,8 @@ def _write(
         save(junit, suites_junit(records))
     outputs = [each.artifacts["outputs.npz"] for each in records if "outputs.npz" in each.artifacts]
     if kept is not None and outputs and not any(result.error for result in results):
-        with file_errors(kept, "write"):
-            shutil.copyfile(outputs[0], kept)
+        with written_whole(kept) as part:
+            shutil.copyfile(outputs[0], part)
         path = os.path.relpath(kept, folder)
         output.note(f"recorded: {kept} (write `reference: {path}` below `verify:`)")
 

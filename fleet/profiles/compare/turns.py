@@ -76,12 +76,14 @@ def _in_turns(a: Sequence[Record], b: Sequence[Record]) -> bool:
 
 def _middle(records: Sequence[Record]) -> datetime | None:
     """Return the median of the known start times, in UTC; None if no start is known."""
-    times = [at.timestamp() for record in records if (at := _time(record.started))]
+    times = [at for each in records if (at := seconds_of(each.started)) is not None]
     return datetime.fromtimestamp(statistics.median(times), UTC) if times else None
 
 
-def _time(text: str) -> datetime | None:
+def seconds_of(text: str) -> float | None:
+    """Return the seconds since 1970 of a time of a record, in UTC; None if it is not a time."""
     try:
-        return datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

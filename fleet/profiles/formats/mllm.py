@@ -54,11 +54,11 @@ def read(text: str) -> Profile:
             "the output of mllm contains no rates, because not every runner of mllm prints them",
             hint="measure with fleet run, which takes the time of the whole run",
         )
-    metrics = replace(Metrics.of(numbers), source=numbers)
     tokens = _FIRST.search(text)
     if tokens:
         numbers |= {"prompt_tokens": Measure(float(tokens[1]))}
-        metrics = replace(Metrics.of(numbers), source=numbers)
+    metrics = replace(Metrics.of(numbers), source=numbers)
+    if tokens:
         problem = UNPROVEN.format(tool="mllm")
         return Profile("mllm-log", metrics, runner="mllm", problems=(problem,))
     answer = text.partition(MARKER)[2].strip()

@@ -20,6 +20,7 @@ from fleet.model.version import VERSION
 from fleet.profiles.compare.groups import build, short_build
 from fleet.profiles.compare.metrics import value
 from fleet.profiles.compare.ops import typical
+from fleet.profiles.compare.turns import seconds_of
 from fleet.profiles.report import tables, words
 from fleet.profiles.report.drawing import (
     GROUPS,
@@ -52,17 +53,6 @@ TRACED = 4  # boards whose nodes are shown
 MEDIANS = 1200  # of a chart
 NAMED = 300  # of the medians have a tooltip
 DAY = 86400.0
-
-
-def when(text: str) -> float | None:
-    """Return the seconds since 1970 of a time in the format of records; None if it is not a
-    time.
-    """
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def history(report: Report, metric: Metric) -> tuple[Spec, str] | None:
@@ -109,7 +99,7 @@ def _thinned(values: Sequence[Spec], most: int) -> list[Spec]:
 def _by_run(records: Sequence[Record], name: str) -> list[tuple[float, float, str]]:
     medians = []
     for run, mine in runs_of(records).items():
-        at = next((t for record in mine if (t := when(record.started)) is not None), None)
+        at = next((t for record in mine if (t := seconds_of(record.started)) is not None), None)
         good = [v for record in mine if math.isfinite(v := value(record, name))]
         if at is not None and good:
             medians.append((at, statistics.median(good), run))
@@ -209,7 +199,7 @@ def _heats(records: Sequence[Record]) -> list[tuple[float, float]]:
     return sorted(
         (start + look.at, heat)
         for record in records
-        if (start := when(record.started)) is not None
+        if (start := seconds_of(record.started)) is not None
         for look in record.conditions.samples
         if (heat := look.hottest) is not None
     )
@@ -218,7 +208,7 @@ def _heats(records: Sequence[Record]) -> list[tuple[float, float]]:
 def _curve(metric: Metric, label: str, place: int, mine: Sequence[Record]) -> Curve:
     heats = _heats(mine)
     speeds = [(at, value(record, metric.name)) for record in mine
-              if (at := when(record.started)) is not None]  # fmt: skip
+              if (at := seconds_of(record.started)) is not None]  # fmt: skip
     speeds = [pair for pair in speeds if math.isfinite(pair[1])]
     began = min(at for at, _ in (*heats, *speeds))
     looks, shown = thinned(heats, LOOKS), thinned(speeds, LOOKS)
