@@ -94,8 +94,9 @@ def printed(output: str) -> Metrics:
         numbers["init_ms"] = Measure(float(init[1]) / 1000, "ms")
     for phase, pattern in _PRINTED.items():
         if match := pattern.search(output):
-            took, rate = float(match[1]) / 1000, float(match[2]) if match[2] else None
-            tokens = None if rate is None else round(rate * took / 1000)
+            took = float(match[1]) / 1000 or None  # 0: nothing was timed
+            rate = float(match[2]) if match[2] and took else None
+            tokens = round(rate * took / 1000) if rate is not None and took else None
             numbers |= measured(phase, tokens, rate, took)
     return Metrics.of(numbers)
 

@@ -295,6 +295,15 @@ def test_no_sql_is_run() -> None:
         read(f"A page that quotes it:\n{SQL}")
 
 
+def test_a_part_that_genie_t2t_run_did_not_time() -> None:
+    text = OLD_GENIE.replace(
+        "200000 us, Prompt Processing Rate : 85.000000", "0 us, Prompt Processing Rate : inf"
+    )
+    (found,) = read(text)
+    assert (_value(found, "prompt_ms"), found.metrics.prompt_tps) == (None, None)
+    assert found.metrics.decode_tps == 12
+
+
 def test_a_clock_that_stood_still_measured_nothing() -> None:
     text = (
         "I 00:00:01.000000 executorch:stats.h:84] Prompt Tokens: 9    Generated Tokens: 5\n"
