@@ -7,6 +7,7 @@ not depend on it.
 from __future__ import annotations
 
 import importlib
+import itertools
 import json
 import re
 import tempfile
@@ -56,6 +57,7 @@ _STATISTICS = {
     ANSWER.rate: (re.compile(rf"Generated \d+ tokens:.*?Rate:\s*{_NUMBER}"), "tok/s", 1.0),
     "decode_ms": (re.compile(rf"Generated \d+ tokens:\s*{_NUMBER} \(sec"), "ms", 1000.0),
 }
+_REPORT = re.compile(rf"^.*{STATS}:?\d*\]\s*Prompt Tokens:", re.MULTILINE)  # its first line
 _OBSERVED = re.compile(r"PyTorchObserver (\{.*\})")
 
 
@@ -193,10 +195,17 @@ def _table(text: str) -> Profile:
     return Profile("executorch-table", metrics, tuple(ops), "executorch", problems=problems)
 
 
-def read_log(text: str) -> Profile:
-    """Return the profile of a log. Raises ProfileError."""
+def read_log(text: str) -> Profile | list[Profile]:
+    """Return the profile of each run of a log. Raises ProfileError."""
     if is_table(text):
         return _table(text)
+    starts = [match.start() for match in _REPORT.finditer(text)]
+    cuts = starts[1:] or [match.end() for match in _OBSERVED.finditer(text)][:-1]
+    runs = [_run(text[a:b]) for a, b in itertools.pairwise((0, *cuts, len(text)))]
+    return runs if len(runs) > 1 else runs[0]
+
+
+def _run(text: str) -> Profile:
     numbers = statistics(text) | observed(text) | inferences(text)
     if not numbers:
         raise ProfileError(

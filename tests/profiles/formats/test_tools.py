@@ -304,6 +304,26 @@ def test_a_part_that_genie_t2t_run_did_not_time() -> None:
     assert found.metrics.decode_tps == 12
 
 
+STATISTICS = (
+    "I 00:00:01.000000 executorch:stats.h:161] \tPrompt Tokens: 9    Generated Tokens: 5\n"
+    "I 00:00:01.000000 executorch:stats.h:196] \t\tGenerated 5 tokens:\t0.500000 (seconds)\t\t "
+    "Rate: \t10.000000 (tokens/second)\n"
+)
+OBSERVED = (
+    'PyTorchObserver {"prompt_tokens":9,"generated_tokens":5,"model_load_start_ms":0,'
+    '"model_load_end_ms":0,"inference_start_ms":100,"inference_end_ms":1000,'
+    '"prompt_eval_end_ms":500,"first_token_ms":500}\n'
+)
+
+
+@pytest.mark.parametrize("one", [STATISTICS, OBSERVED, STATISTICS + OBSERVED])
+def test_each_run_in_a_log_of_executorch(one: str) -> None:
+    other = one.replace("10.000000", "20.000000").replace(":1000,", ":750,")
+    assert len(read(one)) == 1
+    first, second = (run.metrics.decode_tps for run in read(one + "more\n" + other))
+    assert (first, second) == (10, 20)
+
+
 def test_a_clock_that_stood_still_measured_nothing() -> None:
     text = (
         "I 00:00:01.000000 executorch:stats.h:84] Prompt Tokens: 9    Generated Tokens: 5\n"
