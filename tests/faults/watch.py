@@ -52,7 +52,9 @@ class Watch:
 
     def plug_in(self, patch: pytest.MonkeyPatch) -> None:
         """Put it in the place of the clocks of deadlines, leases and uploads over ssh."""
-        mine = SimpleNamespace(monotonic=self, sleep=self.sleep, time=self)
+        mine = SimpleNamespace(
+            monotonic=self, sleep=self.sleep, time=self, strftime=time.strftime, gmtime=time.gmtime
+        )
         watch = self
 
         class Event(threading.Event):
