@@ -18,6 +18,7 @@ from fleet.cli.profiles import show_pictures
 from fleet.model.plain import to_plain
 from fleet.model.record import Measure, Metrics, Record
 from fleet.profiles.formats import executorch, qnn
+from fleet.profiles.formats.base import Profile
 from fleet.profiles.latency import rate_of
 from fleet.runners import Ended
 from fleet.runners.registry import OWN
@@ -39,7 +40,9 @@ def net_run(level: str = "detailed") -> Metrics:
 def executor() -> Metrics:
     """Of a real run of qnn_executor_runner: three inferences in 5.505 ms."""
     text = (REAL / "executorch" / "stderr_profile0.txt").read_text("utf-8")
-    return executorch.read_log(text).metrics
+    profile = executorch.read_log(text)
+    assert isinstance(profile, Profile)
+    return profile.metrics
 
 
 def ort() -> Metrics:
