@@ -72,6 +72,19 @@ def test_what_is_not_there_is_said(desk: Desk, tmp_path: Path) -> None:
     assert "/no/such does not exist on the device" in done.stderr
 
 
+def test_a_folder_of_links_only_is_not_ok(desk: Desk, tmp_path: Path) -> None:
+    release, got = tmp_path / "release", tmp_path / "got"
+    release.mkdir()
+    (tmp_path / "model.bin").write_bytes(b"weights")
+    (release / "model.bin").symlink_to(tmp_path / "model.bin")
+    done = desk.fleet("ann", "get", "-l", "evk-1", str(release), str(got))
+    assert done.returncode == 1, done.stderr
+    assert "fleet copied nothing" in done.stderr
+    assert f"fleet get {release}/model.bin" in " ".join(done.stderr.split())
+    done = desk.fleet("ann", "get", "-l", "evk-1", f"{release}/model.bin", str(got))
+    assert (done.returncode, content(got)) == (0, {"model.bin": b"weights"})
+
+
 def test_nothing_is_put_behind_a_link_of_this_computer(
     desk: Desk, tree: Path, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -163,6 +164,13 @@ class Fetching:
         """Return the files to fetch, each with its place here. Warns about everything else."""
         for name, why in listing.skipped.items():
             session.warn(f"{named(name)} {why}; fleet did not copy it")
+        if listing.skipped and not (listing.files or listing.lost):
+            first = f"{self.remote.rstrip('/')}/{named(next(iter(listing.skipped)))}"
+            raise DeviceError(
+                f"{self.remote} has only links and special files: fleet copied nothing",
+                step="get",
+                hint=f"fleet get {shlex.quote(first)}  (a link that is named itself is followed)",
+            )
         root, folders = self._root(session.host), dict[bytes, Path]()
         top = os.fsencode(self.remote.rstrip("/").rpartition("/")[2]) if listing.folder else b""
         items = []
