@@ -31,6 +31,7 @@ from fleet.engine.rollout.claim import claimed
 from fleet.engine.rollout.deploying import continuation
 from fleet.engine.rollout.inputs import Inputs, inputs_of
 from fleet.engine.rollout.journal import Journal
+from fleet.engine.rollout.lines import Resume
 from fleet.engine.rollout.resume import journal_path, known_runs, reopen, require_what_is_asked
 from fleet.engine.transfer.tuning import options_of
 from fleet.model.errors import InputError
@@ -382,7 +383,7 @@ def _resume(run_id: str, parallel: int | None, *, force: bool, as_json: bool) ->
         return
     with listening(as_json=as_json, total=len(journal.state.devices)) as listener:
         operation = reopen(journal, listener, runs=runs, force=force, parallel=parallel)
-        journal.resumed(forced=force)
+        journal.write(Resume(forced=force))
         with output.interruptible(partial(_interrupted, operation.run_id)):
             results = operation.go_on(journal)
     end_deploy(operation, results, as_json=as_json)

@@ -60,7 +60,7 @@ class LockedRelease(Struct, frozen=True):
     build_id: str
     env: Mapping[str, str]
     files: tuple[LockedFile, ...]
-    PLAIN: ClassVar[str] = "target arch id build_id env=sorted_env count files"
+    PLAIN: ClassVar[str] = "target arch id build_id env=sorted_env count files=sorted_files"
 
     def __post_init__(self) -> None:
         _once([file.name for file in self.files])
@@ -69,6 +69,11 @@ class LockedRelease(Struct, frozen=True):
     def sorted_env(self) -> dict[str, str]:
         """The environment sorted by name, so that the same lock gives the same bytes."""
         return dict(sorted(self.env.items()))
+
+    @property
+    def sorted_files(self) -> tuple[LockedFile, ...]:
+        """The files sorted by name, for the same reason."""
+        return tuple(sorted(self.files, key=lambda file: file.name))
 
     @property
     def count(self) -> int:
@@ -100,9 +105,20 @@ class Lock(Struct, frozen=True):
     name: str
     playbook: str
     releases: tuple[LockedRelease, ...]
+    PLAIN: ClassVar[str] = "schema name playbook releases=sorted_releases"
 
     def __post_init__(self) -> None:
         _once([release.kind for release in self.releases])
+
+    @property
+    def schema(self) -> int:
+        """The version of the format."""
+        return SCHEMA
+
+    @property
+    def sorted_releases(self) -> list[LockedRelease]:
+        """The releases sorted by kind, so that the same lock gives the same bytes."""
+        return sorted(self.releases, key=lambda release: (release.target, release.arch))
 
     def release(self, target: str, arch: str | None) -> LockedRelease | None:
         """Return the release for a kind of device, None if the lock has none."""
@@ -133,22 +149,19 @@ class Lock(Struct, frozen=True):
 
         JSON values are valid YAML.
         """
-        head = {"schema": SCHEMA, "name": self.name, "playbook": self.playbook}
-        lines = [
-            HEADER,
-            *(f"{key}: {json.dumps(value)}" for key, value in head.items()),
-            "releases:",
-        ]
-        for release in sorted(self.releases, key=lambda each: (each.target, each.arch)):
-            values = to_plain(release)
-            files = sorted(values.pop("files"), key=lambda file: str(file["name"]))
-            lines += [f"  {key}: {json.dumps(value)}" for key, value in values.items()]
-            lines[-len(values)] = f"- {lines[-len(values)].lstrip()}"
-            lines += [
-                "  files:",
-                *(f"  - {json.dumps(file, ensure_ascii=False)}" for file in files),
-            ]
+        head = to_plain(self)
+        releases = head.pop("releases")
+        lines = [HEADER, *_lines(head), "releases:"]
+        for release in releases:
+            files = release.pop("files")
+            first, *others = _lines(release)
+            lines += [f"- {first}", *(f"  {line}" for line in [*others, "files:"])]
+            lines += [f"  - {json.dumps(file, ensure_ascii=False)}" for file in files]
         return "\n".join(lines) + "\n"
+
+
+def _lines(values: Mapping[str, object]) -> list[str]:
+    return [f"{key}: {json.dumps(value)}" for key, value in values.items()]
 
 
 def _once(names: list[str]) -> None:

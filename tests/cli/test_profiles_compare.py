@@ -16,7 +16,10 @@ from rich.console import Console
 from fleet.cli import output
 from fleet.cli.main import main
 from fleet.engine.rollout.claim import NAME as JOURNAL
+from fleet.engine.rollout.inputs import Inputs
 from fleet.engine.rollout.journal import Journal
+from fleet.engine.rollout.lines import RunHeader
+from fleet.engine.rollout.waves import Wave
 from fleet.model.record import Record
 from fleet.profiles.runs import RunStore
 from tests.profiles.compare.made import newer, noisy, op, repeats, save, separate
@@ -232,12 +235,9 @@ def test_the_last_run_against_the_one_before_without_a_word(
 def deployed(side: list[Record], playbook: Path, inventory: Path) -> None:
     """The journal of a deploy for the run of these records."""
     for run_id in {one.run_id for one in side}:
-        header = {
-            "name": "llm", "rollout": None,
-            "waves": [{"wave": "1", "hosts": ["evk-01"]}],
-            "inputs": {"playbook": str(playbook), "inventory": str(inventory)},
-        }  # fmt: skip
-        Journal.begin(RunStore().root / run_id / JOURNAL, run_id, header).close()
+        waves, inputs = (Wave("1", ("evk-01",)),), Inputs(playbook, inventory)
+        header = RunHeader(run=run_id, name="llm", waves=waves, inputs=inputs)
+        Journal.begin(RunStore().root / run_id / JOURNAL, header).close()
 
 
 def test_the_next_command_names_what_is_known_and_no_more(

@@ -28,6 +28,7 @@ from fleet.cli.status import _show_status
 from fleet.engine.deploy.releases import _whole
 from fleet.engine.pool import DeviceResult
 from fleet.engine.rollout.journal import Journal
+from fleet.engine.rollout.lines import Plan, RunHeader, Step
 from fleet.engine.rollout.waves import Wave
 from fleet.engine.status import Deployed, DeviceStatus, add_history
 from fleet.model.diagnosis import Check, Diagnosis, Evidence, Ranked
@@ -239,11 +240,11 @@ def test_what_this_workstation_knows_of_a_release(
     runs = RunStore()
     host, run_id = HOSTS[0].name, "20261101-100000-aaaaaa"
     journal = Journal.begin(
-        runs.root / run_id / "journal.jsonl", run_id,
-        {"name": "tiny", "waves": [{"wave": "1", "hosts": [host]}], "rollout": None},
-    )  # fmt: skip
-    journal.write("plan", host=host, release=ID, was=None, device_kind="t v73", boot_id="b")
-    journal.write("step", host=host, step="switch")
+        runs.root / run_id / "journal.jsonl",
+        RunHeader(run=run_id, name="tiny", waves=(Wave("1", (host,)),)),
+    )
+    journal.write(Plan(host=host, release=ID, device_kind="t v73", boot_id="b"))
+    journal.write(Step(host=host, step="switch"))
     journal.close()
     for repeat in range(3):
         made = record(

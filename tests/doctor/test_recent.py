@@ -13,6 +13,8 @@ from fleet.doctor.recent import RunFailure, last_failures, refusal
 from fleet.doctor.remedy import names_of, places_of
 from fleet.doctor.seen import seen
 from fleet.engine.rollout.journal import Journal
+from fleet.engine.rollout.lines import Begin, End, RunHeader, Step
+from fleet.engine.rollout.waves import Wave
 from fleet.model.diagnosis import BAD, UNCHECKED
 from fleet.model.finding import Finding
 from fleet.model.inventory import Host
@@ -26,12 +28,11 @@ from .test_probe import BOARD, HOST, Fake
 def write_run(root: Path, run_id: str, outcome: str, text: str, log: str = "") -> None:
     journal = Journal.begin(
         root / run_id / "journal.jsonl",
-        run_id,
-        {"name": "m", "rollout": None, "waves": [{"wave": "1", "hosts": ["evk"]}], "options": {}},
+        RunHeader(run=run_id, name="m", waves=(Wave("1", ("evk",)),)),
     )
-    journal.write("begin", host="evk", wave="1")
-    journal.write("step", host="evk", step="health", text="open an NPU session", bytes=0)
-    journal.write("end", host="evk", outcome=outcome, text=text, hint="fleet plan")
+    journal.write(Begin(host="evk", wave="1"))
+    journal.write(Step(host="evk", step="health", text="open an NPU session"))
+    journal.write(End(host="evk", outcome=outcome, text=text, hint="fleet plan"))
     journal.close()
     if log:
         (root / run_id / "evk" / "0").mkdir(parents=True)

@@ -18,6 +18,7 @@ import fleet
 from fleet.engine.options import DeployOptions
 from fleet.engine.rollout.inputs import Inputs
 from fleet.engine.rollout.journal import Journal
+from fleet.engine.rollout.lines import RunHeader
 from fleet.engine.rollout.waves import Wave
 from fleet.engine.run.ab.journal import Asked
 from fleet.engine.system.undo_log import UndoLog
@@ -140,10 +141,8 @@ def test_a_journal_is_read_as_it_was_meant(tmp_path: Path) -> None:
     assert state.devices["a"].outcome == "changed"
     assert state.devices["a"].switched
     assert state.word == "interrupted"
-    made = {"name": "tiny", "rollout": header.rollout, "waves": header.waves}
-    more = {"options": header.options, "inputs": header.inputs, "hashes": header.hashes}
     path = tmp_path / RUN / "journal.jsonl"
-    Journal.begin(path, RUN, made | more).close()
+    Journal.begin(path, header).close()
     old, new = (
         json.loads(file.read_text("utf-8").splitlines()[0])
         for file in (WRITTEN / "journal.jsonl", path)
@@ -156,8 +155,8 @@ def test_a_journal_is_read_as_it_was_meant(tmp_path: Path) -> None:
 
 def test_a_resumed_deploy_keeps_its_tags(tmp_path: Path) -> None:
     path = tmp_path / RUN / "journal.jsonl"
-    header = {"name": "x", "waves": (), "options": DeployOptions(tags=("nightly",))}
-    Journal.begin(path, RUN, header).close()
+    header = RunHeader(run=RUN, waves=(), options=DeployOptions(tags=("nightly",)))
+    Journal.begin(path, header).close()
     assert Journal.read(path).header.options.tags == ("nightly",)
 
 

@@ -16,7 +16,9 @@ import pytest
 from fleet.cli import output
 from fleet.device.shell import framed, odd_answer
 from fleet.doctor.redaction import Redactor
+from fleet.engine.rollout.inputs import Inputs
 from fleet.engine.rollout.journal import Journal
+from fleet.engine.rollout.lines import Rolling, RunHeader
 from fleet.model import masking
 from fleet.model.errors import DeviceError, InputError, Position
 from fleet.model.events import Output, RunDone, StepStarted
@@ -142,8 +144,8 @@ def said(text: str, source: random.Random, folder: Path) -> Iterator[str]:
         size = source.choice((1, 2, 7, 64))
         found, at = found + stream.take(raw[at : at + size]), at + size
     yield (found + stream.end()).decode("utf-8", "replace")
-    journal = Journal.begin(folder / "journal.jsonl", "r", {"waves": [], "rollout": None})
-    journal.write("rolling", text=text)
+    journal = Journal.begin(folder / "journal.jsonl", RunHeader(run="r", waves=()))
+    journal.write(Rolling(text=text))
     journal.close()
     yield (folder / "journal.jsonl").read_text("utf-8")
 
@@ -230,11 +232,12 @@ def test_what_runs_are_compared_by_is_no_mask() -> None:
 def test_the_journal_has_none(tmp_path: Path) -> None:
     revealed("ubuntu")
     path = tmp_path / "runs" / "r" / "journal.jsonl"
-    journal = Journal.begin(path, "r", {"playbook": "/home/ubuntu/p", "waves": [], "rollout": None})
-    journal.write("rolling", text="sudo: [ubuntu] rejected")
+    inputs = Inputs(Path("/home/ubuntu/p"), Path("/i"))
+    journal = Journal.begin(path, RunHeader(run="r", waves=(), inputs=inputs))
+    journal.write(Rolling(text="sudo: [ubuntu] rejected"))
     journal.close()
     first, last = map(json.loads, path.read_text().splitlines())
-    assert first["playbook"] == "/home/ubuntu/p"
+    assert first["inputs"]["playbook"] == "/home/ubuntu/p"
     assert last["text"] == "sudo: [***] rejected"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from fleet.config.select import select
 from fleet.engine.deploy.release_builder import Builder
@@ -18,6 +18,7 @@ from fleet.engine.rollout.claim import NAME
 from fleet.engine.rollout.driver import Done, Ending, Rollout
 from fleet.engine.rollout.inputs import Inputs, content_hashes, file_hashes
 from fleet.engine.rollout.journal import Journal
+from fleet.engine.rollout.lines import Plan, RunHeader, Step
 from fleet.engine.rollout.state import RolloutDevice, row
 from fleet.engine.rollout.waves import Wave, plan_waves
 from fleet.engine.session import Session
@@ -35,6 +36,7 @@ from fleet.model.events import (
 from fleet.model.inventory import Host, Inventory
 from fleet.model.playbook import Playbook
 from fleet.model.rollout import ALL_AT_ONCE, RolloutSpec
+from fleet.model.version import VERSION
 from fleet.profiles.runs import RunStore
 
 
@@ -155,17 +157,13 @@ class DeviceExecutor:
                     hint="fleet deploy (starts a new run), or "
                     f"fleet deploy --resume {self._operation.run_id} --force-inputs",
                 )
-            self._journal.write(
-                "plan",
-                host=event.host,
-                release=event.release,
-                was=event.current,
-                device_kind=event.kind,
-                boot_id=event.boot_id,
-            )
+            self._journal.write(Plan(
+                host=event.host, release=event.release, was=event.current,
+                device_kind=event.kind, boot_id=event.boot_id,
+            ))  # fmt: skip
         elif isinstance(event, StepStarted) and event.host:
-            words = {"step": event.step, "text": event.text, "bytes": event.bytes}
-            self._journal.write("step", host=event.host, **words)
+            line = Step(host=event.host, step=event.step, text=event.text, size=event.bytes)
+            self._journal.write(line)
         self._listener(event)
 
 
@@ -267,23 +265,26 @@ def begin(operation: Deployment, listener: Listener) -> Journal:
     except FleetError:
         journal.drop()
         raise
-    journal.head(operation.run_id, header)
+    journal.write(header)
     return journal
 
 
-def _header(operation: Deployment, inputs: Inputs | None) -> dict[str, Any]:
-    header: dict[str, Any] = {
-        "name": operation.playbook.name,
-        "rollout": operation.playbook.rollout,
-        "waves": waves_of(operation.playbook.rollout, operation.hosts),
-        "options": operation.options,
-    }
-    if operation.afar:
-        header["afar"] = True
+def _header(operation: Deployment, inputs: Inputs | None) -> RunHeader:
+    hashes: dict[str, str] = {}
     if inputs is not None:
         contents = content_hashes(operation.playbook, operation.builder.bundle)
-        header |= {"inputs": inputs, "hashes": {**file_hashes(inputs), **contents}}
-    return header
+        hashes = {**file_hashes(inputs), **contents}
+    return RunHeader(
+        fleet=VERSION,
+        run=operation.run_id,
+        name=operation.playbook.name,
+        rollout=operation.playbook.rollout,
+        waves=waves_of(operation.playbook.rollout, operation.hosts),
+        options=operation.options,
+        afar=operation.afar,
+        inputs=inputs,
+        hashes=hashes,
+    )
 
 
 def roll_out(

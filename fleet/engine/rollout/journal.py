@@ -14,19 +14,19 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+
+from msgspec import structs
 
 from fleet.engine.lease.claims import owner
 from fleet.engine.rollout.claim import NAME, adopt, claim, forget, lock
-from fleet.engine.rollout.state import Line, RunState
+from fleet.engine.rollout.lines import SCHEMA, Here, Line, RunHeader, read_line
+from fleet.engine.rollout.state import RunState
 from fleet.model.deadline import utc_text
 from fleet.model.errors import InputError, WorkstationError, reason
 from fleet.model.files import file_errors
 from fleet.model.masking import masked
 from fleet.model.plain import to_plain
-from fleet.model.version import VERSION
 
-SCHEMA = 1
 _ANEW = "fleet deploy (starts a new run; finished devices are skipped)"
 
 
@@ -60,15 +60,11 @@ class Journal:
         return journal
 
     @classmethod
-    def begin(cls, path: Path | None, run_id: str, header: dict[str, Any]) -> Journal:
+    def begin(cls, path: Path | None, header: RunHeader) -> Journal:
         """Begin a new run. Raises WorkstationError if its journal cannot be written."""
         journal = cls.claim(path)
-        journal.head(run_id, header)
+        journal.write(header)
         return journal
-
-    def head(self, run_id: str, header: dict[str, Any]) -> None:
-        """Write the first line. From here on the run can be resumed."""
-        self.write("run", schema=SCHEMA, run=run_id, fleet=VERSION, **_here(), **header)
 
     def drop(self) -> None:
         """Delete the journal of a run that was refused before it began."""
@@ -110,12 +106,16 @@ class Journal:
         except InputError:  # damaged or not begun: `fleet deploy --runs` reports it
             return None
 
-    def write(self, kind: str, **values: Any) -> None:  # noqa: ANN401 - a line of JSON
+    def write(self, line: Line) -> None:
         """Append one line and sync it. Raises WorkstationError if the disk refuses."""
-        if "text" in values:
-            values["text"] = masked(str(values["text"]))  # may be a device's text
-        line: Line = to_plain({"line": kind, "at": utc_text(), **values})
-        data = json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        sets: dict[str, object] = {"at": utc_text()}
+        if isinstance(line, Here):
+            sets |= {"pid": os.getpid(), "workstation": socket.gethostname(), "owner": owner()}
+        text = getattr(line, "text", None)
+        if text is not None:
+            sets["text"] = masked(text)  # may be a device's text
+        line = structs.replace(line, **sets)
+        data = json.dumps(to_plain(line), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
         with self._lock:
             self.state.take(line)
             if self._file is not None:
@@ -170,21 +170,19 @@ class Journal:
 
     def _take(self, raw: bytes) -> None:
         try:
-            line = json.loads(raw)
+            data = json.loads(raw)
         except RecursionError as error:
             raise ValueError("nested too deep") from error
-        if line["line"] == "run" and line["schema"] != SCHEMA:
+        if data["line"] == "run" and data["schema"] != SCHEMA:
             raise InputError(
-                f"fleet {line['fleet']} wrote format {line['schema']}, this fleet reads {SCHEMA}",
+                f"fleet {data['fleet']} wrote format {data['schema']}, this fleet reads {SCHEMA}",
                 hint=_ANEW,
             )
-        if (line["line"] == "run") == (self.state.began is not None):
+        if (data["line"] == "run") == (self.state.began is not None):
             raise InputError("only its first line must be of the kind `run`", hint=_ANEW)
-        self.state.take(line)
-
-    def resumed(self, *, forced: bool) -> None:
-        """Record that a new process continues from here, `forced` by the user or not."""
-        self.write("resume", forced=forced, **_here())
+        line = read_line(data)
+        if line is not None:
+            self.state.take(line)
 
     def close(self) -> None:
         """Close the journal. Workers must have ended, because their lines would be lost."""
@@ -225,7 +223,3 @@ def _unwritable(path: Path | None, error: OSError) -> WorkstationError:
         hint="check this path and the free disk space, or set FLEET_HOME to another folder; "
         "then: fleet deploy",
     )
-
-
-def _here() -> dict[str, Any]:
-    return {"pid": os.getpid(), "workstation": socket.gethostname(), "owner": owner()}

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-import msgspec
-from msgspec import Struct
-
-from fleet.engine.options import DeployOptions
 from fleet.engine.pool import FINE
-from fleet.engine.rollout.inputs import Inputs
+from fleet.engine.rollout.lines import (
+    Back,
+    Begin,
+    DeviceLine,
+    End,
+    Finished,
+    Interrupted,
+    Judged,
+    Line,
+    Look,
+    Plan,
+    Resume,
+    Rolling,
+    RunHeader,
+    Step,
+)
 from fleet.engine.rollout.waves import Wave
-from fleet.model.plain import read_plain
 from fleet.model.rollout import ALL_AT_ONCE, RolloutSpec
 
-Line = dict[str, Any]
 LEFT, BACK = "left", "rolled back"  # final outcomes of a rollback
 
 
@@ -71,25 +78,6 @@ class RolloutDevice:
         return self.switched and self.back not in {LEFT, BACK}
 
 
-class RunHeader(Struct, frozen=True, kw_only=True):
-    """The first line of a journal: the start of a run. `at` is UTC; `inputs` is None for a pipe.
-
-    `afar`: the workers of a cluster report the steps.
-    """
-
-    run: str
-    at: str = ""
-    name: str = ""
-    rollout: RolloutSpec | None = None
-    waves: tuple[Wave, ...]
-    options: DeployOptions = msgspec.field(default_factory=DeployOptions)
-    afar: bool = False
-    inputs: Inputs | None = None
-    hashes: Mapping[str, str] = msgspec.field(default_factory=dict)
-    workstation: str = ""
-    owner: str = ""
-
-
 @dataclass
 class RunState:
     """The state of a run. `rolling` is the reason of a rollback; `ending` is "" while it works.
@@ -108,63 +96,57 @@ class RunState:
     text: str = ""
 
     def take(self, line: Line) -> None:
-        """Apply one line of the journal.
+        """Apply one line of the journal. Raises KeyError for an unknown host."""
+        match line:
+            case RunHeader():
+                self._begin(line)
+            case DeviceLine():
+                self._device(self.devices[line.host], line)
+            case Judged(verdict="go"):
+                self.passed.add(line.wave)
+            case Judged():
+                self.passed.discard(line.wave)
+            case Resume():
+                self.ending = self.text = ""
+                if line.forced:
+                    self.releases.clear()
+            case Rolling():
+                self.rolling = line.text
+            case Finished():
+                self.ending, self.text = line.ending, line.text
+            case Interrupted():
+                self.ending, self.text = "interrupted", ""
 
-        Raises KeyError, TypeError or InputError for an invalid line.
-        """
-        kind = line["line"]
-        if kind == "run":
-            self._begin(line)
-        elif "host" in line:
-            self._device(kind, self.devices[line["host"]], line)
-        elif kind == "judged":
-            self._judged(line)
-        elif kind == "resume":
-            self.ending = self.text = ""
-            if line["forced"]:
-                self.releases.clear()
-        elif kind == "rolling":
-            self.rolling = line["text"]
-        elif kind in {"finished", "interrupted"}:
-            self.ending = str(line.get("ending", kind))
-            self.text = str(line.get("text", ""))
-
-    def _begin(self, line: Line) -> None:
-        self.began = began = read_plain(RunHeader, line, "first line", "")
-        self.waves, self.spec = began.waves, began.rollout or ALL_AT_ONCE
+    def _begin(self, header: RunHeader) -> None:
+        self.began = header
+        self.waves, self.spec = header.waves, header.rollout or ALL_AT_ONCE
         self.devices = {
-            name: RolloutDevice(name, wave.name, afar=began.afar)
+            name: RolloutDevice(name, wave.name, afar=header.afar)
             for wave in self.waves
             for name in wave.hosts
         }
 
-    def _judged(self, line: Line) -> None:
-        if line["verdict"] == "go":
-            self.passed.add(line["wave"])
-        else:
-            self.passed.discard(line["wave"])
-
-    def _device(self, kind: str, device: RolloutDevice, line: Line) -> None:
-        if kind == "begin":
-            device.attempts += 1
-            device.outcome, device.text, device.step, device.looked = "", "", "", ""
-        elif kind == "plan":
-            device.release, device.boot_id = line["release"], line["boot_id"]
-            self.releases.setdefault(line["device_kind"], line["release"])
-            if not device.switched:
-                device.was = line["was"]
-        elif kind == "step":
-            device.step, device.touched = line["step"], True
-            device.switched = device.switched or line["step"] == "switch"
-        elif kind == "end":
-            device.outcome, device.text = line["outcome"], line["text"]
-            device.hint = line.get("hint", "")
-        elif kind == "look":
-            device.looked = line["outcome"]
-            if device.looked not in FINE:
-                device.outcome, device.text = line["outcome"], line["text"]
-        elif kind == "back":
-            device.back, device.back_text = line["outcome"], line["text"]
+    def _device(self, device: RolloutDevice, line: DeviceLine) -> None:
+        match line:
+            case Begin():
+                device.attempts += 1
+                device.outcome, device.text, device.step, device.looked = "", "", "", ""
+            case Plan():
+                device.release, device.boot_id = line.release, line.boot_id
+                self.releases.setdefault(line.device_kind, line.release)
+                if not device.switched:
+                    device.was = line.was
+            case Step():
+                device.step, device.touched = line.step, True
+                device.switched = device.switched or line.step == "switch"
+            case End():
+                device.outcome, device.text, device.hint = line.outcome, line.text, line.hint
+            case Look():
+                device.looked = line.outcome
+                if device.looked not in FINE:
+                    device.outcome, device.text = line.outcome, line.text
+            case Back():
+                device.back, device.back_text = line.outcome, line.text
 
     @property
     def header(self) -> RunHeader:

@@ -11,12 +11,12 @@ from typing import Any
 from fleet.engine.pool import DeviceResult
 from fleet.engine.rollout.driver import Done, Ending, Rollout
 from fleet.engine.rollout.journal import Journal
+from fleet.engine.rollout.lines import Plan, RunHeader, Step
 from fleet.engine.rollout.state import RolloutDevice
 from fleet.engine.rollout.waves import Wave, plan_waves
 from fleet.model.errors import WorkstationError
 from fleet.model.events import Event
 from fleet.model.inventory import Host
-from fleet.model.plain import to_plain
 from fleet.model.rollout import Amount, RolloutSpec
 
 OURS = "ours"  # an outcome: the workstation could not keep what it did
@@ -39,13 +39,8 @@ def spec(**values: Any) -> RolloutSpec:
     return RolloutSpec(**values)
 
 
-def header(waves: Sequence[Wave], rules: RolloutSpec) -> dict[str, Any]:
-    return {
-        "name": "app",
-        "rollout": to_plain(rules),
-        "waves": [to_plain(wave) for wave in waves],
-        "options": {},
-    }
+def header(waves: Sequence[Wave], rules: RolloutSpec) -> RunHeader:
+    return RunHeader(run="run", name="app", rollout=rules, waves=tuple(waves))
 
 
 def result(name: str, outcome: str) -> DeviceResult[Any]:
@@ -100,10 +95,10 @@ class FakeExecutor:
         was = None if name in self.fresh else "old"
         current = "new" if outcome == "unchanged" else was
         self.journal.write(
-            "plan", host=name, release="new", was=current, device_kind="t v73", boot_id="b"
+            Plan(host=name, release="new", was=current, device_kind="t v73", boot_id="b")
         )
         if outcome in {"changed", OURS}:
-            self.journal.write("step", host=name, step="switch", text="")
+            self.journal.write(Step(host=name, step="switch"))
 
     def _tick(self) -> None:
         if self.die_after is not None:
@@ -144,7 +139,7 @@ class Played:
 def play(count: int, rules: RolloutSpec, *, path: Path | None = None, **executor: Any) -> Played:
     """A new run over `count` devices."""
     waves = plan_waves(names(count), rules)
-    journal = Journal.begin(path, "run", header(waves, rules))
+    journal = Journal.begin(path, header(waves, rules))
     return go_on(journal, **executor)
 
 

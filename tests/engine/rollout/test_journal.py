@@ -9,15 +9,19 @@ import subprocess
 import sys
 import tempfile
 import threading
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.engine.rollout.journal import Journal, busy
+from fleet.engine.rollout.lines import Begin, End, Step, read_line
 from fleet.engine.rollout.waves import plan_waves
 from fleet.model.errors import FleetError, InputError
+from fleet.model.plain import to_plain
 
 from .fakes import header, names, spec
 
@@ -25,7 +29,7 @@ RULES = spec(canary="1")
 
 
 def begun(path: Path) -> Journal:
-    return Journal.begin(path, "run", header(plan_waves(names(3), RULES), RULES))
+    return Journal.begin(path, header(plan_waves(names(3), RULES), RULES))
 
 
 @pytest.fixture
@@ -35,7 +39,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_lines_are_json_and_for_this_user_alone(path: Path) -> None:
     journal = begun(path)
-    journal.write("begin", host="d001", wave="canary")
+    journal.write(Begin(host="d001", wave="canary"))
     first, second = (json.loads(line) for line in path.read_text().splitlines())
     assert (first["line"], first["schema"], first["pid"]) == ("run", 1, os.getpid())
     assert first["waves"][0] == {"wave": "canary", "hosts": ["d001"]}
@@ -58,14 +62,14 @@ def test_each_line_and_its_name_are_on_the_disk_when_it_is_written(
     assert {path.parent, path.parent.parent} < flushed.keys(), "the names of file and folder"
     for number in range(3):
         assert flushed[path] == path.stat().st_size
-        journal.write("begin", host=f"d00{number + 1}", wave="canary")
+        journal.write(Begin(host=f"d00{number + 1}", wave="canary"))
     assert flushed[path] == path.stat().st_size
 
 
 def test_a_torn_end_at_any_byte_is_cut_off(path: Path, tmp_path: Path) -> None:
     journal = begun(path)
     whole = path.read_bytes()
-    journal.write("begin", host="d001", wave="canary")
+    journal.write(Begin(host="d001", wave="canary"))
     journal.close()
     data = path.read_bytes()
     torn = tmp_path / "torn.jsonl"
@@ -74,7 +78,7 @@ def test_a_torn_end_at_any_byte_is_cut_off(path: Path, tmp_path: Path) -> None:
         again = Journal.reopen(torn)
         assert again.state.devices["d001"].attempts == 0
         assert torn.stat().st_size == len(whole), "what is torn is cut off at once"
-        again.write("end", host="d002", outcome="changed", text="")
+        again.write(End(host="d002", outcome="changed", text=""))
         again.close()
         assert Journal.read(torn).devices["d002"].fine
     torn.write_bytes(data + b"\0" * 100 + b"\n")
@@ -108,7 +112,7 @@ def test_a_torn_end_at_any_byte_is_cut_off(path: Path, tmp_path: Path) -> None:
 )
 def test_damage_before_the_end_is_one_error(path: Path, at: int, text: bytes, words: str) -> None:
     journal = begun(path)
-    journal.write("end", host="d001", outcome="changed", text="")
+    journal.write(End(host="d001", outcome="changed", text=""))
     journal.close()
     lines = path.read_bytes().splitlines(keepends=True)
     lines.insert(at, text)
@@ -178,7 +182,7 @@ def test_many_threads_write_whole_lines(path: Path) -> None:
 
     def work(name: str) -> None:
         for number in range(50):
-            journal.write("step", host=name, step=f"s{number}", text="x" * number * 40)
+            journal.write(Step(host=name, step=f"s{number}", text="x" * number * 40))
 
     threads = [threading.Thread(target=work, args=(name,)) for name in names(3)]
     for one in threads:
@@ -205,8 +209,72 @@ def test_a_full_disk_is_an_error_and_spoils_no_line(
 
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(FleetError, match="No space left on device"):
-        journal.write("begin", host="d001", wave="canary")
+        journal.write(Begin(host="d001", wave="canary"))
     monkeypatch.undo()
     assert path.read_bytes() == whole
-    journal.write("end", host="d001", outcome="changed", text="")
+    journal.write(End(host="d001", outcome="changed", text=""))
     assert Journal.read(path).devices["d001"].fine
+
+
+DATA = Path(__file__).parent / "data"
+STATES: dict[str, Any] = {
+    name: state
+    for version in ("0.2.0", "0.3.0")
+    for name, state in json.loads((DATA / f"states-{version}.json").read_text("utf-8")).items()
+}
+
+
+@pytest.mark.parametrize("name", sorted(STATES))
+def test_journals_of_earlier_versions_are_read_as_those_versions_read_them(name: str) -> None:
+    state, then = Journal.read(DATA / name), STATES[name]
+    assert {each: getattr(state, each) for each in then.keys() - {"devices", "passed"}} == {
+        each: value for each, value in then.items() if each not in {"devices", "passed"}
+    }
+    assert sorted(state.passed) == then["passed"]
+    devices = {host: asdict(device) for host, device in state.devices.items()}
+    later = {"hint": "", "afar": False}  # 0.2.0 did not write them
+    assert devices == {host: later | device for host, device in then["devices"].items()}
+    first = json.loads((DATA / name).read_text("utf-8").splitlines()[0])
+    began = to_plain(state.header)
+    assert began == first | {"options": began["options"], "owner": first.get("owner", "")}
+    for option, value in first["options"].items():
+        assert began["options"].get(option) == value, option
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(STATES) if name.startswith("0.3.0")])
+def test_lines_are_written_as_0_3_0_wrote_them(name: str) -> None:
+    for text in (DATA / name).read_text("utf-8").splitlines():
+        assert json.dumps(to_plain(read_line(json.loads(text))), ensure_ascii=False) == text
+
+
+def test_lines_of_unknown_kinds_and_unknown_keys_are_ignored(path: Path) -> None:
+    journal = begun(path)
+    journal.write(End(host="d001", outcome="changed", text=""))
+    journal.close()
+    added = (
+        b'{"line": "weather", "at": "", "host": "d999", "text": 7}\n'
+        b'{"line": "soak", "wave": "canary", "seconds": 5, "until": "noon"}\n'
+        b'{"line": "finished", "ending": "stopped", "text": "why", "score": 1.5}\n'
+    )
+    path.write_bytes(path.read_bytes() + added)
+    journal = Journal.reopen(path)
+    assert (journal.state.word, journal.state.text) == ("stopped", "why")
+    assert journal.state.devices["d001"].fine
+    journal.close()
+    assert path.read_bytes().endswith(added), "what is not understood stays in the file"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"line": "end", "host": "d001", "text": ""}', "the line has no `outcome`"),
+        ('{"line": "plan", "host": 7}', "`host` of the line must be text, not 7"),
+        ('{"line": "resume", "forced": "yes"}', "`forced` of the line must be true or false"),
+    ],
+)
+def test_a_damaged_line_is_named_with_its_key(path: Path, line: str, words: str) -> None:
+    begun(path).close()
+    whole = path.read_bytes()
+    path.write_bytes(whole + line.encode() + b'\n{"line": "interrupted"}\n')
+    with pytest.raises(InputError, match="jsonl:2 is damaged: " + words):
+        Journal.read(path)

@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
@@ -18,6 +17,7 @@ from fleet.engine.deploy.operation import Operation
 from fleet.engine.options import DeployOptions
 from fleet.engine.rollout.inputs import inputs_of
 from fleet.engine.rollout.journal import Journal
+from fleet.engine.rollout.lines import Line, Resume
 from fleet.engine.rollout.resume import journal_path, known_runs, reopen
 from fleet.model.events import Event, Progress
 from fleet.profiles.runs import RunStore
@@ -32,9 +32,12 @@ def mortal(where: str) -> None:
     """From now on each line of a journal may be the last thing that this process does."""
     real = Journal.write
 
-    def write(self: Journal, kind: str, **values: Any) -> None:
-        real(self, kind, **values)
-        words = [kind, values.get("host", ""), values.get("step", "")]
+    def write(self: Journal, line: Line) -> None:
+        real(self, line)
+        words = [
+            type(line).__name__.lower(),
+            *(getattr(line, name, "") for name in ("host", "step")),
+        ]
         if where.split(":") == words[: where.count(":") + 1]:
             die()
 
@@ -53,7 +56,7 @@ def main(playbook: str, inventory: str, home: str, where: str) -> None:
     if list(known_runs(runs)):
         journal = Journal.reopen(journal_path("last", runs))
         operation = reopen(journal, hear, runs=runs, runtimes=runtimes)
-        journal.resumed(forced=False)
+        journal.write(Resume(forced=False))
         operation.go_on(journal)
         return
     inputs = inputs_of(Path(playbook), Path(inventory))
