@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fleet.bundles.content import HEAD, described
 from fleet.model.bundle import ContextBinary
 from fleet.model.errors import BundleError, reason
 from fleet.model.files import sha256_file
@@ -78,7 +79,7 @@ _CODES = {
     30001: "the file is empty",
     30010: "truncated or damaged (QNN_SYSTEM_CONTEXT_ERROR_MALFORMED_BINARY, 30010)",
 }
-_NO_MARKERS = "the file is not a context binary, or is damaged: it contains no QAIRT build id"
+_NO_MARKERS = "the file is not a context binary, or is damaged: it contains no QAIRT build id; {}"
 _LIBRARY = "libQnnSystem"
 _TEXT = "markers"
 _HTP = 6
@@ -102,6 +103,8 @@ def inspect_context(
         if size == 0:
             return replace(base, problem="the file is empty")
         markers = read_markers(path)
+        with path.open("rb") as stream:
+            what = described(stream.read(HEAD))
     except (OSError, ValueError) as error:
         raise BundleError(
             f"the context binary {path} cannot be read: {reason(error)}",
@@ -109,13 +112,13 @@ def inspect_context(
         ) from error
     answer = ask_library(system_library, path) if system_library else None
     if answer is None:
-        return _from_markers(base, markers)
+        return _from_markers(base, markers, what)
     return _from_library(base, markers, answer)
 
 
-def _from_markers(base: ContextBinary, markers: Markers) -> ContextBinary:
+def _from_markers(base: ContextBinary, markers: Markers, what: str) -> ContextBinary:
     if markers.build_id is None:
-        return replace(base, problem=_NO_MARKERS)
+        return replace(base, problem=_NO_MARKERS.format(what))
     return replace(base, read_by=_TEXT, **vars(markers))
 
 

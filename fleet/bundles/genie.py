@@ -102,8 +102,13 @@ class GenieConfig:
     unknown: list[Named] = field(default_factory=list)
 
 
-def has_genie_configs(root: Path) -> bool:
-    """Return True if a folder has a dialog, a script, or the configuration of a pipeline's node."""
+def has_genie_configs(root: Path, name: str = "") -> bool:
+    """Return True if a folder has a dialog, a script, or the configuration of a pipeline's node.
+
+    With `name`, only that file counts.
+    """
+    if name:
+        return any(found == name for found, _ in _sections(root))
     return any(True for _ in _sections(root)) or bool(genie_scripts(root))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from fleet.bundles.content import HEAD, pointer
 from fleet.model.errors import BundleError, Position, reason
 
 _MAX_BYTES = 16 * 1024 * 1024  # a configuration is a few kB; a tokenizer is never parsed here
@@ -21,12 +22,15 @@ def read_text(path: Path) -> str:
                 f"{path} is too large for a configuration file",
                 hint="check that this is the right file",
             )
-        return path.read_text("utf-8-sig")
+        text = path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise BundleError(
             f"{path} cannot be read: {reason(error)}",
             hint=f"copy or export the file again; file '{path}' (shows what it is)",
         ) from error
+    if problem := pointer(text[:HEAD].encode(), len(text)):
+        raise BundleError(f"{path} is {problem}", hint=f"git -C '{path.parent}' lfs pull")
+    return text
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -13,9 +13,10 @@ from fleet.bundles.closure import Launch
 from fleet.bundles.ep.compatibility import Compatibility, parse
 from fleet.bundles.ep.genai import GENAI
 from fleet.bundles.ep.models import OnnxModel, beside, read_model
+from fleet.bundles.ep.onnxlib import onnx_package
 from fleet.bundles.jsonfile import read_json
 from fleet.bundles.plain import inspect_plain
-from fleet.model.bundle import Bundle, ContextBinary, MissingFile, NamedFile
+from fleet.model.bundle import Bundle, ContextBinary, FileContent, MissingFile, NamedFile
 from fleet.model.errors import BundleError
 from fleet.model.finding import Finding
 from fleet.model.runtime import same_build
@@ -35,8 +36,8 @@ def inspect_ort(root: Path, system_library: Path | None, *, hashes: bool) -> Bun
     genai = read_json(root / GENAI) if (root / GENAI).is_file() else None
     plain = inspect_plain(root, system_library, "ort", hashes=hashes)
     names = {file.name: file for file in plain.files}
-    models = [read_model(file.source, file.name) for file in plain.files if _is_model(file.name)]
-    named = [*_named_by_models(models), *_named_by_genai(genai)]
+    models, named, wrong = _models(plain)
+    named += _named_by_genai(genai)
     missing = {name: MissingFile(name, by) for name, by in named if name not in names}
     used = {name for name, _ in named}
     contexts = tuple(context for context in plain.contexts if context.name in used)
@@ -56,21 +57,37 @@ def inspect_ort(root: Path, system_library: Path | None, *, hashes: bool) -> Bun
         missing=tuple(missing.values()),
         opens=tuple(opens),
         warnings=tuple(warnings),
+        contents=(*plain.contents, *wrong),
     )
 
 
-def _is_model(name: str) -> bool:
-    return name.endswith(".onnx")
+def _models(bundle: Bundle) -> tuple[list[OnnxModel], list[tuple[str, str]], list[FileContent]]:
+    """Return the models that can be read, the files that they name, and the problems of others."""
+    known = {content.name for content in bundle.contents}
+    models, named, wrong = list[OnnxModel](), list[tuple[str, str]](), list[FileContent]()
+    if any(file.name.endswith(".onnx") for file in bundle.files):
+        onnx_package("to read ONNX models")
+    for file in bundle.files:
+        if not file.name.endswith(".onnx") or file.name in known:
+            continue
+        try:
+            model = read_model(file.source, file.name)
+            named += _named_by(model)
+        except BundleError as error:
+            text = error.message.removeprefix(file.name).lstrip(": ").removeprefix("is ")
+            wrong.append(FileContent(file.name, problem=f"{text}; {error.hint}"))
+        else:
+            models.append(model)
+    return models, named, wrong
 
 
-def _named_by_models(models: list[OnnxModel]) -> Iterator[tuple[str, str]]:
-    for model in models:
-        for node in model.nodes:
-            if node.context:
-                key = "ep_cache_context"
-                yield beside(model.name, node.context, key), f"{model.name}: {key}"
-        for name in model.external:
-            yield beside(model.name, name, "external_data"), f"{model.name}: external_data"
+def _named_by(model: OnnxModel) -> Iterator[tuple[str, str]]:
+    for node in model.nodes:
+        if node.context:
+            key = "ep_cache_context"
+            yield beside(model.name, node.context, key), f"{model.name}: {key}"
+    for name in model.external:
+        yield beside(model.name, name, "external_data"), f"{model.name}: external_data"
 
 
 def _named_by_genai(genai: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from fleet.bundles.content import file_content
 from fleet.bundles.context import inspect_context
+from fleet.bundles.ep.genai import GENAI
 from fleet.bundles.found import Found, check_sums, qairt_of
+from fleet.bundles.gguf import missing_parts
 from fleet.bundles.paths import inside, refuse_case_twins
 from fleet.content.hashes import HashCache, ref
-from fleet.model.bundle import KINDS, Bundle
+from fleet.model.bundle import KINDS, Bundle, FileContent, MissingFile
 from fleet.model.errors import BundleError
+from fleet.model.files import FileRef
 
 
 def inspect_plain(root: Path, system_library: Path | None, kind: str, *, hashes: bool) -> Bundle:
@@ -29,13 +33,22 @@ def inspect_plain(root: Path, system_library: Path | None, kind: str, *, hashes:
             path = inside(root, name, "the bundle")
             if path is not None and path.is_file():
                 contents.paths[name] = path
-        if models and not any(_like(name, models) for name in contents.paths):
+        named = any(_like(name, models) for name in contents.paths) or (
+            kind == "ort" and GENAI in contents.paths  # its models are missing, each by its name
+        )
+        if models and not named:
             have = ", ".join(sorted(contents.paths)[:12]) or "nothing"
             raise BundleError(
                 f"{root} is not a bundle of kind {kind}: the folder has no "
                 f"{' or '.join(models)} (only: {have})",
                 hint="correct `kind:` or `path:` under `bundle:` in the playbook",
             )
+        contents.missing += [MissingFile(*pair) for pair in missing_parts(contents.paths)]
+        contents.missing += [
+            MissingFile(pattern, f"the runner {kind} (its {what})")
+            for what, pattern in KINDS[kind].needs
+            if not any(_like(name, (pattern,)) for name in contents.paths)
+        ]
         return [name for name in contents.paths if fnmatchcase(name, contexts_like)]
 
     return read_bundle(root, kind, collect, system_library, hashes=hashes)
@@ -58,11 +71,13 @@ def read_bundle(
         shards = collect(contents)
         refuse_case_twins(sorted(contents.paths))
         files = {name: ref(name, path, cache, hashes) for name, path in contents.paths.items()}
+        known = _known(files, contents)
+        wrong_files = {content.name for content in known if content.problem}
         if around := KINDS[kind].around:
             system_library = None  # it cannot read a context after a header
         contexts = tuple(
             inspect_context(file.source, system_library, name=file.name, sha256=file.sha256)
-            for file in map(files.__getitem__, shards)
+            for file in (files[name] for name in shards if name not in wrong_files)
         )
         if around:  # a model for the CPU has no context
             contexts = tuple(context for context in contexts if not context.problem)
@@ -90,7 +105,22 @@ def read_bundle(
         warnings=tuple(contents.warnings),
         wrong_hashes=wrong,
         checked_by=checked,
+        contents=tuple(known),
     )
+
+
+def _known(files: Mapping[str, FileRef], contents: Found) -> list[FileContent]:
+    """Return the files whose content is known, and note the files that these need."""
+    known = [
+        content for name, file in files.items() if (content := file_content(name, file.source))
+    ]
+    contents.warnings += [content.note for content in known if content.note]
+    contents.missing += [
+        MissingFile(content.needs, f"the program {content.name}")
+        for content in known
+        if content.needs and not any(_like(name, (content.needs,)) for name in files)
+    ]
+    return known
 
 
 def _like(name: str, patterns: tuple[str, ...]) -> bool:

@@ -22,6 +22,8 @@ _AGAIN = "copy or export the bundle again, then check it: fleet bundle inspect {
 def files_missing(case: Case) -> Iterator[Fault]:
     """Every file that the configuration names is in the bundle."""
     for item in case.bundle.missing:
+        if item.pattern:
+            continue  # the runner refuses it, unless an option names another file
         if item.placeholder:
             yield Fault(
                 f"{item.named_by} has the placeholder {item.name} in place of a file name",
@@ -51,15 +53,15 @@ def files_missing(case: Case) -> Iterator[Fault]:
 
 @rule("context-damaged", REFUSE, "docs/sources/qairt.md 5; libQnnSystem 30010, measured")
 def context_damaged(case: Case) -> Iterator[Fault]:
-    """Every context binary can be read as one: not cut, not empty, not something else."""
-    for item in case.bundle.contexts:
-        if item.problem:
-            yield Fault(
-                f"{item.name}: {item.problem}",
-                f"{item.size} bytes",
-                "a complete context binary",
-                _AGAIN.format(root=case.bundle.root),
-            )
+    """Every model file is what its name says: not cut, not empty, not something else."""
+    sizes = {file.name: file.size for file in case.bundle.files}
+    for item in case.bundle.faulty:
+        yield Fault(
+            f"{item.name}: {item.problem}",
+            f"{sizes.get(item.name, 0)} bytes",
+            "the complete file",
+            _AGAIN.format(root=case.bundle.root),
+        )
 
 
 @rule("hash-mismatch", REFUSE, "docs/sources/qairt.md 5: QNN runs changed weights with wrong "

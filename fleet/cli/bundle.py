@@ -11,9 +11,11 @@ import typer
 
 from fleet.bundles.aihub.pull import Pulled
 from fleet.bundles.aihub.pull import pull as pull_model
+from fleet.bundles.chips import NamedChip, named_chips
 from fleet.bundles.ep.genai import surroundings
 from fleet.bundles.ep.graphs import read_graphs
 from fleet.bundles.ep.wrapping import Wrapper, write_wrappers
+from fleet.bundles.genie import has_genie_configs
 from fleet.bundles.inspect import guessed, inspect_bundle
 from fleet.bundles.op_packages import read_library
 from fleet.bundles.system_library import TARGET, system_library
@@ -25,6 +27,7 @@ from fleet.model.errors import BundleError, InputError
 from fleet.model.files import human_bytes
 from fleet.model.op_package import CPU, HTP, OpLibrary
 from fleet.model.plain import to_plain
+from fleet.runners.rehearsal import Rehearsal, rehearse
 from fleet.runtimes.store import RuntimeStore
 
 app = App(no_args_is_help=True, help="Inspect bundles (compiled models), or get them from AI Hub.")
@@ -32,7 +35,9 @@ app = App(no_args_is_help=True, help="Inspect bundles (compiled models), or get 
 
 @app.command()
 def inspect(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A bundle folder.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A bundle folder, or its Genie configuration.")
+    ],
     kind: Annotated[str | None, typer.Option(help=f"Kind of bundle: {', '.join(KINDS)}.")] = None,
     as_json: opt.Json = False,
     no_hash: Annotated[
@@ -49,14 +54,31 @@ def inspect(
         raise InputError(
             f"'{kind}' is not a kind of bundle", hint="use one of: " + ", ".join(KINDS)
         )
-    library, kind = system_library(RuntimeStore()), kind or guessed(folder.expanduser())
-    bundle = inspect_bundle(folder, library, hashes=not no_hash, kind=kind)
+    folder, config = folder.expanduser(), None
+    if folder.is_file():
+        folder, config = _of_file(folder)
+    library, kind = system_library(RuntimeStore()), kind or guessed(folder)
+    bundle = inspect_bundle(folder, library, hashes=not no_hash, kind=kind, config=config)
+    start, chips = rehearse(bundle), named_chips(bundle)
+    usable = bundle.usable and (start is None or start.possible)
     if as_json:
-        output.emit_json(bundle)
+        more = {"usable": usable, "start": start, "chips": chips}
+        output.emit_json({**to_plain(bundle), **more})
     else:
-        _show(bundle)
-    if not bundle.usable:
+        _show(bundle, start, chips, usable=usable)
+    if not usable:
         raise typer.Exit(1)
+
+
+def _of_file(file: Path) -> tuple[Path, str | None]:
+    """Return the folder of a configuration, and its name if it is Genie's. Raises InputError."""
+    if file.suffix != ".json":
+        raise InputError(
+            f"{file} is a file, and a bundle is a folder",
+            hint=f"mkdir {file.stem}-bundle && cp '{file}' {file.stem}-bundle && fleet bundle "
+            f"inspect {file.stem}-bundle",
+        )
+    return file.parent, file.name if has_genie_configs(file.parent, file.name) else None
 
 
 @app.command(name="op-package")
@@ -114,40 +136,56 @@ def _show_libraries(read: list[OpLibrary]) -> None:
         )
 
 
-def _show(bundle: Bundle) -> None:
-    output.table(
-        f"{bundle.name} ({bundle.kind})",
-        ("context binary", "QAIRT build", "SoC", "arch", "VTCM", "graphs", "size", "read by"),
-        [_context_row(item) for item in bundle.contexts],
-        ("read by", "VTCM", "graphs", "size", "arch", "SoC"),
-    )
+def _show(bundle: Bundle, start: Rehearsal | None, chips: list[NamedChip], *, usable: bool) -> None:
+    if bundle.contexts:
+        output.table(
+            f"{bundle.name} ({bundle.kind})",
+            ("context binary", "QAIRT build", "SoC", "arch", "VTCM", "graphs", "size", "read by"),
+            [_context_row(item) for item in bundle.contexts],
+            ("read by", "VTCM", "graphs", "size", "arch", "SoC"),
+        )
     genie: list[tuple[str, object]] = [("configuration", bundle.config_name)]
     genie += [(f"backend {engine.role}".strip(), engine.backend) for engine in bundle.engines] or [
         ("backend", bundle.backend)
     ]
     genie.append(("context size", bundle.context_size))
     rows: list[tuple[str, object]] = [
+        ("kind", bundle.kind),
+        ("runner", start.described if start else "exec, with a command of your own"),
         *(genie if bundle.kind == "genie" else ()),
+        ("chip", "\n".join(map(_chip, chips)) or "unknown: no file names one"),
+        *((item.name, item.about) for item in bundle.contents if item.about),
         ("QAIRT", f"{bundle.qairt} (from {bundle.qairt_source})" if bundle.qairt else None),
         ("to send", f"{len(bundle.files)} files, {human_bytes(bundle.size)}"),
         ("hashes", f"compared with {bundle.checked_by}" if bundle.checked_by else "not compared"),
     ]
     output.table("Bundle", ("", ""), rows)
-    for text in bundle.problems:
+    findings = start.findings if start else ()
+    problems = [*bundle.problems]
+    problems += [f"{item.message}; {item.cure}" for item in findings if item.refuses]
+    notes = [f"{item.message}; {item.cure}" for item in findings if not item.refuses]
+    notes += [f"before a run: {start.undecided}"] if start and start.undecided else []
+    for text in problems:
         output.note(f"problem: {text}")
-    for text in bundle.warnings:
+    for text in (*bundle.warnings, *notes):
         output.note(f"note: {text}")
     if any(item.read_by == "markers" for item in bundle.contexts):
         output.note(
             "note: fleet cannot check for truncated context binaries without libQnnSystem; to "
             f"get this library: fleet runtime fetch --target {TARGET}"
         )
-    if bundle.usable:
+    if usable:
         output.note("next: fleet plan -i INVENTORY PLAYBOOK, with `bundle:` set to this folder")
     else:
         output.note(
-            "next: copy or export the missing and damaged files again, then run this command again"
+            "next: correct the problems above (copy or export missing and damaged files again), "
+            "then run this command again"
         )
+
+
+def _chip(item: NamedChip) -> str:
+    known = " ".join(filter(None, [item.chip, item.arch]))
+    return f"{known} (from {item.source})"
 
 
 def _context_row(item: ContextBinary) -> tuple[object, ...]:

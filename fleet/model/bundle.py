@@ -69,7 +69,8 @@ class BundleKind:
     `models` are patterns; a file must match one of them. `contexts` is the pattern of context
     binaries; with `around` they may follow a header, or be absent. `marks` are pairs of a pattern
     and a description: a folder without `kind:` that has a matching file is of this kind. `about` is
-    its description in the docs of playbooks.
+    its description in the docs of playbooks. `needs` are other files that a run opens, each with
+    its use and its pattern, unless an option of the runner names another file.
     """
 
     name: str
@@ -78,6 +79,7 @@ class BundleKind:
     contexts: str = ""
     around: bool = False
     marks: tuple[tuple[str, str], ...] = ()
+    needs: tuple[tuple[str, str], ...] = ()
 
 
 # Marks of each kind: docs/sources/deployment.md 4. The first kind with a matching mark is used.
@@ -87,7 +89,8 @@ KINDS = {
         BundleKind("genie"),
         BundleKind("mllm", "", ("*.bin", "*.mllm"), "*.bin",
                    marks=(("*.mllm", "an mllm model"),
-                          ("qnn_aot_cfg*.json", "an mllm QNN AOT model"))),
+                          ("qnn_aot_cfg*.json", "an mllm QNN AOT model")),
+                   needs=(("tokenizer", "*tokenizer*.json"), ("config", "config*.json"))),
         BundleKind("executorch", ".pte", ("*.pte",), "*.pte", around=True,
                    marks=(("*.pte", "an ExecuTorch program"),)),
         BundleKind("ort", "ONNX models, with or without context binaries", ("*.onnx",), "*.bin",
@@ -113,9 +116,30 @@ class MissingFile:
     named_by: str
 
     @property
+    def pattern(self) -> bool:
+        """True if any file with a fitting name would do, such as `*tokenizer*.json`."""
+        return "*" in self.name
+
+    @property
     def placeholder(self) -> bool:
         """True if the name is a placeholder: `<tokenizer_path>`, `${DIR}/a.bin`, `{{ x }}`."""
         return _PLACEHOLDER.search(self.name) is not None
+
+
+@dataclass(frozen=True)
+class FileContent:
+    """The facts of a file by its content, for people.
+
+    `about` describes the model. `problem` says why the file cannot be used: cut, or not what its
+    name says. `note` is a remark on a file that can be used. `needs` is the pattern of another file
+    without which it cannot run.
+    """
+
+    name: str
+    about: str = ""
+    problem: str = ""
+    note: str = ""
+    needs: str = ""
 
 
 @dataclass(frozen=True)
@@ -141,7 +165,7 @@ class Bundle:
     `checked_by` is SHA256SUMS if hashes were compared with it; `wrong_hashes` are those that
     differ. `opens` are the files that the bundle's own formats refer to. `absent` are required keys
     that the Genie configuration does not have. `op_packages` come from the playbook and are not
-    part of `files`.
+    part of `files`. `contents` has the files whose content is known.
     """
 
     kind: str
@@ -165,6 +189,7 @@ class Bundle:
     engines: tuple[Engine, ...] = ()
     opens: tuple[NamedFile, ...] = ()
     absent: tuple[str, ...] = ()
+    contents: tuple[FileContent, ...] = ()
     PLAIN: ClassVar[str] = "* size usable problems -config -extensions"
 
     @property
@@ -173,10 +198,15 @@ class Bundle:
         return sum(item.size for item in self.files)
 
     @property
+    def faulty(self) -> tuple[ContextBinary | FileContent, ...]:
+        """The files that are cut, or not what their names say."""
+        files: tuple[ContextBinary | FileContent, ...] = (*self.contexts, *self.contents)
+        return tuple(item for item in files if item.problem)
+
+    @property
     def usable(self) -> bool:
         """False if a file or key is missing, or a file is damaged or differs from SHA256SUMS."""
-        broken = any(item.problem for item in self.contexts)
-        return not (self.missing or self.absent or self.wrong_hashes or broken)
+        return not (self.missing or self.absent or self.wrong_hashes or self.faulty)
 
     @property
     def problems(self) -> list[str]:
@@ -185,11 +215,13 @@ class Bundle:
             *(
                 f"{item.named_by} has the placeholder {item.name} in place of a file name"
                 if item.placeholder
+                else f"no file {item.name} is in the folder; {item.named_by} needs one"
+                if item.pattern
                 else f"{item.name} is missing; {item.named_by} refers to it"
                 for item in self.missing
             ),
             *(f"{self.config_name} has no {key}, which Genie needs" for key in self.absent),
-            *(f"{item.name}: {item.problem}" for item in self.contexts if item.problem),
+            *(f"{item.name}: {item.problem}" for item in self.faulty),
             *(
                 (
                     f"{item.name} is damaged: its SHA-256 is {item.actual[:12]}, but "

@@ -14,6 +14,7 @@ from msgspec import Meta, field
 from msgspec.structs import replace
 
 from fleet.config.values import Pattern
+from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
@@ -85,6 +86,11 @@ class ExecutorchRunner(OwnProgram):
                 hint="remove `profile_level:` from the playbook, or set `run: program:` to "
                 "qnn_executor_runner",
             )
+
+    def example(self, bundle: Bundle) -> str:
+        """Return the path of a program; a language model has its own one."""
+        speaks = any(item.needs for item in bundle.contents)
+        return self.needs_program.replace("executor_", "llama_") if speaks else self.needs_program
 
     def health(self, kit: Kit, timeout: float) -> Start | None:
         """Return the start of one run with 32 tokens and one iteration."""

@@ -12,6 +12,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
+from fleet.bundles.gguf import PART
 from fleet.config.values import Pattern
 from fleet.model.errors import InputError
 from fleet.model.playbook import RunSpec
@@ -22,7 +23,6 @@ from fleet.runners.options import Options, OwnProgram, ending, named, only, pars
 
 LOG = "llama.log"
 _PROGRAMS = ("bench", "completion", "mtmd")
-_PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 _HEALTH_PROMPT = "hi"
 _MOST = 5
 _AGAIN = "[fleet: llama.cpp lost the end of its output; it is run again]"
@@ -229,30 +229,18 @@ def _environment(htp: list[str]) -> dict[str, str]:
 
 def _model(kit: Kit, options: LlamaOptions) -> str:
     """Return the model: not a projector, and the first part of a split model. Raises InputError."""
-    sent = [item.name for item in kit.bundle.files]
     if options.model is not None:
-        model = named(kit.bundle, options.model, (), "model", "model")
-    else:
-        others = [
-            item
-            for item in kit.bundle.files
-            if "mmproj" not in item.name.lower() and _is_first(item.name)
-        ]
-        model = only(replace(kit.bundle, files=tuple(others)), ("*.gguf",), "model", "model")
-    part = _PART.search(model)
-    for number in range(1, int(part[2]) + 1) if part else ():
-        name = _PART.sub(f"-{number:05d}-of-{part[2] if part else 0}.gguf", model)
-        if name not in sent:
-            raise InputError(
-                f"the model {model} is split into {int(part[2]) if part else 0} files, but the "
-                f"bundle does not contain {name}",
-                hint=f"copy {name} into {kit.bundle.root}",
-            )
-    return model
+        return named(kit.bundle, options.model, (), "model", "model")
+    others = [
+        item
+        for item in kit.bundle.files
+        if "mmproj" not in item.name.lower() and _is_first(item.name)
+    ]
+    return only(replace(kit.bundle, files=tuple(others)), ("*.gguf",), "model", "model")
 
 
 def _is_first(name: str) -> bool:
-    part = _PART.search(name)
+    part = PART.search(name)
     return part is None or int(part[1]) == 1
 
 

@@ -12,6 +12,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
+from fleet.model.bundle import KINDS
 from fleet.model.errors import InputError
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Measure, Metrics
@@ -75,10 +76,9 @@ class MllmRunner(OwnProgram):
     def _start(self, kit: Kit, prompt: bytes, timeout: float) -> Start:
         options, bundle = parsed(MllmOptions, kit.options, self.name), kit.bundle
         model = named(bundle, options.model, ("*.bin", "*.mllm"), "model", "model")
-        tokenizer = named(
-            bundle, options.tokenizer, ("*tokenizer*.json",), "tokenizer", "tokenizer"
-        )
-        config = named(bundle, options.config, ("config*.json",), "config", "config")
+        given = {"tokenizer": options.tokenizer, "config": options.config}
+        tokenizer, config = (named(bundle, given[what], (pattern,), what, what)
+                             for what, pattern in KINDS[self.name].needs)  # fmt: skip
         argv = [program(kit.run, self.layout), "-m", model, "-t", tokenizer, "-c", config]
         argv += ["--ar_len", str(options.ar_len), *options.extra]
         return Start(tuple(argv), "", (), timeout, prompt, feeds_prompt=True, marks=(UNTRIED,))

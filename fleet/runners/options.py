@@ -87,6 +87,10 @@ class Defaults:
                 hint=f"add `program: {self.needs_program}`",
             )
 
+    def example(self, _bundle: Bundle) -> str:
+        """Return an example of the path of the program that a bundle needs; "" for none."""
+        return self.needs_program
+
     def opens(self, _kit: Kit) -> tuple[str, ...]:
         """Return release names of files that a run opens but that are named nowhere else.
 

@@ -23,6 +23,7 @@ from fleet.model.manifest import Manifest
 from fleet.ops.release import release_dir
 from fleet.runners.registry import OWN
 from fleet.runtimes.targets import default_target
+from tests.runners.kits import gguf
 from tests.runners.test_others import KITS, llama
 
 from .conftest import Bench
@@ -69,7 +70,7 @@ def genie(bench: Bench, _: Path) -> tuple[Manifest, str]:
 
 def llama_cpp(bench: Bench, folder: Path) -> tuple[Manifest, str]:
     (folder / "bundle").mkdir()
-    (folder / "bundle" / "model.gguf").write_text("GGUF")
+    (folder / "bundle" / "model.gguf").write_bytes(gguf())
     (folder / "llama-completion").write_text("program")
     (folder / "playbook.yaml").write_text(LLAMA)
     table = ReleaseBuilder(

@@ -92,7 +92,7 @@ def test_c14_files_of_processors_are_missing(tmp_path: Path) -> None:
 
 def test_c15_a_dlc_brings_what_composes_it(tmp_path: Path) -> None:
     (tmp_path / "bundle").mkdir()
-    (tmp_path / "bundle/net.dlc").write_bytes(b"x")
+    (tmp_path / "bundle/net.dlc").write_bytes(b"\x01")
     (tmp_path / "bundle/0.raw").write_bytes(b"x")
     text = ("name: x\nbundle: {path: bundle, kind: qnn}\n"
             "run: {runner: qnn-net-run, options: {inputs: [[0.raw]]}}\n")  # fmt: skip
@@ -151,8 +151,8 @@ def test_a_program_off_the_npu_gets_nothing_of_the_htp(tmp_path: Path) -> None:
     FastRPC and without a known chip runs them.
     """
     (tmp_path / "bundle").mkdir()
-    for name in ("model.gguf", "tokenizer.json"):
-        (tmp_path / "bundle" / name).write_text("{}")
+    (tmp_path / "bundle/model.gguf").write_bytes(gguf())
+    (tmp_path / "bundle/tokenizer.json").write_text("{}")
     model = {"type": "library", "library": {"version": 1, "model-bin": "model.gguf"}}
     dialog = {
         "type": "basic", "context": {"size": 512}, "tokenizer": {"path": "tokenizer.json"},

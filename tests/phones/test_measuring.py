@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fleet.model.events import Cooling, Event
 from fleet.runtimes.store import RuntimeStore
+from tests.runners.kits import gguf
 
 from .conftest import Make
 
@@ -30,7 +31,7 @@ HOT = "/sys/class/thermal/thermal_zone0/temp"
 
 def test_a_phone_is_cooled_and_looked_at(desk: Make, tmp_path: Path) -> None:
     (tmp_path / "bundle").mkdir()
-    (tmp_path / "bundle" / "model.gguf").write_text("GGUF")
+    (tmp_path / "bundle" / "model.gguf").write_bytes(gguf())
     (tmp_path / "llama-bench").write_text(PROGRAM)
     (tmp_path / "playbook.yaml").write_text(TEXT)
     phone = desk(RuntimeStore(tmp_path / "runtimes"))

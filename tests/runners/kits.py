@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -30,3 +31,12 @@ def bundle(kind: str, *names: str) -> Bundle:
 
 def kit(kind: str, names: tuple[str, ...], run: RunSpec | None = None, **changes: Any) -> Kit:
     return Kit(bundle(kind, *names), run or RunSpec(), **changes)
+
+
+def gguf(data: bytes = b"") -> bytes:
+    """A GGUF file of one tensor with no elements, followed by `data`."""
+    architecture = b"general.architecture", b"llama"
+    key, value = (struct.pack("<Q", len(text)) + text for text in architecture)
+    tensor = struct.pack("<Q", 1) + b"t" + struct.pack("<IQIQ", 1, 0, 0, 0)
+    head = b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + key + struct.pack("<I", 8) + value + tensor
+    return head + bytes(-len(head) % 32) + data

@@ -30,6 +30,7 @@ from fleet.model.events import StepStarted, Warned
 from fleet.profiles.compare.sequential import Answer, drawn
 from fleet.profiles.stats.trend import steady
 from fleet.runtimes.store import RuntimeStore
+from tests.runners.kits import gguf
 
 from ...profiles.compare.made import record
 from ..conftest import Bench
@@ -54,7 +55,7 @@ run: {program: llama-bench, max_tokens: 4, sample: off}
 
 def playbook(folder: Path, rate: float) -> Path:
     (folder / "bundle").mkdir(parents=True)
-    (folder / "bundle" / "model.gguf").write_text("GGUF")
+    (folder / "bundle" / "model.gguf").write_bytes(gguf())
     (folder / "llama-bench").write_text(LLAMA.format(rate=rate) + f"# {folder.name}\n")
     (folder / "playbook.yaml").write_text(PLAYBOOK)
     return folder / "playbook.yaml"

@@ -25,6 +25,7 @@ from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
 from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
+from tests.runners.kits import gguf
 
 READY_SECONDS = 60.0
 CANARY = "canary-7d1f4b"  # in the environment of workers only
@@ -193,7 +194,7 @@ class Fleet:
 def fleet(user_boards: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
     monkeypatch.setenv("FLEET_HOME", str(tmp_path / "workstation"))
     (tmp_path / "bundle").mkdir()
-    (tmp_path / "bundle" / "model.gguf").write_bytes(os.urandom(MODEL_BYTES))
+    (tmp_path / "bundle" / "model.gguf").write_bytes(gguf(os.urandom(MODEL_BYTES)))
     (tmp_path / "llama-bench").write_text(PROGRAM.replace("{folder}", str(tmp_path)))
     (tmp_path / "playbook.yaml").write_text(PLAYBOOK)
     base = f"~/{tmp_path.name}"

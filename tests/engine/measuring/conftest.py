@@ -25,6 +25,7 @@ from fleet.model.inventory import Host
 from fleet.model.playbook import Playbook
 from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
+from tests.runners.kits import gguf
 
 PROGRAM = """#!/bin/sh
 echo "stand-in for llama-bench" >&2
@@ -94,7 +95,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Pa
     """A lab of one board with the release deployed, and the folder of the playbook."""
     folder = tmp_path_factory.mktemp("measured")
     (folder / "bundle").mkdir()
-    (folder / "bundle" / "model.gguf").write_text("GGUF")
+    (folder / "bundle" / "model.gguf").write_bytes(gguf())
     (folder / "llama-bench").write_text(PROGRAM)
     (folder / "playbook.yaml").write_text(TEXT)
     with Lab.up(folder / "lab", count=1, kind="user", base_port=0) as lab:

@@ -17,6 +17,7 @@ from fleet.lab.namespace import can_unshare
 from fleet.model.events import Event, Output
 from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
+from tests.runners.kits import gguf
 
 from .conftest import TEXT
 
@@ -33,7 +34,7 @@ def test_a_power_cut_in_a_run(tmp_path: Path) -> None:
     if why:
         pytest.skip(f"no namespace boards here: {why}")
     (tmp_path / "bundle").mkdir()
-    (tmp_path / "bundle" / "model.gguf").write_text("GGUF")
+    (tmp_path / "bundle" / "model.gguf").write_bytes(gguf())
     (tmp_path / "llama-bench").write_text(PROGRAM)
     (tmp_path / "playbook.yaml").write_text(TEXT)
     with Lab.up(tmp_path / "lab", count=1, kind="namespace", base_port=0) as lab:

@@ -25,6 +25,7 @@ from fleet.engine.rollout.state import RunState
 from fleet.model.events import Event
 from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
+from tests.runners.kits import gguf
 from tests.transport.sshd import Sshd
 
 # The probe and the run: fails where the board is made sick, waits where it is slow.
@@ -91,7 +92,7 @@ class Yard:
 
     def write_model(self, text: str, size: int = 0) -> None:
         """What the bundle holds: another text makes another release."""
-        (self.folder / "bundle" / "model.gguf").write_text(text + "." * size)
+        (self.folder / "bundle" / "model.gguf").write_bytes(gguf((text + "." * size).encode()))
 
     def make_sick(self, name: str, *, sick: bool = True) -> None:
         mark = self.folder / name / "sick"
