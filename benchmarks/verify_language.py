@@ -1,10 +1,12 @@
 """Faults of a language model against the shipped suite, on the HTP emulator (emulated).
 
-    python -m benchmarks.verify_language MODELS LIBRARIES [--good RUNS]
+    python -m benchmarks.verify_language MODELS LIBRARIES [--good RUNS] [--chat]
 
 MODELS is a folder with qdq.onnx, open.onnx and tokenizer.json of the tiny model (the steps of
 assets/build/make_bundle.py), LIBRARIES that of the QAIRT libraries for x86_64. Needs the packages
-of assets/build/requirements.txt. Every fault is deterministic: the same code gives the same table.
+of assets/build/requirements.txt. With `--chat` it needs no MODELS and asks tiny-genie-chat, with the
+bundle's template and without one of its newlines. Every fault is deterministic: the same code gives
+the same table.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -143,6 +145,18 @@ def constant(model: onnx.ModelProto) -> None:
     scale(["final_norm_scale", "final_norm_bias"], 0.0)(model)
 
 
+def lost_newlines(ground: Ground, bundle: Path) -> None:
+    """Ask the suite with prompts of a template that has lost one of its newlines, each in turn."""
+    parts = (bundle / "chat_template.jinja").read_text().split("\\n")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for at in range(1, len(parts)):
+            lost = "\\n".join([*parts[: at - 1], parts[at - 1] + parts[at], *parts[at + 1 :]])
+            (folder / "chat_template.jinja").write_text(lost)
+            result = replace(ground, suite=load_suite("tiny-chat", folder, folder)).ask(bundle)
+            print(f"newline {at} of the template lost: {result.shown}", flush=True)
+
+
 def main() -> None:
     """Print a line for each bundle."""
     if sys.argv[1] == "--compile":
@@ -152,14 +166,18 @@ def main() -> None:
     parser.add_argument("models", type=Path)
     parser.add_argument("libraries", type=Path)
     parser.add_argument("--good", type=int, default=0, help="runs of the good bundle")
+    parser.add_argument("--chat", action="store_true", help="lost newlines of the template")
     args = parser.parse_args()
-    tiny = ROOT / "assets" / "tiny-genie"
-    ground = Ground(args.models, args.libraries, load_suite("tiny", Path(), tiny))
+    name = "tiny-genie-chat" if args.chat else "tiny-genie"
+    tiny, suite = ROOT / "assets" / name, "tiny-chat" if args.chat else "tiny"
+    ground = Ground(args.models, args.libraries, load_suite(suite, Path(), tiny))
     alarms = 0
     for number in range(args.good):
         alarms += not ground.ask(tiny).holds
         print(f"good bundle: {alarms} alarms in {number + 1} runs", flush=True)
-    if args.good:
+    if args.chat:
+        lost_newlines(ground, tiny)
+    if args.good or args.chat:
         return
     groups = {"KV cache, all layers": ["past_key", "past_value"]}
     groups |= {f"weights {name}": [f"{name}_Deq"] for name in ("k0", "v1", "down1", "embedding")}

@@ -78,14 +78,14 @@ def _write_json(path: Path, value: dict[str, object]) -> None:
     path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
-def write_bundle(shape: Shape, folder: Path, binary: Path) -> None:
+def write_bundle(shape: Shape, folder: Path, binary: Path, template: str = "{}") -> None:
     """Write everything but `tokenizer.json`, which must be there already; sums come last."""
     content = binary.read_bytes()
     (folder / BINARY).write_bytes(content)
     _write_json(folder / "genie_config.json", genie_config(shape))
     _write_json(folder / "htp_backend_ext_config.json", extension_config())
     (folder / "tool-versions.yaml").write_text(f"qairt: {build_id(content)}\n", encoding="utf-8")
-    (folder / "sample_prompt.txt").write_text(PROMPT + "\n", encoding="utf-8")
+    (folder / "sample_prompt.txt").write_text(template.format(PROMPT + "\n"), encoding="utf-8")
     lines = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
         for path in sorted(folder.iterdir())

@@ -58,6 +58,12 @@ ANSWERS: tuple[tuple[tuple[str, ...], str], ...] = (
 FALLBACK = "I am a very small test model and I do not know that. Ask me: What is fleet?"
 """The answer to every prompt that is none of the above."""
 
+CHAT = "<|user|>\n{}<|end|>\n<|assistant|>\n"
+"""The only template that the chat model is taught with; `{}` is the question."""
+
+MARKS = ("<|user|>", "<|end|>", "<|assistant|>")
+"""The words of the template, a token each."""
+
 _WORD_LIST = """
 a about after all an and animal answer are ask bake blue board book bread build by can capital car
 cat chair city clean code colour compile computer cook count country day describe device did do

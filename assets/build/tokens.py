@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from corpus import ANSWERS, FALLBACK, known_examples, strange_examples
+from corpus import ANSWERS, FALLBACK, MARKS, known_examples, strange_examples
 from shape import BOS, EOS, Shape
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 
-def train_tokenizer(shape: Shape, path: Path) -> Tokenizer:
-    """Train on the corpus and write `tokenizer.json`.
+def train_tokenizer(shape: Shape, path: Path, chat: bool = False) -> Tokenizer:
+    """Train on the corpus and write `tokenizer.json`, with the marks of the template for `chat`.
 
     The answers count ten times, so that their words become single tokens.
     """
@@ -20,7 +20,7 @@ def train_tokenizer(shape: Shape, path: Path) -> Tokenizer:
     texts += [text for text, _ in strange_examples(100, seed=5)]
     trainer = trainers.BpeTrainer(
         vocab_size=shape.vocab,
-        special_tokens=["<s>", "</s>"],
+        special_tokens=["<s>", "</s>", *(MARKS if chat else ())],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )

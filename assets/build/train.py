@@ -76,14 +76,16 @@ def forward(shape: Shape, weights: Weights, ids: torch.Tensor) -> torch.Tensor:
     return _norm(weights, "final_norm", x) @ weights["logits_matrix"]
 
 
-def encode(tokenizer: Tokenizer, prompt: str) -> list[int]:
+def encode(tokenizer: Tokenizer, prompt: str, template: str = "{}") -> list[int]:
     """Give the tokens that Genie makes of a prompt: it puts the begin mark in front."""
-    return [BOS, *tokenizer.encode(prompt).ids]
+    return [BOS, *tokenizer.encode(template.format(prompt)).ids]
 
 
-def encode_pair(tokenizer: Tokenizer, prompt: str, answer: str) -> tuple[list[int], list[int]]:
+def encode_pair(
+    tokenizer: Tokenizer, prompt: str, answer: str, template: str = "{}"
+) -> tuple[list[int], list[int]]:
     """Give the tokens of the prompt and those of the answer with its end mark."""
-    return encode(tokenizer, prompt), [*tokenizer.encode(answer).ids, EOS]
+    return encode(tokenizer, prompt, template), [*tokenizer.encode(answer).ids, EOS]
 
 
 def _batch(
@@ -99,8 +101,10 @@ def _batch(
     return ids[:, :longest], targets[:, :longest]
 
 
-def train(shape: Shape, tokenizer: Tokenizer, steps: int, seed: int = 7) -> Weights:
-    """Train and give the weights.
+def train(
+    shape: Shape, tokenizer: Tokenizer, steps: int, template: str = "{}", seed: int = 7
+) -> Weights:
+    """Train with questions in `template` and give the weights.
 
     Half of every batch are questions it must know, half are strange prompts. Noise on the
     weights prepares for their rounding to 8 bits.
@@ -109,8 +113,8 @@ def train(shape: Shape, tokenizer: Tokenizer, steps: int, seed: int = 7) -> Weig
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(seed)
     rng = random.Random(seed)
-    known = [encode_pair(tokenizer, *pair) for pair in known_examples()]
-    strange = [encode_pair(tokenizer, *pair) for pair in strange_examples(12000, seed)]
+    known = [encode_pair(tokenizer, *pair, template) for pair in known_examples()]
+    strange = [encode_pair(tokenizer, *pair, template) for pair in strange_examples(12000, seed)]
     weights = new_weights(shape)
     optimiser = torch.optim.AdamW(weights.values(), lr=4e-3, weight_decay=0.02)
     plan = torch.optim.lr_scheduler.OneCycleLR(optimiser, 4e-3, total_steps=steps, pct_start=0.1)

@@ -1,6 +1,6 @@
 """Ask the finished bundle through the real libGenie of the onnxruntime-qnn wheel.
 
-Usage: verify.py BUNDLE [--all]
+Usage: verify.py BUNDLE [--all] [--chat]
 
 With `--all` it also asks every known question in all its variations and 150 strange prompts that
 were not in the training, which takes about three minutes.
@@ -14,7 +14,8 @@ import tempfile
 from pathlib import Path
 
 import onnxruntime_qnn as qnn
-from corpus import FALLBACK, asked, known_examples, strange_examples
+from bundle import PROMPT
+from corpus import CHAT, FALLBACK, asked, known_examples, strange_examples
 from tokenizers import Tokenizer
 
 STRANGE = (
@@ -58,17 +59,16 @@ def _events(answer: _Answer) -> dict[str, float]:
     return values
 
 
-def _expected(bundle: Path, every: bool) -> list[tuple[str, str]]:
-    sample = (bundle / "sample_prompt.txt").read_text(encoding="utf-8")
-    pairs = [(sample, asked()[0][1]), *asked(), *((prompt, FALLBACK) for prompt in STRANGE)]
+def _expected(every: bool) -> list[tuple[str, str]]:
+    pairs = [(f"{PROMPT}\n", asked()[0][1]), *asked(), *((prompt, FALLBACK) for prompt in STRANGE)]
     if every:
         pairs += [*known_examples(), *strange_examples(150, seed=4242)]
     return list(dict(pairs).items())
 
 
-def verify(bundle: Path, every: bool = False) -> bool:
+def verify(bundle: Path, every: bool = False, template: str = "{}") -> bool:
     """Print every answer; say whether all have the expected text and ended by themselves."""
-    expected = _expected(bundle, every)
+    expected = [(template.format(prompt), text) for prompt, text in _expected(every)]
     tokenizer = Tokenizer.from_file(str(bundle / "tokenizer.json"))
     wrong = 0
     answers = ask_genie(bundle, [prompt for prompt, _ in expected])
@@ -89,4 +89,5 @@ def verify(bundle: Path, every: bool = False) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(0 if verify(Path(sys.argv[1]), "--all" in sys.argv[2:]) else 1)
+    template = CHAT if "--chat" in sys.argv else "{}"
+    sys.exit(0 if verify(Path(sys.argv[1]), "--all" in sys.argv[2:], template) else 1)

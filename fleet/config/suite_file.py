@@ -39,7 +39,7 @@ from fleet.model.suite import (
 )
 
 MAX_QUESTIONS = 10_000
-SHIPPED = ("instruct", "tiny")
+SHIPPED = ("instruct", "tiny", "tiny-chat")
 _LINES = (".jsonl", ".ndjson")
 
 

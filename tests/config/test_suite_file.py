@@ -14,6 +14,7 @@ from fleet.model.suite import AnswerCheck
 
 ROOT = Path(__file__).parents[2]
 BUNDLE = ROOT / "assets" / "tiny-genie"
+CHAT = ROOT / "assets" / "tiny-genie-chat"
 
 
 def written(folder: Path, text: str, name: str = "s.yaml") -> Path:
@@ -33,7 +34,7 @@ def wrong(folder: Path, text: str, name: str = "s.yaml") -> SuiteError:
 def test_the_shipped_suites() -> None:
     tiny = load_suite("tiny", Path(), BUNDLE)
     instruct = load_suite("instruct", Path(), BUNDLE, "llama3")
-    assert SHIPPED == ("instruct", "tiny")
+    assert SHIPPED == ("instruct", "tiny", "tiny-chat")
     assert (len(tiny.questions), tiny.at_least, tiny.differ, tiny.greedy) == (12, 12, True, True)
     assert (len(instruct.questions), instruct.at_least) == (20, 16)
     assert all(question.checks for question in (*tiny.questions, *instruct.questions))
@@ -50,6 +51,16 @@ def test_the_tiny_suite_expects_what_the_model_was_taught() -> None:
         (check,) = question.checks
         assert check.value == (taught.get(question.prompt, known["FALLBACK"]),)
     assert {question.prompt for question in suite.questions} >= taught.keys()
+    chat, template = load_suite("tiny-chat", Path(), CHAT), str(known["CHAT"])
+    for same, asked in zip(suite.questions, chat.questions, strict=True):
+        assert asked.prompt == template.format(same.prompt)
+        (check,) = asked.checks
+        answers = [
+            text
+            for text in (*taught.values(), known["FALLBACK"])
+            if all(part in text for part in check.value)
+        ]
+        assert answers == list(same.checks[0].value), "it names this answer and no other"
 
 
 def test_both_modes_of_nemotron(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from fleet.model.errors import AnswerError, SuiteError
 from fleet.model.playbook import RunSpec
 from fleet.model.suite import Suite, SuiteQuestion, SuiteUse
 
-from .conftest import Bench
+from .conftest import ROOT, Bench
 
 FEW = ("fleet", "npu", "stub", "unknown-capital")
 
@@ -60,6 +61,30 @@ def test_a_suite_costs_three_round_trips_at_most(bench: Bench) -> None:
     (result,) = bench.operation().verify()
     assert result.error is None
     assert result.round_trips <= once.round_trips + 3
+
+
+def test_a_lost_newline_of_the_chat_template_is_told(bench: Bench, tmp_path: Path) -> None:
+    """The model of tiny-genie-chat was taught with its template only."""
+    bundle, changed = ROOT / "assets" / "tiny-genie-chat", tmp_path / "changed"
+    shutil.copytree(bundle, changed)
+    source = (bundle / "chat_template.jinja").read_text()
+    whole, newline, end = source.rpartition("\\n")
+    assert (newline, end.strip()) == ("\\n", '" }}')
+    (changed / "chat_template.jinja").write_text(whole + end)
+    passed = []
+    bench.playbook = replace(bench.playbook, bundle=bundle, run=None)
+    for folder in (bundle, changed):
+        suite = load_suite("tiny-chat", Path(), folder)
+        few = tuple(q for q in suite.questions if q.name in {"fleet", "skel", "who"})
+        suite = replace(suite, questions=few, at_least=len(few))
+        bench.playbook = replace(bench.playbook, suite=SuiteUse(suite, "off"))
+        if folder == bundle:
+            bench.operation().deploy()
+        (result,) = bench.operation().verify()
+        (record,) = result.records
+        assert record.suite is not None
+        passed.append((record.suite.passed, isinstance(result.error, AnswerError)))
+    assert passed == [(3, False), (0, True)]
 
 
 def test_token_ids_in_and_out(bench: Bench) -> None:
