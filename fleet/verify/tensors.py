@@ -34,6 +34,7 @@ from fleet.model.suite import SAMPLES, SuiteAnswer, SuiteResult, TensorFile, Ten
 DEFAULT_SQNR_DB = 20.0
 DEFAULT_RANGE_SHARE = 0.25
 _NUMBERS = "biuf"  # kinds of numpy types
+_BLOCK = 1 << 14  # values compared at once, so that the copies in float64 stay in the cache
 Array = NDArray[Any]
 
 
@@ -84,27 +85,53 @@ def difference(name: str, wanted: Array, actual: Array, limits: TensorLimits) ->
             f"{list(wanted.shape)}",
             hint="make the reference with the same model and inputs",
         )
-    a, b = wanted.astype(np.float64).ravel(), actual.astype(np.float64).ravel()
-    finite = np.isfinite(a) & np.isfinite(b)
-    lost = int(a.size - np.count_nonzero(finite))
-    if lost:
-        a, b = np.where(finite, a, 0.0), np.where(finite, b, 0.0)
-    gap = np.abs(a - b)
-    signal, noise = float(np.dot(a, a)), float(np.dot(a - b, a - b))
-    norms = math.sqrt(signal) * float(np.linalg.norm(b))
-    place = int(gap.argmax()) if gap.size else 0
+    pair = wanted.ravel(), actual.ravel()
+    starts = range(0, wanted.size, _BLOCK)
+    rows = [_measured(*(each[start : start + _BLOCK] for each in pair)) for start in starts]
+    signal, noise, power, product, total, lost = np.sum(rows, 0)[:6] if rows else (0.0,) * 6
+    largest, low, high = (np.array([row[n] for row in rows]) for n in (6, 8, 9))
+    worst = int(largest.argmax()) if rows else 0
+    norms = math.sqrt(signal) * math.sqrt(power)
     made = TensorDifference(
         name,
-        max_abs=float(gap.max()) if gap.size else 0.0,
-        mean_abs=float(gap.mean()) if gap.size else 0.0,
+        max_abs=float(largest.max(initial=0.0)),
+        mean_abs=float(total) / max(1, wanted.size),
         sqnr_db=_decibel(signal, noise),
-        cosine=float(np.dot(a, b)) / norms if norms else float(not np.any(gap)),
-        span=float(np.ptp(a)) if a.size else 0.0,
-        not_finite=lost,
-        at=tuple(int(i) for i in np.unravel_index(place, wanted.shape)) if gap.size else (),
-    )
+        cosine=float(product) / norms if norms else float(not noise),
+        span=float(high.max() - low.min()) if rows else 0.0,
+        not_finite=int(lost),
+        at=tuple(int(i) for i in np.unravel_index(worst * _BLOCK + int(rows[worst][7]),
+                                                  wanted.shape)) if rows else (),
+    )  # fmt: skip
     faults = tuple(_faults(made, wanted, actual, limits))
     return replace(made, faults=faults)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _measured(wanted: Array, actual: Array) -> tuple[float, ...]:
+    """Return ten measures of a block.
+
+    The first six are sums: the squares of the reference, of the error and of the values; the
+    products; the absolute errors; the number of values that are not finite. The others are the
+    largest error, its place, and the smallest and the largest reference.
+    """
+    a, b = wanted.astype(np.float64), actual.astype(np.float64)
+    finite = np.isfinite(a) & np.isfinite(b)
+    if not finite.all():
+        a, b = np.where(finite, a, 0.0), np.where(finite, b, 0.0)
+    gap = np.abs(a - b)
+    squares = (float(np.sum(left * right)) for left, right in ((a, a), (gap, gap), (b, b), (a, b)))
+    place = int(gap.argmax())
+    lost = float(a.size - np.count_nonzero(finite))
+    return (
+        *squares,
+        float(gap.sum()),
+        lost,
+        float(gap[place]),
+        place,
+        float(a.min()),
+        float(a.max()),
+    )
 
 
 def _decibel(signal: float, noise: float) -> float:

@@ -208,8 +208,8 @@ def ask_samples(job: RunJob, prepared: PreparedSamples, nodes: NodeUse | None = 
         rows, trouble = _nodes_of(made, prepared, result, nodes)
         result = structs.replace(result, nodes=rows)
         problems += [trouble] if trouble else []
-    files = {"outputs.npz": recorded(prepared, archive)} if archive else {}
-    return made.save(placed, ended, result, problems, files=files)
+    kept = {"outputs.npz": recorded(prepared, archive)} if archive else {}
+    return made.save(placed, ended, result, problems, files={**ended.files, **kept})
 
 
 def _outputs(
