@@ -66,21 +66,20 @@ def read_bundle(
 
     Without `hashes` every sha256 is empty. Raises BundleError.
     """
-    contents, cache = Found(root), HashCache()
+    contents, cache, around = Found(root), HashCache(), KINDS[kind].around
     try:
         shards = collect(contents)
         refuse_case_twins(sorted(contents.paths))
         files = {name: ref(name, path, cache, hashes) for name, path in contents.paths.items()}
         known = _known(files, contents)
-        wrong_files = {content.name for content in known if content.problem}
-        if around := KINDS[kind].around:
-            system_library = None  # it cannot read a context after a header
+        broken = {content.name for content in known if content.problem}
+        system_library = None if around else system_library  # it reads no context after a header
         contexts = tuple(
             inspect_context(file.source, system_library, name=file.name, sha256=file.sha256)
-            for file in (files[name] for name in shards if name not in wrong_files)
+            for file in (files[name] for name in shards if name not in broken)
         )
         if around:  # a model for the CPU has no context
-            contexts = tuple(context for context in contexts if not context.problem)
+            contexts = tuple(item for item in contexts if not item.problem)
     except OSError as error:
         raise BundleError(
             f"cannot read the bundle: {error}",

@@ -29,6 +29,7 @@ from fleet.model.plan import ProbeHealth
 from fleet.runtimes.store import RuntimeStore
 from tests import inputs
 from tests.bundles.conftest import make_facts
+from tests.runners.kits import gguf
 from tests.runtimes.fakes import ARM, elf, sdk_files, write_tree
 
 GENAI_TRANSFORMER = ("libQnnGenAiTransformer.so", "libQnnGenAiTransformerModel.so",
