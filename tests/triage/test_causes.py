@@ -202,7 +202,7 @@ def test_the_first_error_of_a_build_is_quoted_and_asked_for() -> None:
     log = (
         "[1520/1534] Building CXX object qnn/frob.cc.o\n"
         "FAILED: qnn/frob.cc.o\n"
-        "qnn/frob.cc:12:3: error: use of undeclared identifier 'QNN_FROB'\n"
+        "qnn/frob.cc:12:3: error: expected expression behind 'QNN_FROB'\n"
         "ninja: build stopped: subcommand failed.\n"
     )
     found = triage(log)

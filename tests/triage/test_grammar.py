@@ -131,7 +131,8 @@ def test_what_a_converter_says_of_the_model_is_said_as_that(log: str, cause: str
 def test_a_build_names_what_it_misses() -> None:
     log = "[ 12%] Building CXX object\nld: error: cannot find -lQnnHtp\nninja: build stopped\n"
     found = triage(log)
-    assert "cannot find -lQnnHtp" in found.causes[0].title
+    assert found.causes[0].cause.id == "build-dependency-missing"
+    assert "QnnHtp" in found.causes[0].title
     assert found.causes[0].confidence < 0.5
     assert "not a deployment" in found.notes[0]
 
