@@ -122,29 +122,6 @@ def template_for(name: str | None, folder: Path, bundle: Path) -> ChatTemplate:
     return template_of_file(path) if path.suffix == ".jinja" else shipped(name)
 
 
-def template_of_parts(parts: Mapping[str, str]) -> ChatTemplate:
-    """Return the template made of the texts around each message.
-
-    `parts` maps a role to text with `{content}`; `begin` and `end` are the texts around all
-    messages.
-    """
-    quoted = {
-        key: " ~ m.content ~ ".join(json.dumps(text) for text in value.split("{content}"))
-        for key, value in {"begin": "", "end": "", **parts}.items()
-    }
-    turns = "".join(
-        f"{{%- elif m.role == '{role}' %}}{{{{- {quoted[role]} }}}}"
-        for role in ("system", "user", "assistant")
-        if role in quoted
-    )
-    refusal = "{{- raise_exception('the template has no role ' ~ m.role) }}"
-    source = (
-        f"{{{{- {quoted['begin']} }}}}{{%- for m in messages %}}{{%- if false %}}{turns}"
-        f"{{%- else %}}{refusal}{{%- endif %}}{{%- endfor %}}{{{{- {quoted['end']} }}}}"
-    )
-    return ChatTemplate(source, "of the playbook")
-
-
 def template_of_file(path: Path) -> ChatTemplate:
     """Return the template in a .jinja file. Raises InputError if it cannot be read as text."""
     return ChatTemplate(_text(path, _MAX_TEMPLATE_BYTES), str(path))

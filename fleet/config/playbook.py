@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from fleet.config.chat import template_for, template_of_bundle, template_of_parts
+from fleet.config.chat import template_for, template_of_bundle
 from fleet.config.gates_file import cool_spec, until_spec
 from fleet.config.op_packages import op_package_specs
 from fleet.config.playbook_file import (
     BundleBody,
     ChatBody,
     PlaybookFile,
+    ProgramBody,
     RunBody,
     RuntimeBody,
     ServeBody,
@@ -34,10 +35,10 @@ from fleet.model.playbook import (
     DEFAULT_HEALTH_SECONDS,
     DEFAULT_PARALLEL,
     Playbook,
-    ProgramArchive,
     RunSpec,
     RuntimeSpec,
 )
+from fleet.model.serve import ProgramArchive, ServeSpec
 from fleet.model.suite import SuiteUse
 from fleet.model.system import (
     LOADER_CONF,
@@ -287,7 +288,7 @@ class _Loader:
                 body.op_packages, self._document, self._problems, self._path
             ),
             rollout=body.rollout.spec() if body.rollout else None,
-            serve=body.serve.spec(self._served(body.serve, bundle)) if body.serve else None,
+            serve=self._serve(body.serve, bundle) if body.serve else None,
             suite=self._suite(body, bundle),
             verify=tensor_use(body.verify, self._document, self._problems) if body.verify else None,
         )
@@ -366,7 +367,7 @@ class _Loader:
         name = self._runner(body, kind, bundle)
         needed = not script and facts_of_runner(name).lacks_prompt(body.options)
         prompt = self._prompt(body, bundle, needed=needed)
-        program, archive = self._program(body)
+        program, archive = self._program(body.program, "run")
         return RunSpec(
             runner=name,
             prompt=prompt or "",
@@ -425,12 +426,23 @@ class _Loader:
             self._problems.add(error.message, self._document.value(keys), error.hint)
             return None
 
+    def _serve(self, serve: ServeBody, bundle: Path) -> ServeSpec:
+        """Return the service. Its program belongs to the backend geniex, and to no other."""
+        program, archive = self._program(serve.program, "serve")
+        if (serve.backend == "geniex") != (program is not None):
+            wrong = "needs" if program is None else "is without `backend: geniex`, which needs"
+            self._problems.add(
+                f"`serve:` {wrong} a `program:`, the program `geniex` of GenieX",
+                self._document.key(("serve",)),
+                "write `serve: {backend: geniex, program: {archive: URL, sha256: HEX, file: "
+                "geniex}}`; see docs/serving.md",
+            )
+        return serve.spec(self._served(serve, bundle), program, archive)
+
     def _served(self, serve: ServeBody, bundle: Path) -> dict[str, str] | None:
         """Return the service's chat template in its JSON form, by default the bundle's, or None."""
         given, keys = serve.template, ("serve", "template")
         try:
-            if isinstance(given, dict):
-                return template_of_parts(given).for_service()
             if given is not None:
                 return template_for(given, self._folder, bundle).for_service()
             own = template_of_bundle(bundle)
@@ -484,25 +496,27 @@ class _Loader:
             self._problems.add(f"no runner is called '{name}'", at, suggest_or_list(name, known))
         return name
 
-    def _program(self, body: RunBody) -> tuple[Path | None, ProgramArchive | None]:
+    def _program(
+        self, program: str | ProgramBody | None, section: str
+    ) -> tuple[Path | None, ProgramArchive | None]:
         """Return the path of the program, and the archive from which it is unpacked on demand."""
-        if body.program is None:
+        if program is None:
             return None, None
-        keys: Keys = ("run", "program")
-        if isinstance(body.program, str):
-            path = self._path(body.program, keys)
+        keys: Keys = (section, "program")
+        if isinstance(program, str):
+            path = self._path(program, keys)
             if not path.is_file():
                 at = self._document.value(keys)
                 self._problems.add(f"the program {path} does not exist", at, near_hint(path))
             return path, None
-        text = body.program.archive
+        text = program.archive
         remote = text.lower().startswith(("https://", "http://"))
         source = Path() if remote else self._path(text, (*keys, "archive"))
-        archive = ProgramArchive(text if remote else str(source), body.program.sha256)
+        archive = ProgramArchive(text if remote else str(source), program.sha256)
         if not remote and not source.is_file() and not archive.folder.is_dir():
             at = self._document.value((*keys, "archive"))
             self._problems.add(f"the archive {source} does not exist", at, near_hint(source))
-        return archive.folder / body.program.file, archive
+        return archive.folder / program.file, archive
 
     def _libraries(self, body: RunBody) -> Iterator[Path]:
         for index, text in enumerate(body.libraries):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, field
 
-from fleet.config.chat import shipped_names
 from fleet.config.gates_file import Cool, Sampling, Until
 from fleet.config.op_packages import OpPackageBody
 from fleet.config.runners import OWN_RUNNERS
@@ -40,7 +40,7 @@ from fleet.model.playbook import (
     Playbook,
 )
 from fleet.model.rollout import NONE, Amount, RolloutSpec, check_rising, is_amount
-from fleet.model.serve import ServeSpec
+from fleet.model.serve import ProgramArchive, ServeSpec
 
 Sha256 = Annotated[
     str, Pattern(r"[0-9a-f]{64}", "SHA-256", "write 64 hexadecimal digits, in lower case")
@@ -48,59 +48,37 @@ Sha256 = Annotated[
 
 # The shape of `serve:` in a playbook.
 
-_PARTS = {
-    "begin": "Text before all messages.",
-    "system": "A message of the system; {content} stands for its text.",
-    "user": "A message of the user.",
-    "assistant": "An earlier answer.",
-    "end": "Text after all messages, where the model continues.",
-}
-_TEMPLATE: dict[str, Any] = {
-    "anyOf": [
-        {"type": "string", "description": "A template of fleet, or the path of a .jinja file."},
-        {
-            "type": "object",
-            "properties": {
-                part: {"type": "string", "description": words} for part, words in _PARTS.items()
-            },
-            "required": ["user"],
-            "additionalProperties": False,
-        },
+
+class ProgramBody(Body, frozen=True, kw_only=True):
+    """A program in an archive of a release."""
+
+    archive: Annotated[
+        FilePath,
+        Doc("URL of a .tar.gz or .zip, which is downloaded once; or its path, from the playbook."),
     ]
-}
-_SERVE_FILE_HINT = (
-    f"write one of {', '.join(shipped_names())}, the path of a .jinja file, or a mapping like "
-    '{user: "<|user|>{content}", end: "<|assistant|>"}'
-)
-
-
-def _template(value: object) -> dict[str, str] | str:
-    if isinstance(value, str) and (value in shipped_names() or value.endswith(".jinja")):
-        return value
-    if not isinstance(value, dict) or not all(isinstance(part, str) for part in value.values()):
-        raise InputError(
-            "`template` is not a chat template that fleet knows", hint=_SERVE_FILE_HINT
-        )
-    if set(value) - set(_PARTS) or "user" not in value:
-        raise InputError(
-            f"a chat template must have the key `user`; its possible keys are {', '.join(_PARTS)}",
-            hint=_SERVE_FILE_HINT,
-        )
-    for part in ("system", "user", "assistant"):
-        if "{content}" not in value.get(part, "{content}"):
-            raise InputError(
-                f"`{part}` of the chat template lacks the placeholder {{content}}",
-                hint=_SERVE_FILE_HINT,
-            )
-    return {str(key): str(part) for key, part in value.items()}
+    sha256: Annotated[Sha256, Doc("SHA-256 of the archive, as its publisher gives it.")]
+    file: Annotated[
+        str,
+        Pattern(
+            r"(?!(.*/)?\.\./)[^/\x00-\x1f][^\x00-\x1f]*", "file of an archive", "like bin/NAME"
+        ),
+        Doc(
+            "The program in the archive, like bin/geniex-bench. A single folder around everything "
+            "is left out."
+        ),
+    ]
 
 
 class ServeBody(Body, frozen=True, kw_only=True):
     """The service that runs the model on the device: `fleet serve start`."""
 
     backend: Annotated[
-        Literal["genie", "genai", "ort"] | None,
+        Literal["genie", "genai", "ort", "geniex"] | None,
         Doc("Backend. Default: the one for the kind of the bundle."),
+    ] = None
+    program: Annotated[
+        FilePath | ProgramBody | None,
+        Doc("Program `geniex` of the backend geniex: a path, or {archive, sha256, file}."),
     ] = None
     port: Annotated[Annotated[int, Meta(ge=1, le=65535)], Doc("Port on the device.")] = (
         ServeSpec.port
@@ -138,17 +116,22 @@ class ServeBody(Body, frozen=True, kw_only=True):
         ServeSpec.stop_timeout
     )
     template: Annotated[
-        Annotated[dict[str, str] | str | None, Before(_template, final=True), Schema(_TEMPLATE)],
+        FilePath | None,
         Doc(
-            "Chat template: a name (plain, llama3, ...), a .jinja file, or parts with {content}. "
-            "Default: the one of the model in the bundle; without any there is no "
-            "/v1/chat/completions."
+            "Chat template: a name (plain, llama3, ...), or a .jinja file. Default: the one of "
+            "the model in the bundle; without any there is no /v1/chat/completions."
         ),
     ] = None
 
-    def spec(self, template: Mapping[str, str] | None) -> ServeSpec:
-        """Return the specification for the engine, with the text of the chat template."""
-        return ServeSpec(**{**msgspec.structs.asdict(self), "template": template})
+    def spec(
+        self,
+        template: Mapping[str, str] | None,
+        program: Path | None,
+        archive: ProgramArchive | None,
+    ) -> ServeSpec:
+        """Return the specification for the engine, with what the caller has read."""
+        read = {"template": template, "program": program, "archive": archive}
+        return ServeSpec(**{**msgspec.structs.asdict(self), **read})
 
 
 # The shape of `rollout:` in a playbook.
@@ -389,26 +372,6 @@ class ChatBody(Body, frozen=True, kw_only=True):
             "model's own default."
         ),
     ] = None
-
-
-class ProgramBody(Body, frozen=True, kw_only=True):
-    """A program in an archive of a release."""
-
-    archive: Annotated[
-        FilePath,
-        Doc("URL of a .tar.gz or .zip, which is downloaded once; or its path, from the playbook."),
-    ]
-    sha256: Annotated[Sha256, Doc("SHA-256 of the archive, as its publisher gives it.")]
-    file: Annotated[
-        str,
-        Pattern(
-            r"(?!(.*/)?\.\./)[^/\x00-\x1f][^\x00-\x1f]*", "file of an archive", "like bin/NAME"
-        ),
-        Doc(
-            "The program in the archive, like bin/geniex-bench. A single folder around everything "
-            "is left out."
-        ),
-    ]
 
 
 class RunBody(Body, frozen=True, kw_only=True):

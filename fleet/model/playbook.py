@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fleet.model.gates import DEFAULT_SAMPLE_SECONDS, CoolSpec, UntilSpec
-from fleet.model.home import fleet_home
 from fleet.model.op_package import OpPackageSpec
 from fleet.model.rollout import RolloutSpec
-from fleet.model.serve import ServeSpec
+from fleet.model.serve import ProgramArchive, ServeSpec
 from fleet.model.suite import SuiteUse, TensorUse
 from fleet.model.system import SystemSpec
 
@@ -33,21 +32,6 @@ class RuntimeSpec:
     target: str | None = None
     wheel: bool = True
     none: bool = False
-
-
-@dataclass(frozen=True)
-class ProgramArchive:
-    """An archive with the program of a run. `source` is its URL, or its path on this
-    workstation.
-    """
-
-    source: str
-    sha256: str
-
-    @property
-    def folder(self) -> Path:
-        """The folder of this workstation into which the archive is unpacked."""
-        return fleet_home() / "programs" / self.sha256
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from fleet.model.files import FileRef, file_ref
 from fleet.model.metrics import ANSWER
 from fleet.model.playbook import RunSpec
 from fleet.model.record import Metrics
+from fleet.model.serve import ServeSpec
 from fleet.model.suite import Suite, SuiteAnswer
 from fleet.profiles.formats import geniex, llama_cpp
 from fleet.runners.base import Ended, Kit, Layout, Outcome, Start, reached_limit
@@ -45,6 +46,7 @@ from fleet.runners.options import (
 
 RESULT = "geniex.json"
 QAIRT_FOLDER = "lib/qairt/htp-files"
+_ENTRY = "libgeniex_plugin.so"
 _PROMPT = ("--prompt-file", "{work}/prompt.txt")
 _MADE_FOR = re.compile(r"htp-?(v\d\d)", re.IGNORECASE)  # libQnnHtpV73Skel.so, libggml-htp-v73.so
 _TEMPLATED = re.compile(r"<\|[a-z_]+\|>|\[INST\]|<start_of_turn>|<\|im_start\|>")
@@ -140,16 +142,12 @@ class GeniexRunner(OwnProgram):
                 hint="use the whole folder of a geniex-bench archive, with bin/ and lib/",
             )
         files = {file.name: file for file in own_files(kit.run, self.layout)}
-        for path in _libraries(root, plugin, kit.arch):
+        for path in _libraries(root / "lib", plugin, kit.arch):
             inside = path.relative_to(root).as_posix()
             files.setdefault(inside, file_ref(path, inside))
-            if path.name != "libgeniex_plugin.so":
+            if path.name != _ENTRY:
                 files.setdefault(f"lib/{path.name}", file_ref(path, f"lib/{path.name}"))
-        sent = {item.name for item in kit.bundle.files}
-        for name in _BESIDE if plugin == "qairt" else ():
-            if name not in sent and (kit.bundle.root / name).is_file():
-                files[f"bundle/{name}"] = file_ref(kit.bundle.root / name, f"bundle/{name}")
-        return tuple(files[name] for name in sorted(files))
+        return (*(files[name] for name in sorted(files)), *_beside(kit, plugin))
 
     def health(self, kit: Kit, timeout: float) -> Start | None:
         """Return the start that loads the model and generates one token."""
@@ -267,6 +265,51 @@ class GeniexRunner(OwnProgram):
         return Outcome(metrics, text, finish, tuple(problems), raw, marks=marks)
 
 
+def served_files(spec: ServeSpec, kit: Kit) -> tuple[FileRef, ...]:
+    """Return the program `geniex` of a service with its libraries, in the folder geniex/."""
+    assert spec.program is not None
+    root, plugin = spec.program.parent, _plugin(kit)
+    if plugin == "qairt":
+        _check_bundle(kit)
+    program = file_ref(spec.program, f"geniex/{spec.program.name}", executable=True)
+    libraries = [
+        file_ref(path, f"geniex/{path.relative_to(root).as_posix()}")
+        for path in _libraries(root, plugin, kit.arch)
+        if path != spec.program
+    ]
+    if not any(item.name == f"geniex/{plugin}/{_ENTRY}" for item in libraries):
+        raise InputError(
+            f"{root} has no {plugin}/{_ENTRY}: the plugin {plugin} of GenieX is missing",
+            hint="use the whole folder of a geniex-cli archive, with the program geniex in it",
+        )
+    return (program, *libraries, *_beside(kit, plugin))
+
+
+def served_config(spec: ServeSpec, kit: Kit, root: str) -> dict[str, Any]:
+    """Return the values for `geniex serve` in the folder `root` of the device.
+
+    The options of `run:` count for the service too, if its runner is geniex.
+    """
+    assert spec.program is not None
+    own = kit.options if kit.run.runner == GeniexRunner.name else {}
+    options, plugin = parsed(GeniexOptions, own, GeniexRunner.name), _plugin(kit)
+    argv = ["--compute", options.device]
+    for flag, value in (("--nctx", options.ctx_size), ("--ngl", options.gpu_layers)):
+        argv += [] if value is None else [flag, str(value)]
+    # the plugin qairt reads the folder of this file only
+    model = "genie_config.json" if plugin == "qairt" else _gguf(kit, options)
+    return {"root": root, "program": spec.program.name, "plugin": plugin, "model": model,
+            "argv": argv}  # fmt: skip
+
+
+def _beside(kit: Kit, plugin: str) -> list[FileRef]:
+    """Return files that the plugin qairt reads, although no file of the bundle names them."""
+    sent = {item.name for item in kit.bundle.files}
+    names = [name for name in _BESIDE if plugin == "qairt" and name not in sent]
+    return [file_ref(kit.bundle.root / name, f"bundle/{name}")
+            for name in names if (kit.bundle.root / name).is_file()]  # fmt: skip
+
+
 def _result(ended: Ended) -> dict[str, Any]:
     """Return the JSON object that geniex-bench wrote. Raises ProfileError."""
     return geniex.parsed(ended.files.get(RESULT, b"").decode("utf-8", "replace"))
@@ -367,13 +410,13 @@ def _root(run: RunSpec) -> Path:
     return run.program.parent.parent if run.program is not None else Path()
 
 
-def _libraries(root: Path, plugin: str, arch: str) -> Iterator[Path]:
-    """Yield the libraries of the SDK and of one plugin, with the files in its folders.
+def _libraries(folder: Path, plugin: str, arch: str) -> Iterator[Path]:
+    """Yield the libraries of the SDK in `folder` and of one plugin, with its other files.
 
     Of the libraries for one version of the Hexagon, yields those for `arch`; all of them if `arch`
     is "".
     """
-    for path in (*sorted(root.glob("lib/*")), *sorted(root.glob(f"lib/{plugin}/**/*"))):
+    for path in (*sorted(folder.glob("*")), *sorted(folder.glob(f"{plugin}/**/*"))):
         made_for = _MADE_FOR.search(path.name)
         if arch and made_for and made_for[1].lower() != arch:
             continue
@@ -397,10 +440,15 @@ def _has(path: Path, word: bytes) -> bool:
 def _model(kit: Kit, options: GeniexOptions, plugin: str) -> str:
     if plugin == "qairt":
         return "{release}/bundle"
+    return "{release}/bundle/" + _gguf(kit, options)
+
+
+def _gguf(kit: Kit, options: GeniexOptions) -> str:
+    """Return the name of the model file, which is the first one of several parts."""
     files = tuple(item for item in kit.bundle.files if "mmproj" not in item.name.lower())
     bundle = replace(kit.bundle, files=files)
     name = options.model or only(bundle, ("*-00001-of-*.gguf", "*.gguf"), "model", "model")
-    return "{release}/bundle/" + named(kit.bundle, name, (), "model", "model")
+    return named(kit.bundle, name, (), "model", "model")
 
 
 def _media(kit: Kit, options: GeniexOptions, plugin: str) -> list[str]:

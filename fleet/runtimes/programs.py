@@ -15,7 +15,8 @@ from pathlib import Path, PurePosixPath
 from fleet.model.errors import InputError, RuntimeStoreError, reason
 from fleet.model.files import human_bytes, sha256_file
 from fleet.model.home import kept
-from fleet.model.playbook import ProgramArchive, RunSpec
+from fleet.model.playbook import RunSpec
+from fleet.model.serve import ProgramArchive, ServeSpec
 from fleet.runtimes.stage import Progress, stage_folder
 from fleet.runtimes.tree import open_zip
 
@@ -28,27 +29,29 @@ _TAR_ERRORS = (
 )
 
 
-def bring_program(run: RunSpec | None, progress: Progress, *, offline: bool = False) -> None:
-    """Provide the program of a playbook if it comes in an archive.
+def bring_program(
+    user: RunSpec | ServeSpec | None, progress: Progress, *, offline: bool = False
+) -> None:
+    """Provide the program of a run or service if it comes in an archive.
 
     Raises RuntimeStoreError for an archive that is unavailable (`offline`: not here), different or
     hostile, and InputError for a program that it does not contain.
     """
-    if run is None or run.archive is None or run.program is None:
+    if user is None or user.archive is None or user.program is None:
         return
-    archive = run.archive
+    archive, program = user.archive, user.program
     if not archive.folder.is_dir():
         with kept(archive.folder):
             _bring(archive, progress, offline=offline)
-    if not run.program.is_file():
-        wanted = run.program.relative_to(archive.folder).as_posix()
+    if not program.is_file():
+        wanted = program.relative_to(archive.folder).as_posix()
         same = sorted(path.relative_to(archive.folder).as_posix()
-                      for path in archive.folder.rglob(run.program.name))  # fmt: skip
+                      for path in archive.folder.rglob(program.name))  # fmt: skip
         raise InputError(
             f"the archive {archive.source} does not contain {wanted}",
-            hint=f"write `file: {same[0]}` under `run: program:` in the playbook"
+            hint=f"write `file: {same[0]}` under `program:` in the playbook"
             if same
-            else f"correct `file:` under `run: program:` in the playbook; ls {archive.folder}",
+            else f"correct `file:` under `program:` in the playbook; ls {archive.folder}",
         )
 
 
@@ -58,7 +61,7 @@ def _bring(archive: ProgramArchive, progress: Progress, *, offline: bool) -> Non
         raise RuntimeStoreError(
             f"the archive {archive.source} is not on this workstation, and --offline or --frozen "
             "forbids a download",
-            hint="download it elsewhere, and write its path as `archive:` under `run: program:`",
+            hint="download it elsewhere, and write its path as `archive:` under `program:`",
         )
     if not remote:
         _unpack(Path(archive.source), archive, progress)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from fleet.model.files import FileRef, file_ref
 from fleet.model.manifest import Manifest
 from fleet.model.playbook import Playbook
 from fleet.model.serve import ServeSpec
+from fleet.runners import geniex
 from fleet.runners.base import Kit, Runner
 from fleet.runners.genai import package_for, window_of
 
@@ -29,6 +29,7 @@ _SERVER = (
     "chat",
     "genai",
     "genie",
+    "geniex",
     "openapi",
     "ort",
     "peers",
@@ -39,16 +40,22 @@ _SERVER = (
 _RUNNERS = ("fleet_generate", "fleet_genie", "fleet_ort")
 _JINJA = ("jinja2", "markupsafe")
 _SCRIPTS = ("serve_launch", "serve_supervise")
-_KINDS = {"genie": ("genie",), "ort": ("ort",), "genai": ("ort",)}
+_KINDS = {
+    "genie": ("genie",),
+    "ort": ("ort",),
+    "genai": ("ort",),
+    "geniex": ("genie", "llama.cpp"),
+}
 
-Site = Callable[[tuple[str, ...]], tuple[FileRef, ...]]
 
-
-def packages_of(spec: ServeSpec, bundle: Bundle, site: Site | None) -> tuple[FileRef, ...]:
-    """Return additional packages for the device's Python; `site` returns their files."""
-    if site is None or backend_of(spec, bundle) != "genai":
-        return ()
-    return site((package_for(bundle),))
+def added_files(spec: ServeSpec, kit: Kit) -> tuple[FileRef, ...]:
+    """Return the files of the backend: packages for the device's Python, or GenieX."""
+    backend = backend_of(spec, kit.bundle)
+    if backend == "geniex":
+        return geniex.served_files(spec, kit)
+    if backend == "genai" and kit.site is not None:
+        return kit.site((package_for(kit.bundle),))
+    return ()
 
 
 def service_files(*, chat: bool = False) -> tuple[FileRef, ...]:
@@ -77,14 +84,13 @@ def backend_of(spec: ServeSpec, bundle: Bundle) -> str:
         raise InputError(
             f"fleet cannot serve a bundle of kind {bundle.kind}"
             + (f" with the backend {name}" if name else ""),
-            hint="use a bundle of kind genie or ort; see docs/serving.md",
+            hint="use a bundle of kind genie or ort, or `backend: geniex`; see docs/serving.md",
         )
     return name
 
 
 def service_config(
     playbook: Playbook,
-    bundle: Bundle,
     manifest: Manifest,
     *,
     runner: Runner,
@@ -102,7 +108,7 @@ def service_config(
             f"{playbook.path} has no `serve:` section",
             hint="add `serve: {port: 8000}`; see docs/serving.md",
         )
-    backend = backend_of(spec, bundle)
+    backend = backend_of(spec, kit.bundle)
     config: dict[str, Any] = {
         "name": playbook.name,
         "release": manifest.id,
@@ -121,14 +127,17 @@ def service_config(
         "template": None if spec.template is None else dict(spec.template),
         "site": f"{release}/site",
     }
-    config.update(_model_config(backend, bundle, manifest, runner, kit))
+    if backend == "geniex":  # its QAIRT is the program's own
+        served = geniex.served_config(spec, kit, f"{release}/geniex")
+        config.update(build="", geniex=served)
+    else:
+        config.update(_model_config(backend, manifest, runner, kit))
     return json.dumps(config, sort_keys=True)
 
 
-def _model_config(
-    backend: str, bundle: Bundle, manifest: Manifest, runner: Runner, kit: Kit
-) -> dict[str, Any]:
+def _model_config(backend: str, manifest: Manifest, runner: Runner, kit: Kit) -> dict[str, Any]:
     """Return the facts about the model that the backend needs."""
+    bundle = kit.bundle
     if backend == "genie":
         context = (bundle.config.get("dialog") or {}).get("context") or {}
         return {"model": bundle.config_name, "vocabulary": _count(context.get("n-vocab"))}

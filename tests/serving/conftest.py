@@ -12,13 +12,18 @@ from pathlib import Path
 import httpx
 import pytest
 
-from fleet.config.chat import template_of_parts
+from fleet.config.chat import ChatTemplate
 from tests.transport.sshd import free_port
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "0123456789abcdef-token"
-TEMPLATE = template_of_parts(
-    {"begin": "<s>", "user": "[INST] {content} [/INST]", "assistant": " {content}</s>"}
+TEMPLATE = ChatTemplate(
+    "<s>{% for m in messages %}"
+    "{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]"
+    "{% elif m.role == 'assistant' %} {{ m.content }}</s>"
+    "{% else %}{{ raise_exception('the template has no role ' ~ m.role) }}{% endif %}"
+    "{% endfor %}",
+    "of the tests",
 ).for_service()
 
 

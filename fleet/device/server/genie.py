@@ -12,7 +12,7 @@ import json
 from typing import Any, Dict, List, Optional, Union
 
 from fleet.device.npu.fleet_genie import ALLOC, CONTEXT_EXCEEDED, TOKEN, Genie
-from fleet.device.server.work import BackendError, Job
+from fleet.device.server.work import BackendError, Job, no_logits
 
 ABORT = 1
 ABORTED = 1
@@ -187,9 +187,7 @@ class GenieBackend:
         )
         return status, len(pieces.ids), {"tokens": pieces.ids}
 
-    def logits(self, _: "Union[str, List[int]]") -> "Dict[str, Any]":
-        """Raise BackendError, because Genie has no such call."""
-        raise BackendError("unsupported", "logits: Genie does not give them; leave it out", 400)
+    logits = no_logits
 
     def close(self) -> None:
         """Free the session."""

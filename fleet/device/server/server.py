@@ -316,6 +316,10 @@ def backend_for(config: "Dict[str, Any]") -> Any:
         from fleet.device.server.genai import GenaiBackend  # noqa: PLC0415
 
         return GenaiBackend(config)
+    if name == "geniex":
+        from fleet.device.server.geniex import GeniexBackend  # noqa: PLC0415
+
+        return GeniexBackend(config)
     if name == "ort":
         from fleet.device.server.ort import OrtBackend  # noqa: PLC0415
 
@@ -335,7 +339,7 @@ def main(folder: str) -> None:
     threading.current_thread().name = "loop"
     try:
         with open(os.path.join(folder, "config.json"), encoding="utf-8") as stream:
-            config = json.load(stream)
+            config = {**json.load(stream), "folder": folder}
         read_token(os.path.join(folder, "token"))
         backend = backend_for(config)
         Reader(config)  # detects an invalid chat template

@@ -24,6 +24,12 @@ class BackendError(Exception):
         self.code, self.message, self.status = code, message, status
 
 
+def no_logits(_backend: Any, _prompt: object) -> "Dict[str, Any]":
+    """Raise BackendError for a backend that gives no logits."""
+    text = "logits: this backend does not give them; leave it out"
+    raise BackendError("unsupported", text, 400)
+
+
 class Full(Exception):  # noqa: N818
     """The queue is full."""
 

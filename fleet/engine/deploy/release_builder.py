@@ -42,7 +42,7 @@ from fleet.runners.registry import OWN, RUNTIME, runner
 from fleet.runtimes.programs import bring_program
 from fleet.runtimes.store import RuntimeStore
 from fleet.runtimes.targets import default_target, target_facts
-from fleet.serving.files import packages_of, service_files
+from fleet.serving.files import added_files, service_files
 
 
 class Builder(ABC):
@@ -144,7 +144,8 @@ class ReleaseBuilder(Builder):
         def progress(doing: str, done: int, total: int | None) -> None:
             listener(Progress("", doing, done, total or 0))
 
-        bring_program(playbook.run, progress, offline=offline or frozen is not None)
+        for user in (playbook.run, playbook.serve):
+            bring_program(user, progress, offline=offline or frozen is not None)
         chosen = runner_of(playbook)
         bundle = inspect_bundle(
             playbook.bundle,
@@ -234,7 +235,7 @@ class ReleaseBuilder(Builder):
         served: tuple[FileRef, ...] = ()
         if spec is not None:
             chat = spec.template is not None
-            served = (*service_files(chat=chat), *packages_of(spec, self.bundle, kit.site))
+            served = (*service_files(chat=chat), *added_files(spec, kit))
         files = unique((*placed, *self.runner.files(kit), *served))
         if self._frozen is not None:
             arch = parts.selection.hexagon_arch

@@ -219,7 +219,6 @@ class Serving:
         place = release_dir(plan.facts.base_dir, plan.manifest.name, plan.manifest.id)
         return service_config(
             self.playbook,
-            builder.bundle,
             plan.manifest,
             runner=builder.runner,
             kit=kit,
