@@ -4,9 +4,9 @@
 
 MODELS is a folder with qdq.onnx, open.onnx and tokenizer.json of the tiny model (the steps of
 assets/build/make_bundle.py), LIBRARIES that of the QAIRT libraries for x86_64. Needs the packages
-of assets/build/requirements.txt. With `--chat` it needs no MODELS and asks tiny-genie-chat, with the
-bundle's template and without one of its newlines. Every fault is deterministic: the same code gives
-the same table.
+of assets/build/requirements.txt. With `--chat` it needs no MODELS and asks tiny-genie-chat, with
+the bundle's template and without one of its newlines. Every fault is deterministic: the same code
+gives the same table.
 """
 
 from __future__ import annotations

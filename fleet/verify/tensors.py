@@ -269,15 +269,16 @@ def prepare(use: TensorUse, inputs: Ends | None, outputs: Ends | None) -> Prepar
                 right = run.outputs(fed[n], sample.position) if run else _of_sample(kept, n)
                 expected[n] = right
     names = tuple(sample.name for sample in use.samples)
-    return PreparedSamples(
-        names, packed(fed), tuple(expected), use.limits, _digest((*fed, *expected)), _digest(fed)
-    )
+    digest = _digest(fed)
+    whole = hashlib.sha256((digest + _digest(expected)).encode()).hexdigest()
+    return PreparedSamples(names, packed(fed), tuple(expected), use.limits, whole, digest)
 
 
 def _digest(rows: Iterable[Mapping[str, Array]]) -> str:
     digest = hashlib.sha256()
     for name, value in (part for row in rows for part in row.items()):
-        digest.update(name.encode() + value.tobytes())
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(value))
     return digest.hexdigest()
 
 
@@ -463,7 +464,7 @@ def judge_samples(prepared: PreparedSamples, archive: bytes, fault: str = "") ->
             except InputError as error:
                 faults.append(error.message)
                 continue
-            bytes_of = hashlib.sha256(np.ascontiguousarray(got).tobytes()).hexdigest()
+            bytes_of = hashlib.sha256(np.ascontiguousarray(got)).hexdigest()
             text = measures.text if wanted else f"{tensor}: recorded"
             texts.append(f"{text} [{bytes_of[:12]}]")
             faults += measures.faults
