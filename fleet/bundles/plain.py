@@ -58,34 +58,31 @@ def read_bundle(
     root: Path,
     kind: str,
     collect: Callable[[Found], list[str]],
-    system_library: Path | None,
+    library: Path | None,
     *,
     hashes: bool,
 ) -> Bundle:
-    """Return a bundle of the files that `collect` adds; `collect` returns the shards' names.
-
-    Without `hashes` every sha256 is empty. Raises BundleError.
+    """Return a bundle of the files that `collect` adds; it returns the shards' names. Raises
+    BundleError. Without `hashes` every sha256 is empty.
     """
     contents, cache, around = Found(root), HashCache(), KINDS[kind].around
+    library = None if around else library  # it reads no context after a header
     try:
         shards = collect(contents)
         refuse_case_twins(sorted(contents.paths))
         files = {name: ref(name, path, cache, hashes) for name, path in contents.paths.items()}
         known = _known(files, contents)
         broken = {content.name for content in known if content.problem}
-        system_library = None if around else system_library  # it reads no context after a header
         contexts = tuple(
-            inspect_context(file.source, system_library, name=file.name, sha256=file.sha256)
+            inspect_context(file.source, library, name=file.name, sha256=file.sha256)
             for file in (files[name] for name in shards if name not in broken)
         )
-        if around:  # a model for the CPU has no context
-            contexts = tuple(item for item in contexts if not item.problem)
     except OSError as error:
-        raise BundleError(
-            f"cannot read the bundle: {error}",
-            hint="check the permissions of the bundle folder: ls -lR",
-        ) from error
+        hint = "check the permissions of the bundle folder: ls -lR"
+        raise BundleError(f"cannot read the bundle: {error}", hint=hint) from error
     cache.save()
+    if around:  # a model for the CPU has no context
+        contexts = tuple(item for item in contexts if not item.problem)
     wrong, checked = check_sums(tuple(files.values()), contents) if hashes else ((), "")
     qairt, source = qairt_of(contents, contexts)
     return Bundle(

@@ -172,17 +172,13 @@ def _devices(addresses: list[str], ssh_config: Path | None, lab: Path | None) ->
 
 
 def _aliases(config: Path | None) -> list[FoundDevice]:
-    main = config or USER_CONFIG.expanduser()
     devices = []
-    for alias, file in config_hosts(config):
+    for alias in config_hosts(config):
         name = safe_name(alias)
         values: dict[str, object] = {} if name == alias else {"host": alias}
-        about = f"from {file}"
-        if config is not None or file != main:
-            values["ssh_config"] = str(file.absolute())
-        if file != main:
-            about += f", which {main} includes; fleet reads only this file"
-        devices.append(FoundDevice(name, about, values))
+        if config is not None:
+            values["ssh_config"] = str(config.absolute())
+        devices.append(FoundDevice(name, f"from {config or USER_CONFIG.expanduser()}", values))
     return devices
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,17 +22,27 @@ from fleet.config.inventory import (
     ssh_configs,
 )
 from fleet.config.powers import Power, powers
+from fleet.config.ssh_files import lost_includes
 from fleet.config.trusted import Distrust, fault_of
 from fleet.model.errors import InputError
 from fleet.model.inventory import Host
+from fleet.transport.connection import Route, route_of
 
-_FILE_HELP = "Inventory (of fleet, or of Ansible in YAML), or playbook."
+_FILE_HELP = "Inventory (of fleet, Ansible or pyinfra), ssh config, or playbook."
 File = Annotated[Path | None, typer.Argument(metavar="FILE", help=_FILE_HELP)]
 Option = Annotated[
     Path | None,
     typer.Option("--inventory", "-i", metavar="FILE", help="Inventory to check; the same as FILE."),
 ]
 _FEW = 3
+# Text in place of a value; RFC 2606 and RFC 5737 reserve the names and networks of examples.
+_PLACEHOLDER = re.compile(
+    r"<[^<>]*>|\$\{?\w+\}?|\{\{.*?\}\}|(?:^|@)(?:192\.0\.2|198\.51\.100|203\.0\.113)\.\d{1,3}$|"
+    r"(?i:\b(?:your|my)[-_ ]?\w*(?:ip|host|board|device|address|user|name)\b|\byour[-_]|"
+    r"\bchange[-_]?me\b|\btodo\b|\bx{2,}\b|"
+    r"^(?:\d{1,3}|x{1,3})(?:\.(?:\d{1,3}|[a-z#*]{1,3})){0,2}\.[a-z#*]{1,3}$|"
+    r"(?:^|[.@])example(?:\.(?:com|org|net))?$)"
+)
 _NAMED = re.compile(rb"^name:[ \t]+[^\s#{]", re.MULTILINE)  # in an inventory this would be a group
 
 
@@ -177,7 +187,8 @@ def _missing(reading: InventoryReading) -> list[str]:
     named = [("identity_file", path) for host in hosts for path in host.identity_files]
     named += [("ssh_config", host.ssh_config) for host in hosts if host.ssh_config]
     gone = [(key, path) for key, path in dict.fromkeys(named) if not path.exists()]
-    return [f"the file {path} of {key} does not exist on this computer" for key, path in gone]
+    lines = [f"the file {path} of {key} does not exist on this computer" for key, path in gone]
+    return [*lines, *_placeholders(hosts)]
 
 
 def list_hosts(
@@ -190,21 +201,62 @@ def list_hosts(
     path = _file(file, inventory)
     loaded = load_inventory(path)
     hosts = select(loaded, limit or ())
-    for warning in loaded.warnings:
+    routes = {host.name: _route(host) for host in hosts}
+    resolved = [
+        replace(host, address=route.address, user=route.user) if isinstance(route, Route) else host
+        for host, route in zip(hosts, routes.values(), strict=True)
+    ]
+    configs = [host.ssh_config for host in hosts if host.ssh_config and host.ssh_config.is_file()]
+    notes = [*loaded.warnings, *_placeholders(resolved)]
+    notes += [text for path in dict.fromkeys(configs) for text in lost_includes(path)]
+    notes += [str(route) for route in routes.values() if isinstance(route, InputError)]
+    for warning in dict.fromkeys(notes):
         output.note(f"warning: {warning}")
     if as_json:
-        output.emit_json([_plain(host) for host in hosts])
+        output.emit_json([_plain(host) | {"route": routes[host.name]} for host in hosts])
         return
     output.table(
         f"{path}: {_number(len(hosts), 'host')}",
-        ("name", "transport", "address", "port", "user", "groups", "soc"),
+        ("name", "transport", "address", "port", "user", "via", "groups", "soc"),
         [
-            (host.name, host.transport, host.address, host.port or "", host.user or "",
+            (host.name, host.transport, *_reached(host, routes[host.name]),
              ", ".join(host.groups), host.soc or "")
             for host in hosts
         ],
-        ("soc", "port", "user", "transport", "groups"),
+        ("soc", "port", "user", "transport", "groups", "via"),
     )  # fmt: skip
+
+
+def _route(host: Host) -> Route | InputError | None:
+    """Return the way to a host by its ssh config; the reason if the config cannot be used."""
+    if host.transport != "ssh":
+        return None
+    try:
+        return route_of(host)
+    except InputError as error:
+        return error
+
+
+def _reached(host: Host, route: Route | InputError | None) -> tuple[object, ...]:
+    """Return address, port, user and jump hosts, for a table."""
+    if not isinstance(route, Route):
+        return host.serial or host.address, host.port or "", host.user or "", host.proxy_jump or ""
+    return route.address, route.port or "", route.user or "", ", ".join(route.via)
+
+
+def _placeholders(hosts: Sequence[Host]) -> list[str]:
+    """Return a remark for each address and user name that is an example, not a real one."""
+    return [
+        f"the {what} of {host.name}, {text}, is a placeholder: write the one of your board in its "
+        "place"
+        for host in hosts
+        for what, text in (
+            ("address", host.address),
+            ("user", host.user),
+            ("jump host", host.proxy_jump),
+        )
+        if text and _PLACEHOLDER.search(text)
+    ]
 
 
 def _plain(host: Host) -> dict[str, Any]:

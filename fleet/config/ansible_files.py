@@ -22,9 +22,10 @@ from typing import Any
 
 from fleet.config.problems import Problems
 from fleet.config.settings import Notes
+from fleet.config.ssh_files import expanded, named_hosts
 from fleet.config.yaml_nodes import Spot
 from fleet.config.yamlpos import Document, Keys, parse, plain
-from fleet.model.errors import InputError, InventoryError, Position
+from fleet.model.errors import InputError, InventoryError, Position, reason
 
 VARS_FOLDERS = ("group_vars", "host_vars")
 VAULT_MARK = "$ANSIBLE_VAULT;"
@@ -34,6 +35,7 @@ _ENDINGS = ("", ".yml", ".yaml", ".json")
 _NO_INVENTORY = (".cfg", ".md", ".pyc", ".pyo", ".retry", ".orig", ".bak", ".txt", ".j2", ".sh")
 _SECTION = re.compile(r"\s*\[(?P<name>[^\]:\s]+)(?::(?P<part>\w+))?\]\s*(?:[#;].*)?")
 _PLUGIN = re.compile(r"^plugin\s*:", re.MULTILINE)
+_SSH_LINE = re.compile(r"(?i)\s*(?:host|match|include)[ \t]+\S")
 _HOST_LINE = re.compile(r"\s*[\w\[][\w.:%@+\[\]-]*(?:\s+[A-Za-z_]\w*\s*=.*)?\s*(?:#.*)?")
 
 
@@ -64,11 +66,86 @@ def other_form(text: str, path: Path) -> Callable[[Path, str, Problems], Documen
         return _from_tool
     if path.suffix in {".yml", ".yaml", ".json"}:
         return None
+    if path.suffix == ".py":
+        return read_pyinfra
     lines = [line for line in text.splitlines() if line.strip() and line.lstrip()[0] not in "#;"]
+    if lines and _SSH_LINE.match(lines[0]):
+        return read_ssh_config
     if any(_SECTION.fullmatch(line) for line in lines):
         return read_ini
     hosts = bool(lines) and all(_HOST_LINE.fullmatch(line) for line in lines)
     return read_ini if hosts and not any(line.rstrip().endswith(":") for line in lines) else None
+
+
+def read_ssh_config(path: Path, _text: str, problems: Problems) -> Document:
+    """Read an ssh config as an inventory of the hosts that it names.
+
+    Each host gets its settings from this file. A pattern (`Host rb3-*`) is no host.
+    """
+    try:
+        hosts = named_hosts(expanded(path))
+    except (OSError, ValueError) as error:
+        raise InventoryError(
+            f"cannot read the ssh config {path}: {reason(error)}", hint="ssh -G HOST -F FILE"
+        ) from error
+    if not hosts:
+        _bad(problems, path, 1, "the ssh config names no single host, only patterns",
+             "add a line `Host NAME` for each board")  # fmt: skip
+    own = {"ansible_ssh_common_args": f"-F {shlex.quote(str(path.absolute()))}"}
+    return plain({"ungrouped": {"hosts": dict.fromkeys(hosts, own)}}, path)
+
+
+_PYINFRA = {
+    "ssh_hostname": "ansible_host", "ssh_user": "ansible_user", "ssh_port": "ansible_port",
+    "ssh_key": "ansible_ssh_private_key_file", "ssh_config_file": "ssh_config",
+}  # fmt: skip
+
+
+def read_pyinfra(path: Path, text: str, problems: Problems) -> Document:
+    """Read an inventory of pyinfra: lists of hosts, without running the file.
+
+    A host is a name, or a pair of the name and its data (docs.pyinfra.com, Inventory & Data).
+    Connectors such as `@local` are left out.
+    """
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError) as error:
+        raise InventoryError(
+            f"{path} is not Python: {error}", hint="give an inventory: fleet config check FILE"
+        ) from error
+    groups: dict[str, Any] = {}
+    for node in body:
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+            continue
+        try:
+            rows, shared = _pyinfra_rows(ast.literal_eval(node.value))
+        except ValueError:
+            continue
+        hosts = {name: shared | data for name, data in rows if not name.startswith("@")}
+        groups |= {node.targets[0].id: {"hosts": hosts}} if hosts else {}
+    if not groups:
+        _bad(problems, path, 1, "the Python file has no list of hosts that can be read without "
+             "running it", "write the hosts as YAML: fleet init FOLDER")  # fmt: skip
+    return plain(groups, path)
+
+
+def _pyinfra_rows(
+    value: Any,  # noqa: ANN401 - a literal of any type
+) -> tuple[list[tuple[str, dict[str, Any]]], dict[str, Any]]:
+    """Return the hosts of a group with their variables, and the variables of the group."""
+    shared: dict[str, Any] = {}
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], dict):
+        value, shared = value[0], _renamed(value[1])
+    rows = []
+    for item in value if isinstance(value, list | tuple) else ():
+        name, data = item if isinstance(item, tuple) and len(item) == 2 else (item, {})
+        if isinstance(name, str) and isinstance(data, dict):
+            rows.append((name.removeprefix("@ssh/"), _renamed(data)))
+    return rows, shared
+
+
+def _renamed(data: dict[Any, Any]) -> dict[str, Any]:
+    return {_PYINFRA[key]: value for key, value in data.items() if key in _PYINFRA}
 
 
 def refuse_vault(text: str, path: Path) -> None:

@@ -11,6 +11,7 @@ from fleet.config.groups import ALL, UNGROUPED, GroupTree, HostGroup, merged
 from fleet.config.problems import Problems
 from fleet.config.select import select
 from fleet.config.settings import Ignored, NativeReader, Notes, Unusable, VariableReader, is_ansible
+from fleet.config.ssh_files import with_included
 from fleet.config.trusted import fault_of, require
 from fleet.config.yamlpos import MAX_BYTES, Document, read
 from fleet.model.errors import InputError, InventoryError
@@ -62,8 +63,14 @@ def read_inventory(path: Path) -> InventoryReading:
 
 
 def ssh_configs(hosts: Iterable[Host]) -> list[Path]:
-    """Return the ssh configs that hosts name, without duplicates."""
-    return list(dict.fromkeys(host.ssh_config for host in hosts if host.ssh_config))
+    """Return the ssh configs that hosts name, and the files that these include."""
+    files = list[Path]()
+    for path in dict.fromkeys(host.ssh_config for host in hosts if host.ssh_config):
+        try:
+            files += with_included(path)
+        except (OSError, ValueError):
+            files.append(path)  # the connection reports the error
+    return list(dict.fromkeys(files))
 
 
 def _read(path: Path) -> tuple[InventoryReading, Problems]:

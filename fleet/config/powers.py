@@ -74,7 +74,7 @@ def _of_config(path: Path, hosts: list[Host]) -> Iterator[Power]:
         lines = path.read_text("utf-8", "replace").splitlines()
     except OSError:
         return  # the connection reports this error
-    names = tuple(host.name for host in hosts if host.ssh_config == path)
+    names = tuple(host.name for host in hosts if path in ssh_configs([host]))
     for number, line in enumerate(lines, 1):
         starts = _STARTS.match(line)
         if starts and starts[2].strip('"').lower() != "none":

@@ -102,7 +102,15 @@ def parse(text: str, path: Path, error: type[InputError]) -> Document:
 
 def plain(data: object, path: Path) -> Document:
     """Return the result of another reader as a document without positions; `path` is its file."""
-    return Document(path, data if isinstance(data, dict) else {}, {}, {(): (1, 1)}, {})
+    texts: dict[Keys, str] = {}
+    stack: list[tuple[Keys, object]] = [((), data)]
+    while stack:
+        where, value = stack.pop()
+        if isinstance(value, dict):
+            stack += [((*where, key), item) for key, item in value.items()]
+        elif isinstance(value, str):
+            texts[where] = value
+    return Document(path, data if isinstance(data, dict) else {}, {}, {(): (1, 1)}, texts)
 
 
 def describe(value: object) -> str:

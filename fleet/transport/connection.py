@@ -12,6 +12,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from io import StringIO
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 import paramiko
 
 from fleet.config.ranges import split_port
+from fleet.config.ssh_files import expanded
 from fleet.model.errors import InputError, reason
 from fleet.model.inventory import Host
 
@@ -182,6 +184,43 @@ def hops_of(connection: Connection | str | None) -> Iterator[Connection]:
         connection = connection.gateway
 
 
+@dataclass(frozen=True)
+class Route:
+    """The way to a host by inventory and ssh config. None is unset: ssh's own default applies.
+
+    `via` are the jump hosts, or the ProxyCommand, nearest first.
+    """
+
+    address: str
+    port: int | None
+    user: str | None
+    via: tuple[str, ...]
+    identity_files: tuple[str, ...]
+
+
+def route_of(host: Host) -> Route:
+    """Return the way to a host. Nothing is opened; a `Match exec` runs, as in ssh.
+
+    Raises InputError for an ssh config that cannot be used.
+    """
+    resolver, name = _Resolver(host, 0, {}), host.address or host.name
+    settings = resolver.settings(name, host.user, host.port)
+    made = connection_to(replace(host, key_passphrase=None, password=None), 0, {})
+    gateway = made.gateway
+    via = (
+        (gateway,)
+        if isinstance(gateway, str)
+        else [f"{hop.host}:{hop.port}" for hop in hops_of(gateway)]
+    )
+    return Route(
+        made.host,
+        made.port if host.port or "port" in settings else None,
+        host.user or settings.get("user"),
+        tuple(via),
+        tuple(made.options.get("key_filename", ())),
+    )
+
+
 def connection_to(host: Host, limit: float, options: Mapping[str, Any]) -> Connection:
     """Return the connection to a host through all its jump hosts. `limit`: seconds for each hop.
 
@@ -243,7 +282,7 @@ class _Resolver:
                 f"the jump hosts of the ssh config form a loop: {way}",
                 hint="correct ProxyJump in the ssh config",
             )
-        settings = self._lookup(name, user, port)
+        settings = self.settings(name, user, port)
         address = settings["hostname"]
         keys = [*options.get("key_filename", ()), *settings.get("identityfile", ())]
         return Connection(
@@ -275,13 +314,11 @@ class _Resolver:
             gateway = self.connection(hop, self._options, gateway=gateway, behind=behind)
         return gateway
 
-    def _lookup(self, name: str, user: str | None, port: int | None) -> Mapping[str, Any]:
+    def settings(self, name: str, user: str | None, port: int | None) -> Mapping[str, Any]:
         """Return the settings of a name by lower-case key. Raises InputError for a bad config."""
         first = f"User {user}\n" * bool(user) + f"Port {port}\n" * bool(port)
         try:
-            settings = _parsed(first, *(path.read_text("utf-8") for path in self._files)).lookup(
-                name
-            )
+            settings = _parsed(first, *map(expanded, self._files)).lookup(name)
             int(settings.get("port", DEFAULT_PORT))
         except (paramiko.SSHException, OSError, ValueError) as error:
             files = ", ".join(map(str, self._files))

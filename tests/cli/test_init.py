@@ -105,7 +105,7 @@ def test_without_a_bundle_the_plan_names_the_line_to_fill_in(tmp_path: Path) -> 
 def test_hosts_of_an_ssh_config(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("Host evk-01 evk-02\n  User ubuntu\nHost *.lab !bad\n  Port 1\nHost *\n")
-    assert config_hosts(config) == [("evk-01", config), ("evk-02", config)]
+    assert config_hosts(config) == ["evk-01", "evk-02"]
     done = fleet(tmp_path, "init", "x", "10.0.0.7", "--ssh-config", str(config), "--json")
     names = [one["name"] for one in json.loads(done.stdout)["devices"]]
     assert names == ["10.0.0.7", "evk-01", "evk-02"]
@@ -118,7 +118,7 @@ def test_hosts_of_an_ssh_config(tmp_path: Path) -> None:
 def test_a_match_and_comments_make_no_hosts(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("Host evk # my board\nMatch final all\n  Port 1\nMatch user a\nHost b\n")
-    assert config_hosts(config) == [("b", config), ("evk", config)]
+    assert config_hosts(config) == ["b", "evk"]
 
 
 def test_hosts_of_files_that_the_users_config_includes(tmp_path: Path) -> None:
@@ -131,12 +131,9 @@ def test_hosts_of_files_that_the_users_config_includes(tmp_path: Path) -> None:
     done = fleet(tmp_path, "init", "x", "--json")
     assert done.returncode == 0, done.stderr
     hosts = {one.name: one for one in load_inventory(tmp_path / "x/inventories/boards.yaml").hosts}
-    assert {name: one.ssh_config for name, one in hosts.items()} == {
-        "main": None,
-        "inner": ssh / "conf d" / "a",
-        "gate": ssh / "conf d" / "a",
-        "last": ssh / "conf d" / "b",
-    }
+    assert {name: one.ssh_config for name, one in hosts.items()} == dict.fromkeys(
+        ["main", "inner", "gate", "last"]
+    )
     assert hosts["inner"].proxy_jump is None
     (ssh / "conf d" / "b").write_bytes(b"Host \xff\n")
     broken = fleet(tmp_path, "init", "y")
