@@ -487,11 +487,13 @@ def failed(journal: AbJournal, tries: Sequence[Try]) -> Failures:
 def differing(pairs: Sequence[Pair]) -> list[str]:
     """Return the uncontrolled conditions in which A and B differ, as lines of text.
 
-    A cause (model, runtime, prompt, ...) is left out, because the comparison is about it.
+    A cause (model, runtime, prompt, ...) is left out, because the comparison is about it, unless
+    it brings differences of its own, as another program does.
     """
     sides = [pair.a for pair in pairs], [pair.b for pair in pairs]
     weights = {Weight.BLOCKS, Weight.WARNS}
-    differences = [item for item in conditions.check(*sides, CAUSES) if item.weight in weights]
+    differences = [item for item in conditions.check(*sides, CAUSES)
+                   if item.weight in weights or item.text]  # fmt: skip
     return [finding(item) for item in differences if item.what not in APART]
 
 
