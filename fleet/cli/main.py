@@ -20,18 +20,11 @@ from fleet.model.errors import CancelledError, FleetError
 from fleet.model.home import ask_for_runs
 from fleet.model.version import VERSION
 
-# The old command words and their replacements, which the next version drops.
+# The words of 0.3 and their replacements, which the next version drops.
 
 COMMANDS = {
-    "lock": "reserve",
-    "unlock": "reserve --end",
     "unreserve": "reserve --end",
     "who": "reserve --list",
-    "inventory": "config",
-    "schema": "config schema",
-    "lock-file": "config lock",
-    "runners": "config runners",
-    "bench": "serve bench",
     "provision": "deploy --only system",
     "fsck": "status --verify",
     "resume --list": "deploy --runs",
@@ -43,9 +36,6 @@ COMMANDS = {
 }
 BEHIND = ("--resume", "--connect", "--pair")  # takes the old positional as value
 BOARDS = {"inject": 2, "heal": 1, "exec": 1}  # old positionals, the first one a board
-TUNED = {"plan", "deploy", "push"}
-TUNES = ("--carrier", "--bandwidth", "--per-hub", "--compress", "--whole", "--relay")
-FLAGS = {"--whole", "--relay"}
 RENAMED = {
     "profiles export": {"--to": "--output"},
     "profiles list": {"--limit": "--newest"},
@@ -123,8 +113,6 @@ def _positional(words: Sequence[str]) -> int | None:
 def _options(words: list[str], pairs: list[tuple[str, str]]) -> list[str]:
     """Return the words with old options replaced, up to `--`."""
     names = RENAMED.get(" ".join(words[:2]), {})
-    if words[:1] and words[0] in TUNED:
-        names = dict.fromkeys(TUNES, "--tune")
     new: list[str] = []
     rest = iter(words)
     for word in rest:
@@ -133,23 +121,12 @@ def _options(words: list[str], pairs: list[tuple[str, str]]) -> list[str]:
             new += [word, *rest]
         elif name not in names:
             new.append(word)
-        elif name in FLAGS:
-            pairs.append((name, f"--tune {name[2:]}"))
-            new += ["--tune", name[2:]]
         else:
             value = value if equals else next(rest, "")
-            new += _renamed(name, names[name], value, pairs)
+            kept = name == "-o" and value in FORMATS
+            pairs += [] if kept else [(name, names[name])]
+            new += [name if kept else names[name], value]
     return new
-
-
-def _renamed(name: str, new: str, value: str, pairs: list[tuple[str, str]]) -> list[str]:
-    if name == "-o" and value in FORMATS:
-        return [name, value]
-    if new == "--tune":
-        pairs.append((name, f"--tune {name[2:]}"))
-        return [new, f"{name[2:]}={value}"]
-    pairs.append((name, new))
-    return [new, value]
 
 
 # Each word with its module: a command is the function with that name, a group is the module's

@@ -41,12 +41,6 @@ def test_the_help_lists_what_there_is_in_the_order_of_its_panels() -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("lock evk-1 --for 1h", "reserve evk-1 --for 1h"),
-        ("inventory check x.yaml", "config check x.yaml"),
-        ("schema playbook", "config schema playbook"),
-        ("bench --whole", "serve bench --whole"),
-        ("deploy p.yaml --carrier ssh --whole", "deploy p.yaml --tune carrier=ssh --tune whole"),
-        ("push --bandwidth=5MB/s -- --whole", "push --tune bandwidth=5MB/s -- --whole"),
         ("fsck --bandwidth 5MB/s", "status --verify --bandwidth 5MB/s"),
         ("who evk-1", "reserve --list evk-1"),
         ("unreserve evk-1 --force", "reserve --end evk-1 --force"),
@@ -66,6 +60,7 @@ def test_the_help_lists_what_there_is_in_the_order_of_its_panels() -> None:
             "profiles export last --output x --format csv",
         ),
         ("profiles list --limit=0", "profiles list --newest 0"),
+        ("profiles list -- --limit=0", "profiles list -- --limit=0"),
         ("profiles report last -o x.html", "profiles report last --output x.html"),
         ("bundle pull aihub:x -o net", "bundle pull aihub:x --output net"),
         ("profiles report last -o json", "profiles report last -o json"),
