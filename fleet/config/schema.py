@@ -6,7 +6,10 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
+from inspect import cleandoc
 from typing import Any, Literal
+
+import msgspec
 
 from fleet.config.cause_file import cause_schema
 from fleet.config.hostvars import inventory_schema
@@ -14,6 +17,8 @@ from fleet.config.playbook_file import PlaybookFile
 from fleet.config.project import project_schema
 from fleet.config.runners import OWN_RUNNERS
 from fleet.config.shape_schema import struct_schema
+from fleet.model.metrics import METRICS
+from fleet.model.record import Record
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -49,10 +54,12 @@ def schema(kind: Kind) -> dict[str, Any]:
     `project` is a fleet.yaml, and `cause` a cause file of the doctor. `doctor` is the output of
     `fleet doctor --json`. `record` is a record of a run (record.json, and each line of an export).
     """
-    if kind in {"doctor", "record"}:
-        text = (files("fleet.data") / "schemas" / f"{kind}.json").read_text("utf-8")
+    if kind == "doctor":
+        text = (files("fleet.data") / "schemas" / "doctor.json").read_text("utf-8")
         return dict(json.loads(text))
-    if kind == "inventory":
+    if kind == "record":
+        body = _record()
+    elif kind == "inventory":
         body = inventory_schema()
     elif kind == "project":
         body = project_schema()
@@ -68,3 +75,38 @@ def schema(kind: Kind) -> dict[str, Any]:
             ],
         }
     return {"$schema": DRAFT, **body, "title": f"fleet {kind}"}
+
+
+def _record() -> dict[str, Any]:
+    """Return the schema of a record. It allows unknown keys, because readers ignore them."""
+    parts = msgspec.json.schema(Record)["$defs"]
+    body = parts.pop("Record")
+    for metric in METRICS:
+        if metric.about:
+            parts["Metrics"]["properties"][metric.name]["description"] = metric.about
+    body["properties"]["counts"] = {
+        "type": "boolean",
+        "description": "True for a whole run on the NPU that is no warm-up; a reader works it out.",
+    }
+    made: dict[str, Any] = _tidy({**body, "$defs": parts})
+    return made
+
+
+def _tidy(node: Any) -> Any:  # noqa: ANN401 - any part of a schema
+    """Return a part with cleaned docstrings, and with one `number` for integers and floats."""
+    if isinstance(node, list):
+        return [_tidy(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    made = {key: _tidy(value) for key, value in node.items()}
+    if isinstance(made.get("description"), str):
+        made["description"] = cleandoc(made["description"])
+    if made.get("type") == "number":
+        return {"type": "number"}
+    kinds = made.get("anyOf", [])
+    if {"type": "number"} in kinds:
+        kinds = [kind for kind in kinds if kind.get("type") != "integer"]
+        made |= {"anyOf": kinds} if len(kinds) > 1 else kinds[0]
+        if len(kinds) == 1:
+            del made["anyOf"]
+    return made
