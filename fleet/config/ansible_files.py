@@ -23,8 +23,7 @@ from typing import Any
 from fleet.config.problems import Problems
 from fleet.config.settings import Notes
 from fleet.config.ssh_files import expanded, named_hosts
-from fleet.config.yaml_nodes import Spot
-from fleet.config.yamlpos import Document, Keys, parse, plain
+from fleet.config.yamlpos import Document, Keys, Spot, parse, plain
 from fleet.model.errors import InputError, InventoryError, Position, reason
 
 VARS_FOLDERS = ("group_vars", "host_vars")

@@ -10,8 +10,7 @@ from typing import Any
 from fleet.config.problems import Problems
 from fleet.config.ranges import MAX_HOSTS, expand, split_port
 from fleet.config.settings import Setting, Settings, VariableReader, priority
-from fleet.config.yaml_nodes import MAX_DEPTH
-from fleet.config.yamlpos import Document, Keys, describe
+from fleet.config.yamlpos import MAX_DEPTH, Document, Keys, describe
 from fleet.model.errors import InventoryError, Position
 
 ALL = "all"

@@ -10,19 +10,22 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
+from yaml.composer import Composer
 from yaml.constructor import SafeConstructor
 
-from fleet.config.yaml_nodes import CORE, MAX_DEPTH, Composer, Spot, spot
-from fleet.config.yaml_words import missing_file, printable
+from fleet.config.yaml_words import missing_file, plain_words, printable
 from fleet.model.errors import InputError, Position
 
 MAX_BYTES = 4 << 20  # ten thousand hosts with ten keys each are 2 MB
 MAX_NODES = 100_000  # after expanding aliases; a bomb of nine levels has 10^9
+MAX_DEPTH = 64  # groups nest 5 deep in practice; Python's stack ends at about 300 levels
+CORE = "tag:yaml.org,2002:"
 
 Keys = tuple[str | int, ...]
+Spot = tuple[int, int]  # line and column
 
 _SCALARS = ("null", "bool", "int", "float", "str", "timestamp", "merge", "value")
 _TEXT_TAGS = ("!unsafe", "!")
@@ -80,8 +83,7 @@ def read(path: Path, error: type[InputError]) -> Document:
 
 def parse(text: str, path: Path, error: type[InputError]) -> Document:
     """Return the mapping in a YAML text; `path` is for messages. Raises `error` like `read`."""
-    composer = Composer(text, path, error)
-    root = composer.document()
+    root = _composed(text, path, error)
     builder = _Builder(path, error)
     data = builder.build(root, (), 1)
     if not isinstance(data, dict):
@@ -150,6 +152,84 @@ def _text(path: Path, error: type[InputError]) -> str:
             position=Position(path, line, column),
             hint=f"convert it: iconv -f WINDOWS-1252 -t UTF-8 {path}",
         ) from cause
+
+
+if TYPE_CHECKING or not yaml.__with_libyaml__:
+    _Parser = yaml.SafeLoader
+else:  # libyaml is ten times as fast; the steps of its own composer cannot be limited
+
+    class _Parser(Composer, yaml.CSafeLoader):
+        __init__ = yaml.CSafeLoader.__init__
+
+
+class _Loader(_Parser):
+    """A loader with limits for nesting and aliases, which PyYAML does not have."""
+
+    def __init__(self, text: str, path: Path, error: type[InputError]) -> None:
+        super().__init__(text)
+        self.anchors: dict[str, yaml.Node] = {}
+        self._path, self._error = path, error
+        self._above: list[str | None] = []  # the anchor, or None, of each node above the current
+
+    def fail(self, message: str, at: object, hint: str) -> InputError:
+        """Return the error at the position of an event or node."""
+        return self._error(message, position=Position(self._path, *spot(at)), hint=hint)
+
+    def compose_node(self, parent: Any, index: Any) -> Any:  # noqa: ANN401 - as PyYAML has it
+        """Return the next node. Raises the error for a deep node, and for an alias of no node."""
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        name = event.anchor
+        if isinstance(event, yaml.AliasEvent):
+            if name in self._above:
+                message = f"the alias *{name} refers to an anchor that contains the alias itself"
+                raise self.fail(message, event, "use another anchor")
+            if name not in self.anchors:
+                message = f"the alias *{name} is used before its anchor &{name}"
+                cure = f"define &{name} first, or quote text that starts with *"
+                raise self.fail(message, event, cure)
+            return super().compose_node(parent, index)
+        if len(self._above) >= MAX_DEPTH:
+            message = f"the YAML is nested more than {MAX_DEPTH} levels deep"
+            raise self.fail(message, event, "use fewer levels")
+        self.anchors.pop(name, None)  # a second anchor of the same name is allowed
+        self._above.append(name)
+        node: Any = super().compose_node(parent, index)
+        self._above.pop()
+        if event.tag == "!":  # text, whatever it looks like
+            node.tag = event.tag
+        return node
+
+
+def _composed(text: str, path: Path, error: type[InputError]) -> yaml.Node:
+    """Return the only document, or null for an empty file."""
+    try:
+        loader: Any = _Loader(text, path, error)
+        loader.get_event()
+        if loader.check_event(yaml.StreamEndEvent):
+            return yaml.ScalarNode(f"{CORE}null", "", loader.get_event().start_mark)
+        root: yaml.Node = loader.compose_document()
+        more = loader.get_event()
+    except yaml.YAMLError as cause:
+        why = cause
+        try:  # the slow parser gives more details, the same on every machine
+            for _ in yaml.parse(text, Loader=yaml.SafeLoader):
+                pass
+        except yaml.YAMLError as better:
+            why = better
+        # PyYAML quotes lines, which may contain secrets
+        raise plain_words(why, text, path, error) from None
+    if not isinstance(more, yaml.StreamEndEvent):
+        raise loader.fail(
+            "the file contains a second YAML document",
+            more,
+            "remove the line `---`, or put the second part in a file of its own",
+        )
+    return root
+
+
+def spot(node: Any) -> Spot:  # noqa: ANN401 - a node or an event
+    """Return line and column of a node or an event, from 1."""
+    return node.start_mark.line + 1, node.start_mark.column + 1
 
 
 class _Builder:

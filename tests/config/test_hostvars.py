@@ -12,8 +12,7 @@ from jsonschema import Draft202012Validator
 from fleet.config.hostvars import HOST_KEYS, SECTIONS, inventory_schema
 from fleet.config.problems import Problems
 from fleet.config.settings import check
-from fleet.config.yaml_nodes import Spot
-from fleet.config.yamlpos import Document, Keys
+from fleet.config.yamlpos import Document, Keys, Spot
 from fleet.model.errors import InventoryError
 from fleet.model.inventory import Host
 

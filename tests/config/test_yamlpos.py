@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.config import yamlpos
-from fleet.config.yaml_nodes import MAX_DEPTH
-from fleet.config.yamlpos import MAX_NODES, Document, Vault, parse, read
+from fleet.config.yamlpos import MAX_DEPTH, MAX_NODES, Document, Vault, parse, read
 from fleet.model.errors import InventoryError, PlaybookError
 
 FILE = Path("x.yaml")
