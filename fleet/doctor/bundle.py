@@ -107,7 +107,7 @@ def write_archive(path: Path, members: Mapping[str, str], *, hint: str) -> None:
     try:
         with tarfile.open(path, "w:gz") as archive:
             for name, text in members.items():
-                data = harmless_json(text).encode()
+                data = harmless(text).encode()
                 info = tarfile.TarInfo(name)
                 info.size, info.mode = len(data), 0o600
                 archive.addfile(info, io.BytesIO(data))
@@ -115,8 +115,3 @@ def write_archive(path: Path, members: Mapping[str, str], *, hint: str) -> None:
         raise InputError(
             f"fleet cannot write {path}: {error.strerror or error}", hint=hint
         ) from error
-
-
-def harmless_json(text: str) -> str:
-    """Return JSON with its line breaks, but without control sequences for terminals."""
-    return "\n".join(harmless(line) for line in text.split("\n"))

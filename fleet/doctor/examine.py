@@ -15,9 +15,14 @@ from fleet.doctor.checks import every
 from fleet.doctor.parts import own_words, raw_parts
 from fleet.doctor.recent import RunFailure, builder_of, preflight, refusal
 from fleet.doctor.remedy import NO_REPAIR, SAFE_PATH, names_of, places_of, with_remedy
-from fleet.doctor.seen import Seen, seen
-from fleet.doctor.session import SessionTrial, has_validator, open_session, run_validator
-from fleet.doctor.subject import subjects
+from fleet.doctor.seen import Seen, seen, subjects
+from fleet.doctor.session import (
+    SessionTrial,
+    has_validator,
+    not_opened,
+    open_session,
+    run_validator,
+)
 from fleet.engine.deploy.release_builder import ReleaseBuilder
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Session
@@ -234,16 +239,14 @@ def _weaker(witness: Witness) -> Witness:
 def _session(session: Session, now: Seen, bad: list[Check]) -> list[SessionTrial]:
     """Open a session with each set-up. Nothing is opened if an earlier layer is broken."""
     if bad:
-        text = f"not checked: fix the problem of {bad[0].id} first"
-        check = Check("session", "session", UNKNOWN, text, {"session": "unknown"})
-        return [SessionTrial(check)]
+        return [not_opened(f"not checked: fix the problem of {bad[0].id} first")]
     every_subject = subjects(now)
     if not every_subject:
         text = (
             "not checked: nothing is deployed; to check files that you copied by hand: "
             "--folder FOLDER"
         )
-        return [SessionTrial(Check("session", "session", UNKNOWN, text, {"session": "unknown"}))]
+        return [not_opened(text)]
     opened = []
     for subject in every_subject:
         opened.append(open_session(session, now, subject))
@@ -254,12 +257,11 @@ def _session(session: Session, now: Seen, bad: list[Check]) -> list[SessionTrial
 
 def _harmless(check: Check) -> Check:
     """Return the check with texts that are safe to show: a device cannot control the terminal."""
-
-    def plain(text: str) -> str:
-        return "\n".join(harmless(line) for line in text.split("\n"))
-
     return structs.replace(
-        check, text=plain(check.text), command=plain(check.command), output=plain(check.output)
+        check,
+        text=harmless(check.text),
+        command=harmless(check.command),
+        output=harmless(check.output),
     )
 
 

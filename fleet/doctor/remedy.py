@@ -7,8 +7,7 @@ import shlex
 
 from msgspec.structs import replace
 
-from fleet.doctor.seen import Release, Seen
-from fleet.doctor.subject import Subject, subjects
+from fleet.doctor.seen import Release, Seen, Subject, subjects
 from fleet.engine.deploy.plan import plan_system
 from fleet.engine.session import Session
 from fleet.model.cause import Fix

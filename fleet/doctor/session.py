@@ -10,12 +10,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fleet.device.texts import path_of
-from fleet.doctor.seen import Seen
-from fleet.doctor.subject import BACKEND, Subject, device_machine
+from fleet.doctor.checks.making import Maker
+from fleet.doctor.seen import BACKEND, Seen, Subject, device_machine
 from fleet.engine.deploy.switch import check_health
 from fleet.engine.session import Session
 from fleet.model.command import Command, script
-from fleet.model.diagnosis import BAD, OK, UNKNOWN, WARN, Check
+from fleet.model.diagnosis import Check
 from fleet.model.errors import DeadlineError, DeviceError
 from fleet.profiles.runs import new_run_id
 
@@ -27,6 +27,8 @@ _BOOT = (
     "import sys;n=int(sys.argv.pop(1));"
     "exec(compile(sys.stdin.buffer.read(n),'fleet_session','exec'),{'__name__':'fleet_session'})"
 )
+_SESSION, _VALIDATOR = Maker("session", "session"), Maker("validator", "session")
+_FAILED = {"session": "failed"}
 TINY_QAIRT = (2, 47)  # the version that made the tiny contexts; every later one loads them
 
 
@@ -60,17 +62,8 @@ def open_session(session: Session, sample: Seen, subject: Subject) -> SessionTri
     try:
         result = session.run(command, "session", stdin=[program, sent], seconds=SECONDS + GRACE)
     except DeadlineError:
-        return SessionTrial(
-            Check(
-                "session",
-                "session",
-                BAD,
-                f"the test did not end within {SECONDS:g} s",
-                {"session": "failed"},
-                _shown(subject),
-                "no answer",
-            )
-        )
+        text = f"the test did not end within {SECONDS:g} s"
+        return SessionTrial(_SESSION.bad(text, _FAILED, _shown(subject), "no answer"))
     answer = result.text + "\n" + result.error_text
     return SessionTrial(_judge(answer, result.status, subject), answer)
 
@@ -115,26 +108,23 @@ def run_validator(session: Session, sample: Seen, subject: Subject) -> SessionTr
         result = session.run(command, "validator", seconds=VALIDATOR_SECONDS)
     except DeadlineError:
         text = f"qnn-platform-validator did not end within {VALIDATOR_SECONDS:g} s"
-        return SessionTrial(_validated(UNKNOWN, text, "unknown", shown))
+        return SessionTrial(_VALIDATOR.unknown(text, {"validator": "unknown"}, shown))
     answer = result.text + "\n" + result.error_text
     verdict = _ITS_TEST.search(answer)
     findings = [re.sub(r" +", " ", line) for line in _ITS_FINDINGS.findall(answer)]
     output = "\n".join(findings[:8]) or _tail(answer)
     if verdict is None:
         text = f"qnn-platform-validator gave no verdict (exit status {result.status})"
-        return SessionTrial(_validated(UNKNOWN, text, "unknown", shown, output))
+        check = _VALIDATOR.unknown(text, {"validator": "unknown"}, shown, output)
+        return SessionTrial(check)
     if verdict[1].lower() == "passed" and result.status == 0:
         text = f"{subject.label}: qnn-platform-validator passed its test on the DSP"
-        return SessionTrial(_validated(OK, text, "passed", shown, output))
+        return SessionTrial(_VALIDATOR.ok(text, {"validator": "passed"}, shown, output))
     text = (
         f"{subject.label}: the test of qnn-platform-validator {verdict[1].lower()} "
         f"(exit status {result.status})"
     )
-    return SessionTrial(_validated(WARN, text, "failed", shown, output), answer)
-
-
-def _validated(status: str, text: str, word: str, command: str, output: str = "") -> Check:
-    return Check("validator", "session", status, text, {"validator": word}, command, output)
+    return SessionTrial(_VALIDATOR.warn(text, {"validator": "failed"}, shown, output), answer)
 
 
 def _context(subject: Subject) -> str:
@@ -179,25 +169,17 @@ def _judge(answer: str, status: int, subject: Subject) -> Check:
     if report is None:
         how = f"signal {status - 128}" if status > 128 else f"exit status {status}"
         text = f"{subject.label}: opening an NPU session crashed the test program ({how})"
-        return Check("session", "session", BAD, text, {"session": "failed"}, command, _tail(answer))
+        return _SESSION.bad(text, _FAILED, command, _tail(answer))
     failed = next(((n, code, text) for n, code, text in report.get("steps", ()) if code), None)
     if report.get("load") or report.get("late") or failed is not None:
         text = str(report.get("load") or "the test program did not end in time")
         if failed is not None:
             text = f"{failed[0]} failed with {failed[1]} {failed[2]}".strip()
-        return Check(
-            "session",
-            "session",
-            BAD,
-            f"{subject.label}: {text}",
-            {"session": "failed"},
-            command,
-            _tail(answer),
-        )
+        return _SESSION.bad(f"{subject.label}: {text}", _FAILED, command, _tail(answer))
     done = [name for name, _, _ in report.get("steps", ())]
     what = "device and context" if "contextCreateFromBinary" in done else "device"
     text = f"{subject.label}: {what} created with {report.get('build') or 'an unknown build'}"
-    return Check("session", "session", OK, text, {"session": "ok"}, command)
+    return _SESSION.ok(text, {"session": "ok"}, command)
 
 
 def told_by(answer: str) -> dict[str, Any] | None:
@@ -226,28 +208,17 @@ def _by_health(session: Session, sample: Seen, subject: Subject) -> SessionTrial
     try:
         check_health(session, manifest, sample.facts.base_dir, f"{new_run_id()}-doctor")
     except DeviceError as error:
-        check = Check(
-            "session",
-            "session",
-            BAD,
-            f"{subject.label}: {error.message}",
-            {"session": "failed"},
-            "the NPU test of the release",
-            error.message,
-        )
+        text, test = f"{subject.label}: {error.message}", "the NPU test of the release"
+        check = _SESSION.bad(text, _FAILED, test, error.message)
         return SessionTrial(check, error.message.replace(" | ", "\n"))
-    return SessionTrial(
-        Check(
-            "session",
-            "session",
-            OK,
-            f"{subject.label}: the NPU test of the release opened an NPU session",
-            {"session": "ok"},
-        )
-    )
+    text = f"{subject.label}: the NPU test of the release opened an NPU session"
+    return SessionTrial(_SESSION.ok(text, {"session": "ok"}))
 
 
 def _unknown(why: str) -> SessionTrial:
-    return SessionTrial(
-        Check("session", "session", UNKNOWN, f"not opened: {why}", {"session": "unknown"})
-    )
+    return not_opened(f"not opened: {why}")
+
+
+def not_opened(text: str) -> SessionTrial:
+    """Return the outcome for a session that was not tried, with the reason."""
+    return SessionTrial(_SESSION.unknown(text, {"session": "unknown"}))

@@ -14,8 +14,7 @@ import pytest
 
 from fleet.doctor.checks import LOOKS, every
 from fleet.doctor.examine import _FEED, Round, _of_checks, _probe, judge
-from fleet.doctor.seen import Seen, seen
-from fleet.doctor.subject import subjects
+from fleet.doctor.seen import Seen, seen, subjects
 from fleet.lab.profiles import profile
 from fleet.model.command import Result
 from fleet.model.diagnosis import OK, UNKNOWN, WARN, Check

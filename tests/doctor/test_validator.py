@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from fleet.doctor.seen import Subject
 from fleet.doctor.session import VALIDATOR, has_validator, run_validator
-from fleet.doctor.subject import Subject
 from fleet.model.command import Command
 from fleet.model.diagnosis import OK, UNKNOWN, WARN
 from fleet.model.errors import DeadlineError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from fleet.doctor.checks import board, bundle, env, fastrpc, heat, pair, runtime, system
+from fleet.doctor.checks import board, bundle, fastrpc, runtime, system
 from fleet.doctor.seen import Seen
 from fleet.model.cause import LAYERS
 from fleet.model.diagnosis import UNKNOWN, Check
@@ -41,15 +41,15 @@ LOOKS = (
     Look("firmware", "dsp", board.firmware),
     Look("shells", "dsp", board.shells),
     Look("busy", "dsp", board.busy),
-    Look("heat", "session", heat.heat),
+    Look("heat", "session", board.heat),
     Look("runtime", "runtime", runtime.files),
     Look("machine", "runtime", runtime.machine),
-    Look("stub", "runtime", pair.stub),
-    Look("skel", "runtime", pair.skel),
+    Look("stub", "runtime", runtime.stub),
+    Look("skel", "runtime", runtime.skel),
     Look("builds", "runtime", runtime.builds),
     Look("needs", "runtime", runtime.needs),
     Look("elsewhere", "runtime", runtime.elsewhere),
-    Look("paths", "runtime", env.paths),
+    Look("paths", "runtime", runtime.paths),
     Look("bundle", "bundle", bundle.contexts),
     Look("config", "bundle", bundle.configs),
 )

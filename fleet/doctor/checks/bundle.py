@@ -8,8 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from fleet.doctor.checks.making import Maker
-from fleet.doctor.seen import Context, Seen
-from fleet.doctor.subject import Subject, subjects
+from fleet.doctor.seen import Context, Seen, Subject, subjects
 from fleet.model.diagnosis import Check
 from fleet.model.files import human_bytes
 from fleet.model.runtime import version_key

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fleet.doctor.checks.making import Maker
-from fleet.doctor.seen import Seen
-from fleet.doctor.subject import device_machine, subjects
+from fleet.doctor.seen import Seen, device_machine, subjects
 from fleet.model.diagnosis import Check
 from fleet.model.facts import DeviceNode
 from fleet.ops.system.access import CDSP, DENIED, HEAP, readable

@@ -34,6 +34,8 @@ class Maker:
         """Return the result BAD with the `command` that a reader can repeat and its `output`."""
         return Check(self.id, self.layer, BAD, text, facts, command, output)
 
-    def unknown(self, text: str, facts: Facts | None = None, command: str = "") -> Check:
+    def unknown(
+        self, text: str, facts: Facts | None = None, command: str = "", output: str = ""
+    ) -> Check:
         """Return a result for something that could not be read; nothing is derived from it."""
-        return Check(self.id, self.layer, UNKNOWN, text, facts or {}, command)
+        return Check(self.id, self.layer, UNKNOWN, text, facts or {}, command, output)

@@ -1,12 +1,12 @@
-"""Checks of the QAIRT runtime: files, machine, builds, needs, foreign copies."""
+"""Checks of the QAIRT runtime: files, machine, builds, stub and skel, foreign copies, paths."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from fleet.doctor.checks.making import Maker
-from fleet.doctor.seen import Elf, Release, Seen
-from fleet.doctor.subject import Subject, device_machine, subjects
+from fleet.doctor.seen import BACKEND, Elf, Release, Seen, Subject, device_machine, subjects
 from fleet.model.diagnosis import Check
 
 _SHOWN = 4
@@ -149,3 +149,102 @@ def _elsewhere_facts(sample: Seen, odd: list[Elf], own: list[Elf]) -> dict[str, 
     if odd and manual:
         return {"runtime.system": "other-build"}
     return {"runtime.system": "second"} if subjects(sample) else {}
+
+
+_STUB = Maker("stub", "runtime")
+_SKEL = Maker("skel", "runtime")
+
+
+def stub(sample: Seen) -> Iterator[Check]:
+    """The stub for the arch of the chip is there, and of the build of libQnnHtp."""
+    yield from _halves(sample, _STUB, "Stub.so")
+
+
+def skel(sample: Seen) -> Iterator[Check]:
+    """The skel for the arch of the chip is there, of that arch, and of the build of libQnnHtp."""
+    yield from _halves(sample, _SKEL, "Skel.so")
+
+
+def _halves(sample: Seen, make: Maker, ending: str) -> Iterator[Check]:
+    arch = sample.facts.soc.hexagon_arch
+    for subject in subjects(sample):
+        # The emulator has neither. Without the arch the needed files are unknown.
+        if subject.emulator or not subject.lib or arch is None:
+            continue
+        every = [lib for lib in subject.named(ending) if "Calculator" not in lib.name]
+        name = f"libQnnHtp{arch.upper()}{ending}"
+        mine = [lib for lib in every if lib.name == name]
+        if mine:
+            yield _judged(mine[0], arch, subject, make)
+        else:
+            there = ", ".join(sorted({lib.name for lib in every})) or "none"
+            text, command = (
+                f"{name} is missing, but this chip ({arch}) needs it",
+                f"ls -l {subject.root}/*/{name}",
+            )
+            yield make.bad(text, {f"runtime.{make.id}": "missing"}, command, f"there: {there}")
+
+
+def _judged(lib: Elf, arch: str, subject: Subject, make: Maker) -> Check:
+    fact = f"runtime.{make.id}"
+    if lib.arch and lib.arch != arch:
+        text = f"{lib.name} is built for Hexagon {lib.arch}, but the chip is {arch}"
+        command = f"readelf -h {lib.path}"
+        return make.bad(text, {fact: "other-arch"}, command, f"e_flags {lib.arch}")
+    if lib.build and subject.build and lib.build != subject.build:
+        text = f"{lib.name} is from QAIRT {lib.build}, but {BACKEND} is from {subject.build}"
+        command = f"grep -aoE 'v2[.][0-9]+[.][0-9]+[.][0-9]{{12}}' {lib.path}"
+        return make.bad(text, {fact: "other-build"}, command, lib.build)
+    return make.ok(f"{lib.name}, {lib.build or 'build unknown'}", {fact: "ok"})
+
+
+_SETTING = re.compile(r"^(?P<place>[^:]+:\d+):.*\b(?P<name>ADSP|DSP)_LIBRARY_PATH=(?P<value>.*)$")
+_DRIVE = re.compile(r"^[A-Za-z]:\\")
+_PATHS = Maker("paths", "runtime")
+_COLON = "ADSP_LIBRARY_PATH has ':' between its folders; the DSP expects ';'"
+_SET = "DSP_LIBRARY_PATH is set, so the DSP ignores ADSP_LIBRARY_PATH"
+
+
+def paths(sample: Seen) -> Iterator[Check]:
+    """ADSP_LIBRARY_PATH is separated by `;`, and DSP_LIBRARY_PATH does not replace it."""
+    put_there = any(folder.there for folder in sample.folders) or not sample.releases
+    wrong = False
+    for name, command, value in _settings(sample):
+        if name == "ADSP" and is_joined(value):
+            text, facts = _COLON, {"env.adsp": "colon"}
+        elif name == "DSP" and value:
+            text, facts = _SET, {"env.dsp": "set"}
+        else:
+            continue
+        wrong = True
+        if command.startswith("sed "):
+            facts["slot.setting"] = command.rpartition(" ")[2]
+        if put_there:
+            yield _PATHS.bad(text, facts, command, value)
+        else:
+            text += " (programs that fleet starts are not affected)"
+            yield _PATHS.warn(text, facts, command, value)
+    if not wrong:
+        facts = {"env.adsp": "ok", "env.dsp": "unset"}
+        text = "the library search paths of the DSP are correct"
+        yield _PATHS.ok(text, facts, "env | grep DSP_LIBRARY_PATH")
+
+
+def _settings(sample: Seen) -> Iterator[tuple[str, str, str]]:
+    """Yield (ADSP or DSP, command that shows it, value) of the session, then of login files."""
+    if value := sample.facts.dsp_library_path:
+        yield "DSP", "echo $DSP_LIBRARY_PATH", value
+    for row in sample.pairs("env"):
+        if row[0] == "ADSP_LIBRARY_PATH" and row[-1]:
+            yield "ADSP", "echo $ADSP_LIBRARY_PATH", row[-1]
+    for text in sample.lines.get("setting", ()):
+        if match := _SETTING.match(text):
+            file, _, line = match["place"].rpartition(":")
+            shown = f"sed -n {line}p {file}"
+            yield match["name"], shown, match["value"].strip().strip("\"'")
+
+
+def is_joined(value: str) -> bool:
+    """Return True for folders that are joined by ':', which the library takes for a single name."""
+    parts = [part for part in value.split(":") if part]
+    return ";" not in value and len(parts) > 1 and not _DRIVE.match(value)

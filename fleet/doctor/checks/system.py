@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from fleet.doctor.checks.making import Maker
-from fleet.doctor.seen import Seen
-from fleet.doctor.subject import Subject, subjects
+from fleet.doctor.seen import Seen, Subject, subjects
 from fleet.model.diagnosis import Check
 from fleet.model.files import human_bytes
 from fleet.model.runtime import version_key
@@ -69,8 +68,10 @@ def container(sample: Seen) -> Iterator[Check]:
             command,
         )
     else:
-        text = "the device is a container that lacks the NPU device nodes or the FastRPC "
-        "library of the host"
+        text = (
+            "the device is a container that lacks the NPU device nodes or the FastRPC library of "
+            "the host"
+        )
         yield _CONTAINER.bad(text, facts, command, output)
 
 
