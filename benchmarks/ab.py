@@ -16,12 +16,13 @@ from pathlib import Path
 
 import numpy as np
 
-from fleet.profiles.compare.failures import Failures, failures
 from fleet.profiles.compare.sequential import (
     LOOKS,
     Answer,
+    Failures,
     answers,
     design_of,
+    failures,
     over_boards,
     settled,
 )

@@ -26,7 +26,7 @@ from fleet.model.diagnosis import Diagnosis
 from fleet.model.errors import FleetError, InputError
 from fleet.model.events import CallerListener, Event, Listener
 from fleet.model.inventory import Host
-from fleet.profiles.exports.flat import full_rows
+from fleet.profiles.exports import full_rows
 from fleet.profiles.store import ProfileStore, select
 from fleet.triage.triage import triage
 

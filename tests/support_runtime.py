@@ -13,7 +13,7 @@ import pytest
 
 from fleet.model.errors import RuntimeStoreError
 from fleet.model.runtime import Runtime
-from fleet.runtimes.lock import file_lock
+from fleet.runtimes.stage import file_lock
 from fleet.runtimes.store import RuntimeStore
 from tests import needs
 

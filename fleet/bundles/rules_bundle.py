@@ -8,9 +8,15 @@ from fleet.bundles.context import is_htp
 from fleet.bundles.rule import REFUSE, WARN, Case, Fault, rule, unknown
 from fleet.model.bundle import ContextBinary
 from fleet.model.runtime import BROUGHT, same_build, version_key
-from fleet.runtimes.consistency import check_consistent
-from fleet.runtimes.releases import backend_api, litert_qairt, onnx_ir_version, package, wheel_for
-from fleet.runtimes.spec import sdk_command
+from fleet.runtimes.releases import (
+    backend_api,
+    litert_qairt,
+    onnx_ir_version,
+    package,
+    sdk_command,
+    wheel_for,
+)
+from fleet.runtimes.scan import check_consistent
 
 _OTHER_ARCHIVE = (
     "use an archive of the program with another QAIRT, under `run: program:` in the playbook"

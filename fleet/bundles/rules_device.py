@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fleet.bundles.rule import REFUSE, WARN, Case, Fault, install, place_of, rule, unknown
 from fleet.model.facts import SHELL_FOLDERS, DeviceNode
 from fleet.model.runtime import version_key
-from fleet.runtimes.spec import sdk_command
+from fleet.runtimes.releases import sdk_command
 
 _MARGIN_BYTES = 64 * 1024 * 1024  # logs, records and profiles of some hundred runs
 _MARGIN_FILES = 64  # release folder, links, run folders

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,10 +17,11 @@ from fleet.cli.common import end_devices, hosts_of
 from fleet.cli.live import listening
 from fleet.cli.results import show_errors
 from fleet.model.deadline import Deadline, parse_duration
-from fleet.model.errors import GateError, InputError, NotComparableError, TransportError
-from fleet.model.metrics import LOSS
+from fleet.model.errors import FleetError, GateError, InputError, NotComparableError, TransportError
+from fleet.model.metrics import KNOWN, LOSS, TIME_LOSS, limit_text
 from fleet.model.plain import to_plain
 from fleet.model.text import from_here
+from fleet.profiles.compare.metrics import every, lacking, loss_text
 from fleet.profiles.runs import RunStore, new_run_id
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from fleet.engine.run.ab.journal import AbJournal
     from fleet.engine.run.ab.measuring import AbReport, Judged
     from fleet.engine.run.ab.verdict import AbFailures, AbRow, AbVerdict
-
+    from fleet.model.record import Record
 PARALLEL = 16
 COLUMNS = ("device", "metric", "B is", "95 %, table", "answer", "A", "B", "pairs", "emulated")
 Side = Annotated[
@@ -90,15 +92,14 @@ def ab(
 
     Example: fleet ab previous current --playbook playbooks/tiny-genie.yaml -i inventories/lab.yaml
     """
-    from fleet.cli import ab_gates  # noqa: PLC0415 - numpy, needed only here
-    from fleet.engine.run.ab.journal import AbJournal, Asked  # noqa: PLC0415
+    from fleet.engine.run.ab.journal import AbJournal, Asked  # noqa: PLC0415 - numpy
     from fleet.engine.run.ab.verdict import verdict  # noqa: PLC0415
 
     inventory = inventory or project.supplied("inventory")
     store = RunStore(output_dir)
     if resume is not None:
         journal = AbJournal.reopen(store, resume)
-        ab_gates.refuse_others(journal, gate or [], limit)
+        refuse_other_gates(journal, gate or [], limit)
     elif a is None or b is None or inventory is None:
         raise InputError(
             "`fleet ab` needs two playbooks, bundles or releases to compare (A and B), and an "
@@ -107,7 +108,7 @@ def ab(
         )
     else:
         names = tuple(host.name for host in hosts_of(inventory, limit))
-        limits = ab_gates.asked(gate or [], (a, b, playbook))
+        limits = checked_limits(gate or [], (a, b, playbook))
         seconds = parse_duration(sustained) if sustained else 0.0
         path = str(playbook.resolve()) if playbook else ""
         sides = _absolute(a), _absolute(b)
@@ -287,7 +288,7 @@ def _below(journal: AbJournal, items: list[Judged]) -> Iterator[str]:
 
 def _of_devices(decision: AbVerdict) -> Iterator[str]:
     """Return the remarks about single devices: failures, conditions, steps, boots."""
-    from fleet.profiles.compare.failures import unseen_share  # noqa: PLC0415 - numpy
+    from fleet.profiles.compare.sequential import unseen_share  # noqa: PLC0415 - numpy
 
     for failed in decision.failures:
         yield f"{failed.device}: {failed.failures.text}"
@@ -313,3 +314,114 @@ def _of_devices(decision: AbVerdict) -> Iterator[str]:
                 f"{place}, {item.boots} boots: differences between boots cause "
                 f"{item.between_boots:.0%} of the variance of the runs{text}"
             )
+
+
+# The gates, checked before a device is contacted.
+
+_EXAMPLES = f"--gate '{LOSS}' or --gate '{TIME_LOSS}'"
+_EARLIER = 200  # the newest records that are searched
+
+
+def limits_of(texts: list[str]) -> dict[str, float]:
+    """Return the share of each metric in the `--gate` texts.
+
+    Raises InputError for a text without a share, and for a share in the direction of an
+    improvement. Also raises it for a fall of 100 % or more, and for two gates on one metric.
+    """
+    from fleet.profiles.compare.gates import parse, refuse_wrong_way  # noqa: PLC0415 - numpy
+
+    limits: dict[str, float] = {}
+    for text in texts:
+        gate = parse(text, "--gate", _EXAMPLES)
+        share = gate.word is None and gate.unit == "%"
+        if share:
+            refuse_wrong_way(gate, option="--gate")
+        if not share or gate.below != (gate.limit < 0) or gate.limit <= -1:
+            raise InputError(
+                f"--gate {text!r} is not valid; write METRIC<-N% to fail if the metric falls by "
+                "more than N% (below 100), or METRIC>+N% to fail if it rises by more than N%",
+                hint=f"for example {_EXAMPLES}",
+            )
+        if gate.metric in limits:
+            strict = min(gate.limit, limits[gate.metric], key=abs)
+            raise InputError(
+                f"--gate {text!r} is the second gate on {gate.metric}; one metric has one gate",
+                hint=f"keep the stricter gate: {_typed(strict, gate.metric)}",
+            )
+        limits[gate.metric] = gate.limit
+    return limits
+
+
+def checked_limits(texts: list[str], words: Sequence[str | Path | None]) -> dict[str, float]:
+    """Return the gates, checked against earlier runs of the playbooks among the words.
+
+    Raises InputError for an invalid gate. Also raises it for a metric that no earlier run has, if
+    its name is similar to one that they have. Any other unknown name is accepted, because the first
+    run may introduce it.
+    """
+    from fleet.profiles.compare.gates import parse, refuse_wrong_way  # noqa: PLC0415 - numpy
+
+    limits = limits_of(texts)
+    playbooks = [Path(word) for word in words if word and Path(word).is_file()]
+    unsure = [name for name in limits if name not in KNOWN]
+    earlier = _earlier(playbooks) if unsure else []
+    there = every(earlier)
+    for name in unsure:
+        refuse_wrong_way(parse(limit_text(name, limits[name])), earlier, "--gate")
+        if name not in there and get_close_matches(name, there, n=1):
+            option = partial(_loss, earlier, limits[name])
+            raise lacking(name, earlier, "earlier run", option)
+    return limits
+
+
+def _typed(share: float, metric: str) -> str:
+    return f"--gate '{limit_text(metric, share)}'"
+
+
+def _loss(records: Sequence[Record], share: float, metric: str) -> str:
+    return f"--gate '{loss_text(metric, share, records)}'"
+
+
+def _earlier(playbooks: list[Path]) -> list[Record]:
+    from fleet.cli.profiles_store import opened  # noqa: PLC0415 - the database
+    from fleet.config.playbook import load_playbook  # noqa: PLC0415
+    from fleet.profiles.store import select  # noqa: PLC0415
+
+    names = set()
+    try:
+        for path in playbooks:
+            names.add(f"name:{load_playbook(path).name}")
+        query = select.parse(",".join(["counted:yes", *sorted(names)]))
+    except FleetError:  # the error is reported when the playbook is needed
+        return []
+    with opened(None) as store:
+        return store.records(query, _EARLIER)
+
+
+def refuse_other_gates(
+    journal: AbJournal, texts: list[str], limit: Sequence[str] | None = None
+) -> None:
+    """Raise InputError if `--resume` comes with other gates than before, or with a choice of
+    devices.
+
+    Gates and devices decided how long fleet measures, so they cannot change.
+    """
+    if limit:
+        journal.close()
+        raise InputError(
+            f"the comparison {journal.run_id} has the devices {', '.join(journal.asked.hosts)}; "
+            "they cannot be changed",
+            hint=f"fleet ab --resume {journal.run_id} (continues with all of them)",
+        )
+    held = dict(journal.asked.limits)
+    if not texts or limits_of(texts) == held:
+        return
+    typed = " ".join(f"--gate {text!r}" for text in texts)
+    has = " ".join(_typed(share, name) for name, share in held.items()) or "the default gate"
+    journal.close()
+    raise InputError(
+        f"the comparison {journal.run_id} has {has}, not {typed}; its gates cannot be changed, "
+        "because they decided how long fleet measured",
+        hint=f"fleet ab --resume {journal.run_id} (continues with {has}); or begin a new "
+        "comparison with the other gate",
+    )

@@ -16,16 +16,19 @@ from fleet.bundles.inspect import inspect_bundle
 from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.config.nearest import FILE as PROJECT
-from fleet.config.scaffold.devices import (
+from fleet.config.scaffold import (
+    FoundDevice,
     from_address,
+    inventory_text,
     is_address,
+    playbook_text,
+    project_text,
     read_back,
     safe_name,
     tried,
     unique,
     write_all,
 )
-from fleet.config.scaffold.texts import FoundDevice, inventory_text, playbook_text, project_text
 from fleet.config.schema import Kind, schema
 from fleet.engine.facts import gather_facts
 from fleet.engine.pool import PoolOptions, on_every_device

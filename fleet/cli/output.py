@@ -296,7 +296,7 @@ def _echo(value: object, indent: int | None = None, *, plain: bool = False) -> N
     if revealed() and not plain:
         text = json.dumps(masked_data(json.loads(text)), indent=indent, ensure_ascii=False)
     if shape == "yaml":
-        from fleet.config.scaffold.texts import as_yaml  # noqa: PLC0415 - only for `-o yaml`
+        from fleet.config.scaffold import as_yaml  # noqa: PLC0415 - only for `-o yaml`
 
         text = "---\n" * (indent is None) + as_yaml(json.loads(text))
     else:

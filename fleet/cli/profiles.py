@@ -24,7 +24,7 @@ from fleet.model.plain import to_plain
 from fleet.model.record import Record
 from fleet.model.text import harmless
 from fleet.profiles.compare.groups import sides_of
-from fleet.profiles.pictures.lines import Bar, bars, known, sparkline
+from fleet.profiles.pictures import Bar, bars, known, sparkline
 from fleet.profiles.store import select
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ def report(
     from fleet.cli.compared import group_of  # noqa: PLC0415
     from fleet.profiles.report import drawing  # noqa: PLC0415
     from fleet.profiles.report.page import page  # noqa: PLC0415
-    from fleet.profiles.report.summary import gather  # noqa: PLC0415
-    from fleet.profiles.report.words import many  # noqa: PLC0415
+    from fleet.profiles.report.summary import gather, many  # noqa: PLC0415
 
     if len(selections) > GROUPS:
         raise InputError(

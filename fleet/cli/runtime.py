@@ -17,8 +17,8 @@ from fleet.model.errors import InputError
 from fleet.model.files import human_bytes
 from fleet.model.plain import to_plain
 from fleet.model.runtime import Runtime
+from fleet.runtimes.releases import DEFAULT_SPEC
 from fleet.runtimes.select import select_files
-from fleet.runtimes.spec import DEFAULT_SPEC
 from fleet.runtimes.stage import Progress, silent
 from fleet.runtimes.store import RuntimeStore
 

@@ -10,8 +10,7 @@ import yaml
 from msgspec import Meta, convert, field
 
 from fleet.config.problems import Problems
-from fleet.config.shape import read_body
-from fleet.config.shape_schema import struct_schema
+from fleet.config.shape import read_body, struct_schema
 from fleet.config.values import Before, Schema
 from fleet.config.yamlpos import plain, read
 from fleet.model.cause import Cause, Condition, Example, Fix, Predicate

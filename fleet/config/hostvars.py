@@ -13,8 +13,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fleet.config.problems import Problems
-from fleet.config.shape import BAD, Walker, unwrapped
-from fleet.config.shape_schema import value_schema
+from fleet.config.shape import BAD, Walker, unwrapped, value_schema
 from fleet.config.values import (
     FILE_PATH,
     TARGET,

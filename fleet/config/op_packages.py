@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from fleet.config.problems import Problems
+from fleet.config.problems import Problems, near_hint
 from fleet.config.shape import Body
 from fleet.config.values import Doc, FilePath, Pattern
-from fleet.config.yaml_words import near_hint
 from fleet.config.yamlpos import Document, Keys
 from fleet.model.op_package import OpPackageSpec
 

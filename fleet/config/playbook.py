@@ -17,14 +17,13 @@ from fleet.config.playbook_file import (
     RuntimeBody,
     ServeBody,
 )
-from fleet.config.problems import Problems, suggest_or_list, suggestion
+from fleet.config.problems import Problems, near_hint, suggest_or_list, suggestion
 from fleet.config.runners import default_runner, facts_of_runner, known_runners
 from fleet.config.shape import read_body
 from fleet.config.suite_file import suite_use
 from fleet.config.system_file import LOGIN, FileBody, RepositoryBody, SystemBody
 from fleet.config.trusted import require
 from fleet.config.verify_file import tensor_use
-from fleet.config.yaml_words import near_hint
 from fleet.config.yamlpos import Document, Keys, read
 from fleet.device.server.chat import MAX_PROMPT_BYTES
 from fleet.model.errors import InputError, PlaybookError, Position, reason

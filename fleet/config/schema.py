@@ -16,7 +16,7 @@ from fleet.config.hostvars import inventory_schema
 from fleet.config.playbook_file import PlaybookFile
 from fleet.config.project import project_schema
 from fleet.config.runners import OWN_RUNNERS
-from fleet.config.shape_schema import struct_schema
+from fleet.config.shape import struct_schema
 from fleet.model.metrics import METRICS
 from fleet.model.record import Record
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fleet.config.hostvars import HOST_KEYS, PRIORITY, SECTIONS, WHOLE_NUMBER, ValuePlace
-from fleet.config.problems import Problems, suggest_or_list
-from fleet.config.yaml_words import printable
+from fleet.config.problems import Problems, printable, suggest_or_list
 from fleet.config.yamlpos import Document, Keys
 from fleet.model.errors import Position
 

@@ -20,10 +20,9 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from fleet.config.chat import Message, template_for
-from fleet.config.problems import Problems, suggest_or_list
+from fleet.config.problems import Problems, missing_file, near_hint, suggest_or_list
 from fleet.config.shape import Body, read_body
 from fleet.config.values import Before, Doc, FilePath, Schema
-from fleet.config.yaml_words import missing_file, near_hint
 from fleet.config.yamlpos import MAX_BYTES, Document, Keys, describe, parse, read
 from fleet.device.server.chat import MAX_PROMPT_BYTES
 from fleet.model.errors import InputError, PlaybookError, Position, SuiteError

@@ -9,11 +9,10 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from fleet.config.problems import Problems
+from fleet.config.problems import Problems, near_hint
 from fleet.config.shape import Body
 from fleet.config.suite_file import Gate
 from fleet.config.values import After, Before, Doc, FilePath, Schema
-from fleet.config.yaml_words import near_hint
 from fleet.config.yamlpos import Document, Keys
 from fleet.model.errors import InputError, SuiteError
 from fleet.model.suite import TensorFile, TensorLimits, TensorSample, TensorUse

@@ -16,7 +16,7 @@ import yaml
 from yaml.composer import Composer
 from yaml.constructor import SafeConstructor
 
-from fleet.config.yaml_words import missing_file, plain_words, printable
+from fleet.config.problems import missing_file, plain_words, printable
 from fleet.model.errors import InputError, Position
 
 MAX_BYTES = 4 << 20  # ten thousand hosts with ten keys each are 2 MB

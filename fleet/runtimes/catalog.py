@@ -8,8 +8,7 @@ from fleet.model.errors import InputError, RuntimeStoreError
 from fleet.model.home import fleet_home
 from fleet.model.runtime import Runtime, same_build, version_key
 from fleet.runtimes import manifest
-from fleet.runtimes.layout import group_of
-from fleet.runtimes.sources import SDK_PARTS
+from fleet.runtimes.layout import SDK_PARTS, group_of
 
 
 def default_root() -> Path:

@@ -23,8 +23,7 @@ import httpx
 from fleet.model.errors import InputError, RuntimeStoreError
 from fleet.model.files import human_bytes, sha256_file
 from fleet.model.home import private_folder
-from fleet.runtimes.lock import file_lock
-from fleet.runtimes.stage import Progress
+from fleet.runtimes.stage import Progress, file_lock
 from fleet.runtimes.tree import ZIP_ERRORS, open_zip
 
 Span = tuple[int, int]  # first byte, byte after the last one

@@ -24,8 +24,7 @@ from fleet.model.files import FileRef, listed, sha256_file
 from fleet.model.home import fleet_home, private_folder
 from fleet.model.plain import read_plain
 from fleet.runtimes import pip
-from fleet.runtimes.lock import file_lock
-from fleet.runtimes.stage import Progress, stage_folder
+from fleet.runtimes.stage import Progress, file_lock, stage_folder
 from fleet.runtimes.targets import target_facts
 from fleet.runtimes.tree import ZIP_ERRORS
 

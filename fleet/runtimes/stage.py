@@ -1,7 +1,10 @@
-"""The staging of files in a temporary folder of the store, with a scan of each."""
+"""The staging of files in a temporary folder of the store, with a scan of each, and the lock with
+which one process at a time changes the store.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import tempfile
 import time
@@ -9,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from fleet.model.deadline import Deadline
 from fleet.model.errors import RuntimeStoreError, reason
 from fleet.model.home import private_folder
 from fleet.model.runtime import Library
@@ -87,3 +91,34 @@ def _require_space(folder: Path, need: int) -> None:
             f"{free / 1e6:.0f} MB are free",
             hint="free some disk space, or set FLEET_HOME to a folder on a larger disk",
         )
+
+
+_POLL_SECONDS = 0.05
+
+
+@contextmanager
+def file_lock(path: Path, seconds: float) -> Iterator[None]:
+    """Hold an exclusive lock on `path`. It ends with the process, so it is never stale.
+
+    Raises RuntimeStoreError if another process holds it for `seconds`.
+    """
+    private_folder(path.parent)
+    deadline = Deadline(seconds)
+    with path.open("a") as stream:
+        while not _try(stream.fileno()):
+            if deadline.expired:
+                raise RuntimeStoreError(
+                    f"fleet waited {seconds:g} s for the runtime store, but another fleet "
+                    "process is using it",
+                    hint="wait until the other process ends, then run the command again",
+                )
+            time.sleep(min(_POLL_SECONDS, deadline.remaining))
+        yield
+
+
+def _try(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

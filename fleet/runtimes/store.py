@@ -15,20 +15,25 @@ from fleet.model.files import sha256_file
 from fleet.model.runtime import Library, Runtime, RuntimeSource, same_build
 from fleet.runtimes import manifest, pip
 from fleet.runtimes.catalog import Catalog
-from fleet.runtimes.consistency import build_of, require_consistent
-from fleet.runtimes.layout import group_of
-from fleet.runtimes.lock import file_lock
-from fleet.runtimes.releases import sdk_url
-from fleet.runtimes.sources import (
+from fleet.runtimes.layout import (
     SDK_PARTS,
     OpenedSource,
+    group_of,
     open_file,
     open_folder,
     open_sdk_parts,
     sdk_spans,
 )
-from fleet.runtimes.spec import DEFAULT_SPEC, WheelSpec, parse_spec, sdk_command, sdk_version
-from fleet.runtimes.stage import Progress, fill, silent, stage_folder
+from fleet.runtimes.releases import (
+    DEFAULT_SPEC,
+    WheelSpec,
+    parse_spec,
+    sdk_command,
+    sdk_url,
+    sdk_version,
+)
+from fleet.runtimes.scan import build_of, require_consistent
+from fleet.runtimes.stage import Progress, file_lock, fill, silent, stage_folder
 from fleet.runtimes.targets import target_facts
 
 # The merge of a staged runtime with a runtime of the same build in the store. Files are put in

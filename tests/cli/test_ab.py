@@ -30,8 +30,7 @@ from fleet.engine.run.ab.verdict import settle, verdict
 from fleet.model.errors import ConnectionLostError, FleetError, NotComparableError
 from fleet.model.inventory import Host
 from fleet.model.record import Measure
-from fleet.profiles.compare.failures import failures
-from fleet.profiles.compare.sequential import Answer, Decision, answer
+from fleet.profiles.compare.sequential import Answer, Decision, answer, failures
 from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
 

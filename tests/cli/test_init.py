@@ -17,15 +17,16 @@ from hypothesis import strategies as st
 
 from fleet.cli.init import _boards
 from fleet.config.inventory import load_inventory
-from fleet.config.scaffold.devices import (
+from fleet.config.scaffold import (
+    FoundDevice,
     from_address,
+    inventory_text,
     read_back,
     safe_name,
     tried,
     unique,
     write_all,
 )
-from fleet.config.scaffold.texts import FoundDevice, inventory_text
 from fleet.lab import Board, Lab
 from fleet.lab.folder import LabFolder, start_ticks
 from fleet.lab.namespace import can_unshare

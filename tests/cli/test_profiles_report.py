@@ -17,7 +17,7 @@ from fleet.cli.main import main
 from fleet.model.extras import install_extra
 from fleet.model.record import Record
 from fleet.profiles.compare.groups import by_run
-from fleet.profiles.pictures.lines import Bar
+from fleet.profiles.pictures import Bar
 from fleet.profiles.runs import RunStore
 from fleet.profiles.stats.difference import difference
 from tests.profiles.compare.made import noisy, repeats, save

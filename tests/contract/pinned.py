@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.runtimes.lock import file_lock
+from fleet.runtimes.stage import file_lock
 from tests.apt import SECONDS, downloaded
 from tests.contract.package import CONF, Package, of_archive
 from tests.support_runtime import cache_root

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.config.scaffold import texts
+from fleet.config import scaffold
 from fleet.model.gates import LEAST_REPEATS
 from fleet.profiles.stats.difference import difference
 
@@ -37,5 +37,5 @@ def test_there_are_such_examples() -> None:
 
 
 def test_the_playbook_of_init_can_be_judged() -> None:
-    (found,) = REPEATS.findall(Path(texts.__file__).read_text("utf-8"))
+    (found,) = REPEATS.findall(Path(scaffold.__file__).read_text("utf-8"))
     assert int(found) >= LEAST_REPEATS

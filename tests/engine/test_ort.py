@@ -22,7 +22,7 @@ from fleet.bundles.ep.graphs import read_graphs
 from fleet.bundles.ep.wrapping import write_wrappers
 from fleet.config.playbook import load_playbook
 from fleet.model.record import Record
-from fleet.runtimes.lock import file_lock
+from fleet.runtimes.stage import file_lock
 from tests.bundles.conftest import DATA, V73
 from tests.bundles.onnx_models import RIGHT, WRONG, model
 from tests.support_runtime import X86, cache_root

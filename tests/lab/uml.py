@@ -11,7 +11,7 @@ import pytest
 from fleet.lab.host import find
 from fleet.lab.kernel import can_run_kernel
 from fleet.lab.kerneldisk import UML
-from fleet.runtimes.lock import file_lock
+from fleet.runtimes.stage import file_lock
 from tests.apt import SECONDS, downloaded
 from tests.support_runtime import cache_root
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.runtimes.lock import file_lock
+from fleet.runtimes.stage import file_lock
 from tests.apt import SECONDS, downloaded
 from tests.support_runtime import cache_root
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.runtimes.lock import file_lock
+from fleet.runtimes.stage import file_lock
 from tests.support_runtime import cache_root
 
 from .seen import ROOT

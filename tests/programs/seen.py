@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from fleet.data import load
-from fleet.runtimes.lock import file_lock
+from fleet.runtimes.stage import file_lock
 from tests.support_runtime import cache_root
 
 ROOT = Path(__file__).parents[2]

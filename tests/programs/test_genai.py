@@ -16,7 +16,7 @@ import pytest
 from fleet.config.playbook import load_playbook
 from fleet.engine.pool import DeviceResult
 from fleet.runners.genai import PACKAGE
-from fleet.runtimes.lock import file_lock
+from fleet.runtimes.stage import file_lock
 from tests.engine.conftest import Bench
 from tests.support_runtime import NEW, X86, cache_root, cached_runtime, cached_store
 

@@ -17,7 +17,7 @@ import pytest
 
 from fleet.config.playbook import load_playbook
 from fleet.runners.genai import PACKAGE, PACKAGE_WINDOWED
-from fleet.runtimes.lock import file_lock
+from fleet.runtimes.stage import file_lock
 from fleet.runtimes.store import RuntimeStore
 from tests.engine.serving.conftest import Service, service_on
 from tests.support_runtime import NEW, cache_root

@@ -18,7 +18,7 @@ from fleet.engine.pool import DeviceResult
 from fleet.model.playbook import Playbook
 from fleet.profiles.formats.base import RATE
 from fleet.runners.litert import DISPATCH, PACKAGES
-from fleet.runtimes.lock import file_lock
+from fleet.runtimes.stage import file_lock
 from tests.engine.conftest import Bench
 from tests.support_runtime import NEW, X86, cache_root, cached_runtime, cached_store
 from tests.transport.sshd import Sshd

@@ -23,10 +23,9 @@ from fleet.bundles.ep.wrapping import write_wrappers
 from fleet.config.playbook import load_playbook
 from fleet.model.errors import PreflightError, SuiteError
 from fleet.runners.ort import requirements
-from fleet.runtimes.lock import file_lock
 from fleet.runtimes.packages import packages_for
 from fleet.runtimes.select import select_files
-from fleet.runtimes.stage import silent
+from fleet.runtimes.stage import file_lock, silent
 from tests.bundles.conftest import DATA
 from tests.engine.conftest import Bench
 from tests.support_runtime import NEW, X86, cache_root, cached_runtime, cached_store

@@ -14,7 +14,7 @@ import pytest
 
 from fleet.config.playbook import load_playbook
 from fleet.engine.pool import DeviceResult
-from fleet.runtimes.lock import file_lock
+from fleet.runtimes.stage import file_lock
 from tests.engine.conftest import Bench
 from tests.support_runtime import NEW, cache_root, cached_store
 

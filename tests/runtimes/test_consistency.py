@@ -6,7 +6,7 @@ import pytest
 
 from fleet.model.errors import RuntimeStoreError
 from fleet.model.runtime import Library
-from fleet.runtimes.consistency import build_of, check_consistent, require_consistent
+from fleet.runtimes.scan import build_of, check_consistent, require_consistent
 from fleet.runtimes.store import RuntimeStore
 from tests.runtimes.fakes import BUILD, OTHER
 from tests.support_runtime import ARM, NEW, OLD, cached_runtime

@@ -10,8 +10,7 @@ import pytest
 
 from fleet.data import load
 from fleet.model.errors import InputError, RuntimeStoreError
-from fleet.runtimes.releases import require_known
-from fleet.runtimes.spec import parse_spec
+from fleet.runtimes.releases import parse_spec, require_known
 from fleet.runtimes.store import RuntimeStore
 from tests.runtimes.fakes import ARM, BUILD, OTHER, X86, wheel_files, write_zip
 

@@ -12,7 +12,7 @@ import pytest
 
 from fleet.model.errors import InputError, RuntimeStoreError
 from fleet.runtimes import download
-from fleet.runtimes.spec import sdk_command, sdk_version
+from fleet.runtimes.releases import sdk_command, sdk_version
 from fleet.runtimes.store import RuntimeStore
 from tests.runtimes.fakes import ARM, BUILD, sdk_files, target_files, write_zip
 from tests.runtimes.webserver import FileServer, serve

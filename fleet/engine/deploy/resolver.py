@@ -13,11 +13,10 @@ from fleet.model.files import FileRef
 from fleet.model.lockfile import Lock, LockedRelease
 from fleet.model.runtime import Runtime
 from fleet.runners import Runner
-from fleet.runtimes.consistency import carried_runtime
 from fleet.runtimes.packages import packages_for
-from fleet.runtimes.releases import package, wheel_for
+from fleet.runtimes.releases import package, sdk_command, wheel_for
+from fleet.runtimes.scan import carried_runtime
 from fleet.runtimes.select import Selection, select_files
-from fleet.runtimes.spec import sdk_command
 from fleet.runtimes.store import RuntimeStore
 from fleet.runtimes.targets import target_facts
 

@@ -20,8 +20,7 @@ from fleet.profiles.compare.ops import OpDiff, compare_ops, lonely_units
 from fleet.profiles.compare.sides import row_of, sides_of
 from fleet.profiles.compare.verdict import CHANCE, GATED, MetricRow, Verdict, direction, judge
 from fleet.profiles.stats import ranks
-from fleet.profiles.stats.difference import FEWEST_PAIRS
-from fleet.profiles.stats.families import holm
+from fleet.profiles.stats.difference import FEWEST_PAIRS, holm
 from fleet.profiles.stats.trend import Floats
 
 SCHEMA = 1

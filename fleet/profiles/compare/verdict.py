@@ -11,8 +11,7 @@ from typing import ClassVar
 from fleet.model.gates import LEAST_REPEATS
 from fleet.model.metrics import Metric
 from fleet.profiles.stats import ranks
-from fleet.profiles.stats.difference import Difference
-from fleet.profiles.stats.families import holm, questions
+from fleet.profiles.stats.difference import Difference, holm, questions
 
 # A false alarm in twenty comparisons, less the cost of choosing between two ways to compare.
 CHANCE = 0.049

@@ -17,8 +17,7 @@ from markupsafe import Markup
 
 from fleet.model.metrics import Metric
 from fleet.profiles.compare.metrics import value
-from fleet.profiles.report.summary import Report, ReportRow, clean
-from fleet.profiles.report.words import many, number
+from fleet.profiles.report.summary import Report, ReportRow, clean, many, number
 
 Spec = dict[str, Any]
 

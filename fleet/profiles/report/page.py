@@ -21,7 +21,7 @@ from fleet.profiles.compare.groups import build, short_build
 from fleet.profiles.compare.metrics import value
 from fleet.profiles.compare.ops import typical
 from fleet.profiles.compare.turns import seconds_of
-from fleet.profiles.report import tables, words
+from fleet.profiles.report import summary, tables
 from fleet.profiles.report.drawing import (
     GROUPS,
     HEAT,
@@ -344,8 +344,8 @@ def page(report: Report, title: str = "") -> str:
     return template("page.html").render(
         policy=Markup(policy), style=Markup(style), script=Markup(script),  # noqa: S704 - ours
         title=clean(title) or _title(report), chosen=_span(report) + " and ".join(names),
-        report=report, banner=words.banner(report), headline=words.headline(report),
-        tiles=words.figures(report), verdicts=tables.verdicts(report), nodes=_nodes(report),
+        report=report, banner=summary.banner(report), headline=summary.headline(report),
+        tiles=summary.figures(report), verdicts=tables.verdicts(report), nodes=_nodes(report),
         measured_with=tables.measured_with(report), boards=tables.boards(report), drawn=charts,
         distributions=_distributions(report), drift=_DRIFT if _drifts(report) else "",
         **(_heat(report) if charts else {"heat": (), "heat_few": ""}),
@@ -367,7 +367,7 @@ def _title(report: Report) -> str:
     models = [row.model for row in report.rows] or [clean(each.name) for each in report.traced]
     models = list(dict.fromkeys(model or "unknown model" for model in models))
     what = ", ".join(models[:3]) + (f" and {len(models) - 3} more" if len(models) > 3 else "")
-    return f"{what} on {words.many(report.boards or len(report.traced), 'board')}"
+    return f"{what} on {summary.many(report.boards or len(report.traced), 'board')}"
 
 
 def _span(report: Report) -> str:
@@ -421,11 +421,11 @@ def _nodes(report: Report) -> dict[str, Any]:
     for record in report.traced[:TRACED]:
         if record.suite is None:
             continue
-        host, text = clean(record.host), clean(record.suite.begins, words.WORDS)
+        host, text = clean(record.host), clean(record.suite.begins, summary.WORDS)
         name = f"Nodes of {host}"
         shown = picture(nodes(record.suite), name, text) if library() else ""
         boards.append((Card(name, shown, (text,)), tables.nodes(record.suite, host)))
-    few = f" Shown are {TRACED} of {words.many(len(report.traced), 'board')}."
+    few = f" Shown are {TRACED} of {summary.many(len(report.traced), 'board')}."
     return {"boards": boards, "few": few * (len(report.traced) > TRACED)}
 
 

@@ -11,7 +11,7 @@ from fleet.profiles.compare.groups import build
 from fleet.profiles.compare.seen import system
 from fleet.profiles.compare.verdict import MetricRow, Verdict
 from fleet.profiles.compare.writing import COLUMNS, HEADS, finding, narrow
-from fleet.profiles.report import words
+from fleet.profiles.report import summary
 from fleet.profiles.report.drawing import drawn
 from fleet.profiles.report.summary import Report, ReportRow, clean
 
@@ -164,7 +164,8 @@ def measured_with(report: Report) -> str:
 def outside(report: Report) -> Table:
     """Return the runs that do not count, with the reasons."""
     rows = [
-        (row.board, row.runtime or "unknown", why, str(n)) for row, why, n in words.outside(report)
+        (row.board, row.runtime or "unknown", why, str(n))
+        for row, why, n in summary.outside(report)
     ]
     return Table("Runs that do not count", ("board", "QAIRT", "why", "runs"), rows)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.profiles.compare.failures import failures, more
-from fleet.profiles.compare.sequential import Answer
+from fleet.profiles.compare.sequential import Answer, failures, more
 from fleet.profiles.compare.verdict import CHANCE
 
 

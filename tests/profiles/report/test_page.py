@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from fleet.model.record import Metrics, Record
 from fleet.model.suite import NodeDifference, SuiteAnswer, SuiteResult
 from fleet.profiles.compare.groups import by_run, group
-from fleet.profiles.report import drawing, words
+from fleet.profiles.report import drawing, summary
 from fleet.profiles.report.drawing import thinned
 from fleet.profiles.report.page import curves, history, operations, page
 from fleet.profiles.report.summary import Report, gather
@@ -84,7 +84,7 @@ def test_medians_and_intervals_are_of_the_runs_that_count() -> None:
     assert (cell.spread.low, cell.spread.high) == (10.0, 14.0)
     assert row.problems == {"token-limit": 1}
     assert len(row.records) == 6
-    assert words.headline(of(*good, bad, warm))[:2] == [
+    assert summary.headline(of(*good, bad, warm))[:2] == [
         "1 board, 6 runs; 5 of them count.", "1 run excluded: token-limit 1.",
     ]  # fmt: skip
 
@@ -142,7 +142,7 @@ def test_a_time_that_is_none_breaks_nothing() -> None:
 
 
 def test_what_a_number_looks_like() -> None:
-    assert [words.number(one) for one in (4060, 183.5, 10.03, 1.234, 0.0123, -5)] == [
+    assert [summary.number(one) for one in (4060, 183.5, 10.03, 1.234, 0.0123, -5)] == [
         "4,060", "184", "10.0", "1.23", "0.012", "-5.00",
     ]  # fmt: skip
 
@@ -186,7 +186,7 @@ def test_operations_are_medians_largest_first_and_say_where_they_ran() -> None:
 def test_several_models_are_said_not_to_compare() -> None:
     found = of(record(0, metrics=Metrics(decode_tps=1.0)),
                record(0, "b", name="m2", metrics=Metrics(decode_tps=9.0)))  # fmt: skip
-    said = " ".join(words.headline(found))
+    said = " ".join(summary.headline(found))
     assert "The report contains several models (llm, m2); do not compare their numbers." in said
     assert "Boards differ" not in said
 
@@ -214,7 +214,7 @@ def test_an_estimate_stands_beside_its_own_interval() -> None:
     assert cell.middle == cell.spread.mid
     assert cell.spread.low <= cell.middle <= cell.spread.high
     text = part(found, "boards")
-    assert f'{words.number(cell.middle)}<span class="range">' in text
+    assert f'{summary.number(cell.middle)}<span class="range">' in text
     span = drawing.distribution(found, found.metrics[0])[0]["layer"][2]["data"]["values"][0]
     assert span["a"] <= span["m"] <= span["b"]
 

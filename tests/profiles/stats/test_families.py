@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from fleet.profiles.stats.families import holm, questions
+from fleet.profiles.stats.difference import holm, questions
 
 
 def test_holm() -> None:

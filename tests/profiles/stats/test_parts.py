@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fleet.profiles.stats.parts import between
+from fleet.profiles.stats.difference import between
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.8])

@@ -37,21 +37,21 @@ from fleet.profiles.compare import conditions
 from fleet.profiles.compare import metrics as known
 from fleet.profiles.compare.comparing import AnswersRow
 from fleet.profiles.compare.conditions import APART, CAUSES, Weight
-from fleet.profiles.compare.failures import Failures, failures
 from fleet.profiles.compare.gates import parse, refuse_wrong_way
 from fleet.profiles.compare.sequential import (
     LIMIT,
     LOOKS,
     Answer,
     Decision,
+    Failures,
     answer,
+    failures,
     open_size,
     useful_looks,
 )
 from fleet.profiles.compare.writing import finding
 from fleet.profiles.runs import record_files
-from fleet.profiles.stats.difference import SEEN
-from fleet.profiles.stats.parts import between
+from fleet.profiles.stats.difference import SEEN, between
 from fleet.profiles.stats.trend import steady
 
 # A side of `fleet ab --sustained` runs without a pause, and the rate at which it settles counts.

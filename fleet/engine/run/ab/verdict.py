@@ -10,8 +10,7 @@ from fleet.engine.pool import DeviceResult
 from fleet.engine.run.ab.journal import AbJournal
 from fleet.engine.run.ab.measuring import AbReport, Judged, values_of
 from fleet.profiles.compare.comparing import AnswersRow
-from fleet.profiles.compare.failures import Failures
-from fleet.profiles.compare.sequential import Answer, over_boards, settled
+from fleet.profiles.compare.sequential import Answer, Failures, over_boards, settled
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.profiles.pictures.lines import Bar, bars, known, sparkline
+from fleet.profiles.pictures import Bar, bars, known, sparkline
 
 
 def test_each_value_is_a_letter_from_lowest_to_highest() -> None:

@@ -1,1 +1,0 @@
-"""First files for a new fleet: an inventory, a playbook and a folder, from discovered devices."""
