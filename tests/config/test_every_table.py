@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from fleet.config.shape import Body, is_body, keys_of, unwrapped
-from fleet.config.tables import TABLES, check
 from fleet.data import load
 from fleet.model.errors import InputError, Position
+from tests.config.tables import TABLES, check
 
 Place = tuple[str | int, ...]
 STRANGE = "zzzz"

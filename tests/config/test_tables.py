@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fleet.config.tables import TABLES, check, main
 from fleet.data import load
 from fleet.model.errors import InputError
 from fleet.triage.matcher import Matcher
+from tests.config.tables import TABLES, check, main
 
 DATA = Path(str(files("fleet.data")))
 

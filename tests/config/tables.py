@@ -2,7 +2,7 @@
 
 At run time `fleet.data.load` reads the tables unchecked: they are part of fleet, and a check would
 slow down every start. `tests/config/test_tables.py` checks the shipped tables, and `python -m
-fleet.config.tables` checks a table that is being edited.
+tests.config.tables` checks a table that is being edited.
 """
 
 from __future__ import annotations
