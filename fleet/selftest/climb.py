@@ -29,7 +29,7 @@ from fleet.model.inventory import Host
 from fleet.model.runtime import Runtime
 from fleet.profiles.runs import new_run_id
 from fleet.runtimes.store import RuntimeStore
-from fleet.selftest import ground, models, sessions  # noqa: F401 - the rungs register themselves
+from fleet.selftest import judges  # noqa: F401 - the judges register themselves
 from fleet.selftest.bench import BULK_BYTES, Bench, workplace
 from fleet.selftest.ladder import (
     FELL,

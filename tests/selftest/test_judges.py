@@ -23,7 +23,7 @@ from fleet.model.files import file_ref
 from fleet.model.manifest import Manifest
 from fleet.model.record import Measure, Metrics
 from fleet.runners.base import Ended, Outcome
-from fleet.selftest import models, sessions
+from fleet.selftest import judges
 from fleet.selftest.bench import Bench, SessionWords
 from fleet.selftest.climb import climb
 from fleet.selftest.ladder import FELL, JUDGES, UNDECIDED, RungVerdict, Undecided, rungs
@@ -81,7 +81,7 @@ def test_a_skel_of_another_build_differs_by_its_id_alone(tmp_path: Path) -> None
     ref = file_ref(skel, "dsp/libQnnHtpV73Skel.so")
     base = (None, Manifest("g", (ref,)), "/r")
     bench = stand(said=REFUSED, genie=base, work=work, bring=bring)
-    assert sessions.other_skel(bench).holds
+    assert judges.other_skel(bench).holds
     assert bench.asked == {"ADSP_LIBRARY_PATH": "/other/dsp"}
     (sent,) = brought[0].files
     assert sent.name == ref.name
@@ -115,14 +115,14 @@ def test_the_validator_is_believed_by_its_words_and_its_status(
         bring=lambda _: "/v",
         start=start,
     )
-    assert sessions.validator(bench).holds is holds
+    assert judges.validator(bench).holds is holds
     assert {item.executable: item.name for item in started[0].files} == {
         True: "bin/qnn-platform-validator",
         False: "lib/libPlatformValidatorShared.so",
     }
     bench.runtime = SimpleNamespace(libraries=files[:1], root=tmp_path)
     with pytest.raises(Undecided) as caught:
-        sessions.validator(bench)
+        judges.validator(bench)
     assert caught.value.reason == "no-program"
 
 
@@ -134,10 +134,10 @@ def test_a_daemon_that_runs_cannot_be_stopped_without_root(
 ) -> None:
     bench = stand(sample=SimpleNamespace(lines={"unit": list(rows)}))
     if holds:
-        assert sessions.daemon(bench).holds
+        assert judges.daemon(bench).holds
         return
     with pytest.raises(Undecided) as caught:
-        sessions.daemon(bench)
+        judges.daemon(bench)
     assert caught.value.reason == "needs-root"
 
 
@@ -150,8 +150,8 @@ def test_burst_must_be_faster_than_the_default(
         value = Measure(burst if mode == "burst" else 100.0)
         return Outcome(Metrics(others={"execute_us": value})), str(mode)
 
-    monkeypatch.setattr(models, "_net_run", ran)
-    found: RungVerdict = models.performance(stand())
+    monkeypatch.setattr(judges, "_net_run", ran)
+    found: RungVerdict = judges.performance(stand())
     assert found.holds is holds
     assert "flag 100 µs" in found.observed
 
@@ -160,20 +160,20 @@ def test_zones_that_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     def zone(celsius: float) -> Facts:
         return Facts(thermal=(ThermalZone("z0", "nspss-0", celsius),))
 
-    monkeypatch.setattr(models, "_LOAD_SECONDS", 0.0)
-    monkeypatch.setattr(models, "facts_of", lambda _: zone(41.0))
+    monkeypatch.setattr(judges, "_LOAD_SECONDS", 0.0)
+    monkeypatch.setattr(judges, "facts_of", lambda _: zone(41.0))
     for before, holds in ((40.0, True), (41.0, False)):
         bench = stand(facts=zone(before), session=None)
-        assert models.zones(bench).holds is holds
+        assert judges.zones(bench).holds is holds
 
 
 def test_models_for_v73_wait_for_such_a_chip() -> None:
     other = Facts(soc=Soc(hexagon_arch="v75"), machine="aarch64")
     with pytest.raises(Undecided) as caught:
-        models.genie(stand(facts=other))
+        judges.genie(stand(facts=other))
     assert caught.value.reason == "other-chip"
     with pytest.raises(Undecided) as caught:
-        models.genie(stand(version=(2, 45, 0)))
+        judges.genie(stand(version=(2, 45, 0)))
     assert caught.value.reason == "old-runtime"
 
 
