@@ -41,7 +41,7 @@ def project_text(inventory: str, playbook: str) -> str:
     """Return the text of fleet.yaml with comments."""
     values = _dump({"inventory": inventory, "playbook": playbook})
     return f"""{modeline("project", "")}
-# What commands mean that are typed in this folder or below. Keys: docs/project.md
+# Defaults of commands that are typed in this folder or below. Keys: docs/project.md
 {values}
 # runs: runs             # where records are kept; default: for this project, in FLEET_HOME
 # parallel: 16
@@ -87,7 +87,7 @@ def playbook_text(name: str, bundle: str, about: str, *, qairt: str = "", prompt
     ask = _dump({"prompt_file": prompt}) if prompt else _PROMPT
     compiled = f": {comment(qairt)}" if qairt else ""
     return f"""{modeline("playbook")}
-# What shall be true on the devices, and what to run there. Keys: docs/playbook.md
+# The desired state of the devices, and the program to run on them. Keys: docs/playbook.md
 {_dump({"name": name})}
 
 # {comment(about)}

@@ -76,8 +76,8 @@ def download(url: str, digest: str, folder: Path, progress: Progress) -> Path:
     """
     private_folder(folder)
     part = folder / f"{digest}.part"
-    with _client() as client:
-        _retry(url, lambda: _stream(client, url, part, progress), lambda: _size(part))
+    by_hand = "check the URL", "fleet runtime add FILE"
+    _fill(url, part, progress, by_hand, _Partial.need_whole)
     got = sha256_file(part)
     if got != digest:
         forget(part)
@@ -85,55 +85,8 @@ def download(url: str, digest: str, folder: Path, progress: Progress) -> Path:
             f"the file at {url} has the SHA-256 {got} instead of {digest}; fleet deleted the file",
             hint="compare the URL and the --sha256 with what the publisher states",
         )
-    _validator(part).unlink(missing_ok=True)
+    _known(part).unlink(missing_ok=True)
     return part.replace(folder / digest)
-
-
-def _stream(client: httpx.Client, url: str, part: Path, progress: Progress) -> None:
-    """Send one request. Append to `part` if the server confirms that the file is the same."""
-    have = _size(part)
-    validator = _read_validator(part) if have else ""
-    headers = {"Accept-Encoding": "identity"}
-    if have and validator:
-        headers |= {"Range": f"bytes={have}-", "If-Range": validator}
-    with client.stream("GET", url, headers=headers) as answer:
-        if answer.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
-            _finish_or_forget(answer, part, have)
-            return
-        _refuse(answer, url, "check the URL", "fleet runtime add FILE")
-        start = _start(answer) if answer.status_code == httpx.codes.PARTIAL_CONTENT else 0
-        if start not in {0, have}:
-            forget(part)
-            raise httpx.RemoteProtocolError(
-                "the server sent another range of the file than fleet requested"
-            )
-        _append(answer, part, start, progress)
-
-
-def _append(answer: httpx.Response, part: Path, start: int, progress: Progress) -> None:
-    _write_validator(part, answer)
-    length = answer.headers.get("Content-Length", "")
-    total = start + int(length) if length.isdigit() else None
-    done = start
-    with part.open("ab" if start else "wb") as out:
-        for chunk in answer.iter_raw():  # no chunk size: it would delay the last bytes
-            out.write(chunk)
-            done += len(chunk)
-            progress("downloading", done, total)
-    if total is not None and done < total:
-        raise httpx.RemoteProtocolError(f"the server sent only {done} of {total} bytes")
-
-
-def _finish_or_forget(answer: httpx.Response, part: Path, have: int) -> None:
-    """Handle status 416: the file is complete, or the file behind the URL is another one."""
-    if answer.headers.get("Content-Range") != f"bytes */{have}":
-        forget(part)
-        raise httpx.RemoteProtocolError("the file on the server has become shorter")
-
-
-def _start(answer: httpx.Response) -> int:
-    match = _RANGE.match(answer.headers.get("Content-Range", ""))
-    return int(match[1]) if match else -1
 
 
 def validator_of(answer: httpx.Response) -> str:
@@ -142,34 +95,15 @@ def validator_of(answer: httpx.Response) -> str:
     return tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified", "")
 
 
-def _write_validator(part: Path, answer: httpx.Response) -> None:
-    _validator(part).write_text(json.dumps({"if_range": validator_of(answer)}), "utf-8")
-
-
-def _read_validator(part: Path) -> str:
-    try:
-        return str(json.loads(_validator(part).read_text("utf-8"))["if_range"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
-
-
-def _validator(part: Path) -> Path:
-    return part.with_suffix(".json")
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+def _known(copy: Path) -> Path:
+    """Return the file that describes a partial copy."""
+    return copy.with_suffix(".json")
 
 
 def forget(copy: Path) -> None:
     """Delete a partial copy and its metadata."""
     copy.unlink(missing_ok=True)
-    _validator(copy).unlink(missing_ok=True)
-
-
-def _client() -> httpx.Client:
-    timeout = httpx.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS)
-    return httpx.Client(timeout=timeout, follow_redirects=True)
+    _known(copy).unlink(missing_ok=True)
 
 
 def _retry(url: str, ask: Callable[[], None], have: Callable[[], int]) -> None:
@@ -222,13 +156,30 @@ def download_members(
     """
     private_folder(folder)
     copy = folder / f"{key_of(url)}.partial"
-    with _client() as client:
+
+    def work(part: _Partial) -> None:
+        part.need_contents()
+        part.need(wanted(copy))
+
+    by_hand = "check the version", "fleet runtime add FILE.zip --target TARGET"
+    _fill(url, copy, progress, by_hand, work)
+    return copy
+
+
+def _fill(
+    url: str,
+    copy: Path,
+    progress: Progress,
+    by_hand: tuple[str, str],
+    work: Callable[[_Partial], None],
+) -> None:
+    """Do the work on the copy, again from the beginning if the file on the server changes."""
+    timeout = httpx.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS)
+    with httpx.Client(timeout=timeout, follow_redirects=True) as client:
         for _ in range(_CHANGES):
-            part = _Partial(client, url, copy, progress)
             with contextlib.suppress(_ChangedError):
-                part.need_contents()
-                part.need(wanted(copy))
-                return copy
+                work(_Partial(client, url, copy, progress, by_hand))
+                return
     raise RuntimeStoreError(
         f"the file at {url} changed several times during the download",
         hint="wait until the publisher has finished, then run the command again",
@@ -265,14 +216,35 @@ class _ChangedError(Exception):
 class _Partial:
     """The sparse copy of one remote file, with the downloaded byte ranges."""
 
-    def __init__(self, client: httpx.Client, url: str, copy: Path, progress: Progress) -> None:
+    def __init__(
+        self,
+        client: httpx.Client,
+        url: str,
+        copy: Path,
+        progress: Progress,
+        by_hand: tuple[str, str],
+    ) -> None:
         self._client, self._url, self._copy, self._progress = client, url, copy, progress
-        self._known = copy.with_suffix(".json")
+        self._by_hand = by_hand  # what to check if the server refuses, and the command instead
+        self._known = _known(copy)
         self._have: list[Span] = []
         self._size = 0  # of the remote file; 0: not known yet
         self._validator = ""
         self._done, self._total = 0, 0  # bytes, for the progress
         self._restore()
+
+    def need_whole(self) -> None:
+        """Download the whole file. Without a strong validator an interruption begins again."""
+        self._retry(self._ask_whole)
+
+    def _ask_whole(self) -> None:
+        if self._have and self._validator:
+            self._done, self._total = _length(self._have), self._size
+            self._ask_rest((0, self._size))
+        else:
+            self._ask("")
+        if self._have != [(0, self._size)] and self._size:
+            raise httpx.RemoteProtocolError("the server sent less than fleet requested")
 
     def need_contents(self) -> None:
         """Download the end of the zip until its table of contents is complete."""
@@ -314,13 +286,14 @@ class _Partial:
             raise httpx.RemoteProtocolError("the server sent less than fleet requested")
 
     def _ask(self, wanted: str) -> None:
-        """Send one request and store the bytes of its answer."""
-        headers = {"Accept-Encoding": "identity", "Range": wanted}
-        if self._validator:
+        """Send one request, for a range or for everything, and store the bytes of its answer."""
+        headers = {"Accept-Encoding": "identity"}
+        if wanted:
+            headers["Range"] = wanted
+        if wanted and self._validator:
             headers["If-Range"] = self._validator
         with self._client.stream("GET", self._url, headers=headers) as answer:
-            add = "fleet runtime add FILE.zip --target TARGET"
-            _refuse(answer, self._url, "check the version", add)
+            _refuse(answer, self._url, *self._by_hand)
             match = _RANGE.match(answer.headers.get("Content-Range", ""))
             whole = answer.status_code == httpx.codes.OK
             if not whole and (match is None or match[2] == "*"):

@@ -16,7 +16,6 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 from fleet.model.errors import RuntimeStoreError, reason
 from fleet.model.files import human_bytes
@@ -40,22 +39,6 @@ ZIP_ERRORS = (
     RuntimeError,  # includes NotImplementedError
     ValueError,  # includes UnicodeDecodeError
 )
-
-
-class FileTree(Protocol):
-    """Named files with their sizes, which can be copied to a place."""
-
-    def sizes(self) -> Mapping[str, int]:
-        """Return relative POSIX name → bytes of the files that a runtime could need."""
-
-    def head(self, name: str, count: int) -> bytes:
-        """Return the first bytes of a file."""
-
-    def place(self, name: str, destination: Path) -> None:
-        """Put the file at `destination`, which does not exist yet; its folder does.
-
-        A program is executable there.
-        """
 
 
 class FolderTree:
@@ -175,6 +158,9 @@ class ZipTree:
                 f"{name} would grow from {packed} to {size}, but the limit is {human_bytes(most)}"
             )
         return info
+
+
+FileTree = FolderTree | ZipTree  # named files with their sizes, which can be copied to a place
 
 
 @contextmanager

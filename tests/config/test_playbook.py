@@ -8,8 +8,9 @@ from fleet.config.chat import shipped
 from fleet.config.playbook import load_playbook, playbook_errors
 from fleet.model.errors import PlaybookError
 from fleet.model.gates import CoolSpec, UntilSpec
-from fleet.model.playbook import Playbook, RunSpec, RuntimeSpec, ServeSpec
+from fleet.model.playbook import Playbook, RunSpec, RuntimeSpec
 from fleet.model.rollout import Amount, RolloutSpec
+from fleet.model.serve import ServeSpec
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ LONGEST = 30  # words of a sentence
 OPEN = frozenset(
     """
     fleet/bundles
-    fleet/config/scaffold
     fleet/doctor
     fleet/doctor/checks
     fleet/triage
