@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from fleet.profiles.compare.verdict import CHANCE
 from fleet.profiles.stats.difference import difference
 from fleet.profiles.stats.interval import interval
-from fleet.profiles.stats.special import t_quantile
+from fleet.profiles.stats.trend import t_quantile
 
 Floats = NDArray[np.float64]
 SIZES = (5, 6, 7, 8, 10, 15, 20, 30)

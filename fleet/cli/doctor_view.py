@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from fleet.cli import output
 from fleet.cli.hints import completed
-from fleet.cli.markup import escape
+from fleet.cli.output import escape
 from fleet.model.cause import LAYERS, Fix
 from fleet.model.diagnosis import BAD, OK, UNKNOWN, WARN, Check, Diagnosis, Ranked
 from fleet.model.text import harmless

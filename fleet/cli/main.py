@@ -155,7 +155,7 @@ CONFIG = {  # the commands below `config`, each with its module and function
     "lock": ("lockfile", "lock_file"),
     "schema": ("inventory", "schema"),
     "runners": ("runners", "runners"),
-    "trust": ("trusted", "trust"),
+    "trust": ("inventory", "trust"),
     "phones": ("phones", "phones"),
     "session": ("session", "session"),
 }

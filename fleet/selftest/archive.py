@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from fleet.doctor.contents import kept
+from fleet.doctor.bundle import kept
 from fleet.doctor.parts import own_words
 from fleet.doctor.redaction import Redactor
 from fleet.model.plain import to_plain

@@ -8,7 +8,7 @@ import pytest
 from rich.markup import escape as quoted
 from rich.markup import render
 
-from fleet.cli.markup import escape, plain
+from fleet.cli.output import escape, plain
 
 
 @pytest.mark.parametrize("seed", range(20))

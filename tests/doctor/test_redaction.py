@@ -7,7 +7,7 @@ import json
 import pytest
 
 from fleet.data import shipped_text
-from fleet.doctor.contents import kept
+from fleet.doctor.bundle import kept
 from fleet.doctor.parts import own_words
 from fleet.doctor.redaction import Redactor, known_words, shape
 from fleet.model.facts import Facts, User

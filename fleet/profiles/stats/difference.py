@@ -13,8 +13,7 @@ import numpy as np
 from fleet.model.gates import fewest
 from fleet.profiles.stats import ranks
 from fleet.profiles.stats.interval import Interval, interval
-from fleet.profiles.stats.special import f_tail
-from fleet.profiles.stats.trend import Floats, leans, trend
+from fleet.profiles.stats.trend import Floats, f_tail, leans, trend
 
 # The values of the repeats of one run, in order; nan if a repeat does not count.
 Run = Sequence[float] | Floats

@@ -10,8 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from fleet.model.gates import fewest
-from fleet.profiles.stats.special import t_quantile
-from fleet.profiles.stats.trend import Floats, trend
+from fleet.profiles.stats.trend import Floats, t_quantile, trend
 
 GAP = 0.4  # a share of the whole range
 

@@ -13,8 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fleet.profiles.stats.special import t_quantile, t_tails
-from fleet.profiles.stats.trend import Floats
+from fleet.profiles.stats.trend import Floats, t_quantile, t_tails
 
 EXACT = 60  # values in total up to which p is exact; beyond, the normal distribution is close
 REACH = 0.6  # share of the ranks; less finds less in calm noise, more leaves wild values undecided

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.profiles.stats.special import beta_part, f_tail, t_quantile, t_tails
+from fleet.profiles.stats.trend import beta_part, f_tail, t_quantile, t_tails
 
 
 @pytest.mark.parametrize(
