@@ -490,10 +490,12 @@ def show_interrupted() -> None:
 
 
 def show_error(error: FleetError) -> None:
-    """Print `error:` with position and cause, and `try:` with the cure."""
+    """Print `error:` with position and cause, and `try:` with the cure; then the other errors."""
     _remark("error:", "bold red", str(error))
     if error.hint or error.cure:
         _remark("  try:", "bold", completed(error.hint or error.cure))
+    for other in error.others:
+        show_error(other)
 
 
 def _remark(word: str, style: str, text: str) -> None:

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fleet.config.problems import Problems
-from fleet.config.shape import BAD, Walker, unwrapped, value_schema
+from fleet.config.shape import BAD, Walker, key_name, unwrapped, value_schema
 from fleet.config.values import (
     FILE_PATH,
     TARGET,
@@ -65,7 +65,7 @@ class ValuePlace:
     def unlike(self, value: object, wanted: str) -> object:
         """Report a value of another kind than `wanted` (`text`, `a list`, ...), and return None."""
         text = self.document.text(self.path)
-        return self.wrong(*unlike(str(self.path[-1]), value, wanted, text))
+        return self.wrong(*unlike(key_name(self.path), value, wanted, text))
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def _document(path: Path, folder: Path, problems: Problems) -> tuple[Document, b
         ansible_files.refuse_vault(text, path)
         reader = ansible_files.other_form(text, path)
     if text is None or reader is None:
-        document = read(path, InventoryError)
+        document = read(path, InventoryError, problems)
         return document, is_ansible(document) or ansible_files.has_variable_folders(folder)
     if ansible_files.runs_a_program(text):
         fault = fault_of(path)

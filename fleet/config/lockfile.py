@@ -75,7 +75,9 @@ def load_lock(path: Path) -> Lock:
                 position=Position(path, number, 1),
                 hint="remove the lines of one side, then write the file again: fleet config lock",
             )
-    lock = read_body(_Lock, read(path, LockFileError), Problems(LockFileError))
+    problems = Problems(LockFileError)
+    lock = read_body(_Lock, read(path, LockFileError, problems), problems)
+    problems.raise_first()
     return convert(lock, Lock, from_attributes=True)
 
 

@@ -218,7 +218,7 @@ def load_playbook(path: Path) -> Playbook:
     """
     require(path, PlaybookError)
     problems = Problems(PlaybookError)
-    playbook = _read(read(path, PlaybookError), problems)
+    playbook = _read(read(path, PlaybookError, problems), problems)
     problems.raise_first()
     return playbook
 
@@ -230,7 +230,7 @@ def playbook_errors(path: Path) -> tuple[InputError, ...]:
     """
     problems = Problems(PlaybookError)
     try:
-        _read(read(path, PlaybookError), problems)
+        _read(read(path, PlaybookError, problems), problems)
     except PlaybookError as error:
         return problems.errors or (error,)
     return problems.errors

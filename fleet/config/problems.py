@@ -6,7 +6,6 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import yaml
 
@@ -185,9 +184,9 @@ class Problems:
         return tuple(sorted(self._errors, key=_order))
 
     def raise_first(self, all_by: str = "") -> None:
-        """Raise the first error with the number of the others; do nothing without errors.
+        """Raise the first error with the others as `others`; do nothing without errors.
 
-        `all_by` is a command that lists all errors.
+        With `all_by`, a command that lists all errors, only their number is raised.
         """
         errors = self.errors
         if not errors:
@@ -200,11 +199,10 @@ class Problems:
         else:
             lines = sorted({error.position.line for error in others if error.position})
             more = f"and {len(others)} more, line {', '.join(str(line) for line in lines)}"
-        _again(first, more)
-
-
-def _again(error: InputError, more: str) -> NoReturn:
-    raise type(error)(f"{error.message} ({more})", position=error.position, hint=error.hint)
+        text = f"{first.message} ({more})"
+        error = type(first)(text, position=first.position, hint=first.hint)
+        error.others = () if all_by else others
+        raise error
 
 
 def _order(error: InputError) -> tuple[int, int]:

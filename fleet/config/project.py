@@ -60,7 +60,8 @@ def load(path: Path) -> Project:
     Raises InputError if the file is not trusted, and for the first error, with line and column.
     """
     require(path)
-    document, problems = read(path, InputError), Problems(InputError)
+    problems = Problems(InputError)
+    document = read(path, InputError, problems)
     values: dict[str, Any] = {}
     for name, value in document.data.items():
         known, place = KEYS.get(name), ValuePlace(document, problems, (name,))

@@ -92,6 +92,11 @@ def keys_of(kind: type[msgspec.Struct]) -> dict[str, Key]:
     return keys
 
 
+def key_name(path: Keys) -> str:
+    """Return the last key of a path; an item of a list has that of the list."""
+    return next((key for key in reversed(path) if isinstance(key, str)), "")
+
+
 def read_body(kind: type[_B], document: Document, problems: Problems) -> _B:
     """Return the content of a document. Raises the first error, with its position."""
     body: _B = Walker(document, problems).value(kind, document.data, ())
@@ -119,8 +124,10 @@ class Walker:
             for mark in marks if converted is not BAD and converted is not None else ():
                 if isinstance(mark, Pattern | After):
                     converted = mark.check(converted)
-                elif isinstance(mark, LIMITS) and (wrong := beyond(str(path[-1]), converted, mark)):
-                    return self._wrong(path, *wrong)
+                elif isinstance(mark, LIMITS):
+                    wrong = beyond(key_name(path), converted, mark)
+                    if wrong is not None:
+                        return self._wrong(path, *wrong)
         except InputError as error:
             return self._wrong(path, error.message, error.hint)
         return converted
@@ -210,7 +217,7 @@ class Walker:
         if not isinstance(value, str) and any(isinstance(word, str) for word in words):
             return self._unlike(path, value, "text")
         shown = [str(word).lower() if isinstance(word, bool) else str(word) for word in words]
-        return self._wrong(path, *no_word(str(path[-1]), str(value), shown))
+        return self._wrong(path, *no_word(key_name(path), str(value), shown))
 
     def _leaf(self, plain: Any, value: Any, path: Keys) -> Any:
         try:
@@ -219,7 +226,7 @@ class Walker:
             return self._unlike(path, value, WANTED.get(plain, "text"))
 
     def _unlike(self, path: Keys, value: Any, wanted: str, hint: str = "") -> Any:
-        key, text = str(path[-1]) if path else "", self._document.text(path)
+        key, text = key_name(path), self._document.text(path)
         message, usual = unlike(key, value, wanted, text)
         return self._wrong(path, message, hint or usual)
 

@@ -279,7 +279,7 @@ def _file(name: str, folder: Path) -> tuple[Document, SuiteBody]:
     if name in SHIPPED:
         shipped = files("fleet.data") / "suites" / f"{name}.yaml"
         document = parse(shipped.read_text("utf-8"), Path(f"{name}.yaml"), SuiteError)
-        return document, _read(document)
+        return document, _read(document, Problems(SuiteError))
     path = folder / Path(name).expanduser()
     if not path.suffix and not path.exists():
         raise SuiteError(
@@ -290,12 +290,12 @@ def _file(name: str, folder: Path) -> tuple[Document, SuiteBody]:
         raise SuiteError(f"the suite {path} does not exist", hint=near_hint(path))
     if path.suffix in _LINES:
         return _lines(path)
-    document = read(path, SuiteError)
-    return document, _read(document)
-
-
-def _read(document: Document) -> SuiteBody:
     problems = Problems(SuiteError)
+    document = read(path, SuiteError, problems)
+    return document, _read(document, problems)
+
+
+def _read(document: Document, problems: Problems) -> SuiteBody:
     body = read_body(SuiteBody, document, problems)
     problems.raise_first()
     return body
@@ -324,7 +324,7 @@ def _lines(path: Path) -> tuple[Document, SuiteBody]:
                 hint='write one object a line: {"prompt": "...", "expect": {"exact": "..."}}',
             ) from error
     document = Document(path, {"prompts": rows}, {}, values, {})
-    return document, _read(document)
+    return document, _read(document, Problems(SuiteError))
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import yaml
 from yaml.composer import Composer
 from yaml.constructor import SafeConstructor
 
-from fleet.config.problems import missing_file, plain_words, printable
+from fleet.config.problems import Problems, missing_file, plain_words, printable
 from fleet.model.errors import InputError, Position
 
 MAX_BYTES = 4 << 20  # ten thousand hosts with ten keys each are 2 MB
@@ -76,15 +76,20 @@ class Document:
         return self.values[path]
 
 
-def read(path: Path, error: type[InputError]) -> Document:
-    """Return the mapping in a YAML file. Raises `error` with position, cause and cure."""
-    return parse(_text(path, error), path, error)
+def read(path: Path, error: type[InputError], problems: Problems | None = None) -> Document:
+    """Return the mapping in a YAML file. Raises `error` with position, cause and cure.
+
+    Keys that occur twice are added to `problems`, so that they hide no other errors.
+    """
+    return parse(_text(path, error), path, error, problems)
 
 
-def parse(text: str, path: Path, error: type[InputError]) -> Document:
+def parse(
+    text: str, path: Path, error: type[InputError], problems: Problems | None = None
+) -> Document:
     """Return the mapping in a YAML text; `path` is for messages. Raises `error` like `read`."""
     root = _composed(text, path, error)
-    builder = _Builder(path, error)
+    builder = _Builder(path, error, problems)
     data = builder.build(root, (), 1)
     if not isinstance(data, dict):
         if data is None:
@@ -235,11 +240,11 @@ def spot(node: Any) -> Spot:  # noqa: ANN401 - a node or an event
 class _Builder:
     """A converter of nodes to data and positions, which resolves aliases and merge keys."""
 
-    def __init__(self, path: Path, error: type[InputError]) -> None:
+    def __init__(self, path: Path, error: type[InputError], problems: Problems | None) -> None:
         self.keys: dict[Keys, Spot] = {}
         self.values: dict[Keys, Spot] = {}
         self.texts: dict[Keys, str] = {}
-        self._path, self._error = path, error
+        self._path, self._error, self._problems = path, error, problems
         self._count = 0
         self._scalars = SafeConstructor()
 
@@ -292,11 +297,15 @@ class _Builder:
             name = self._name(key)
             if name in own:
                 line = spot(own[name][1])[0]
-                raise self._fail(
+                repeated = self._fail(
                     f"the key '{name}' occurs twice (the first time in line {line})",
                     key,
                     "remove one of the two, or put both contents under one key",
                 )
+                if self._problems is None or repeated.position is None:
+                    raise repeated
+                self._problems.take(repeated, repeated.position)
+                continue
             own[name] = (name, key, value)
         for source in merged:
             for name, key, value in self._pairs(source, depth + 1):

@@ -64,14 +64,17 @@ class FleetError(Exception):
     """Root of all errors that fleet reports.
 
     `message` says what is wrong and why, `hint` what to do next (a command if there is one),
-    `device` and `step` where it happened. No text contains a secret: a device may print one, so all
-    are masked.
+    `device` and `step` where it happened. `others` are the other errors of the same file. No text
+    contains a secret: a device may print one, so all are masked.
     """
 
     exit_code = 1
     retryable = False
     cure = ""  # shown if a caller gives no hint
-    PLAIN: ClassVar[str] = "error=__class__.__name__ message hint=advice device step position=place"
+    PLAIN: ClassVar[str] = (
+        "error=__class__.__name__ message hint=advice device step position=place others?"
+    )
+    others: tuple[FleetError, ...] = ()
 
     def __init__(
         self,
