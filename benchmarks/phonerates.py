@@ -29,7 +29,7 @@ from bench.peers import shell
 from bench.sources import MIB, blob, hashes, tree
 from rates import REAL_TIME, Sample, Tool, sh, table
 
-from fleet.lab import Lab
+from fleet.lab import Lab, LabPhones
 
 APART = "FLEET_PHONERATES"
 NAME = "pushed"
@@ -163,7 +163,7 @@ def main() -> None:
             blob(source, given.size * MIB)
         else:
             tree(source, 2000, 20)
-        lab = stack.enter_context(Lab.up(folder / "lab", count=0, phones=1, base_port=0))
+        lab = stack.enter_context(Lab.up(folder / "lab", count=0, phones=LabPhones(1), base_port=0))
         phone = Phone(lab, folder, given.rate)
         found = tools(phone, given.before, given.tools)
         rows: dict[str, list[Sample]] = {tool.name: [] for tool in found}

@@ -57,6 +57,7 @@ OWNERS = {  # msgspec is for all: what is read or written is a Struct
 }
 MAX_MODULE_LINES = 600  # CONTRIBUTING.md, "Rules", has the same figures
 MAX_FUNCTION_LINES = 50
+MAX_PARAMETERS = 8  # without self; a function with more has an object of options
 
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
 
@@ -278,6 +279,27 @@ def test_modules_and_functions_are_below_the_ceiling() -> None:
         for path, tree in TREES.items()
     ]
     assert [problem for problems in found for problem in problems] == []
+
+
+def too_many(name: str, tree: ast.Module) -> list[str]:
+    """Return each function of a module with too many named parameters."""
+    wrong = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            every = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+            count = sum(1 for each in every if each.arg not in {"self", "cls"})
+            if count > MAX_PARAMETERS:
+                wrong.append(f"{name}: {node.name} has {count} parameters")
+    return wrong
+
+
+def test_functions_have_few_parameters() -> None:
+    """The commands of cli/ are apart: each parameter is an option that typer reads."""
+    modules = {path: tree for path, tree in TREES.items() if "cli" not in path.parts}
+    assert [line for path, tree in modules.items() for line in too_many(str(path), tree)] == []
+    names = ", ".join(f"p{number}" for number in range(MAX_PARAMETERS))
+    assert too_many("x", ast.parse(f"def f(self, {names}, *words, **others): ...")) == []
+    assert len(too_many("x", ast.parse(f"def f({names}, *, more): ..."))) == 1
 
 
 def test_the_ceiling_is_the_one_of_the_page() -> None:

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from fleet.lab import Lab
+from fleet.lab import Lab, LabPhones
 
 from . import fleetrows, sources
 from .compare import Bench, Case, compare
@@ -67,7 +67,7 @@ def over_adb(bench: Bench) -> Result:
     wiring = Wiring(bench.folder / "nothing", (), Path())
     kind = "phone-emulator" if bench.kind == "user" else "auto"
     folder = bench.folder / "phones"
-    with Lab.up(folder, count=0, phones=1, phone_kind=kind, base_port=0) as lab:
+    with Lab.up(folder, count=0, phones=LabPhones(1, kind=kind), base_port=0) as lab:
         ground = PhoneGround(lab, bench.folder)
         homes = bench.folder / "homes"
 

@@ -24,14 +24,14 @@ from fleet.cli.results import show_admin, show_devices, show_errors, show_plans
 from fleet.cli.rollout_options import RolloutFlags
 from fleet.config.lockfile import lock_path
 from fleet.config.playbook import load_playbook
-from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
 from fleet.engine.rollout.claim import claimed
 from fleet.engine.rollout.deploying import continuation
 from fleet.engine.rollout.inputs import Inputs, inputs_of
 from fleet.engine.rollout.journal import Journal
-from fleet.engine.rollout.lines import Resume
+from fleet.engine.rollout.lines import ResumeLine
 from fleet.engine.rollout.resume import journal_path, known_runs, reopen, require_what_is_asked
 from fleet.engine.transfer.tuning import options_of
 from fleet.model.errors import InputError
@@ -188,9 +188,9 @@ def _operation(
             hosts,
             listener,
             options=options,
-            executor=remote,
             inputs=inputs,
             run_id=claimed() if inputs else "",
+            resources=Resources(executor=remote),
         )
 
 
@@ -383,7 +383,7 @@ def _resume(run_id: str, parallel: int | None, *, force: bool, as_json: bool) ->
         return
     with listening(as_json=as_json, total=len(journal.state.devices)) as listener:
         operation = reopen(journal, listener, runs=runs, force=force, parallel=parallel)
-        journal.write(Resume(forced=force))
+        journal.write(ResumeLine(forced=force))
         with output.interruptible(partial(_interrupted, operation.run_id)):
             results = operation.go_on(journal)
     end_deploy(operation, results, as_json=as_json)

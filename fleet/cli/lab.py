@@ -15,7 +15,7 @@ from fleet.cli import options as opt
 from fleet.cli import output, project
 from fleet.cli.options import App
 from fleet.config.inventory import load_inventory
-from fleet.lab import Lab
+from fleet.lab import Lab, LabPhones
 from fleet.lab.faults import FAULTS, PHONE_FAULT_NAMES
 from fleet.lab.folder import PHONES, Board, LabFolder
 from fleet.lab.phoneprofiles import phone_profiles
@@ -129,10 +129,7 @@ def up(
         profile=profile,
         kind=_kind(kind, arch, kernel=kernel),
         base_port=port,
-        phones=phones,
-        phone_profile=phone_profile,
-        phone_kind=phone_kind,
-        phone_port=phone_port,
+        phones=LabPhones(phones, phone_profile, phone_kind, phone_port),
     )
     if as_json:
         every = {"boards": lab.boards, "phones": lab.phones, "adb_server": lab.adb_server}

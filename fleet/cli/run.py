@@ -17,7 +17,7 @@ from fleet.cli.live import listening
 from fleet.cli.options import house
 from fleet.cli.results import show_devices
 from fleet.config.playbook import load_playbook
-from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.options import DeployOptions
 from fleet.model.deadline import parse_duration
 from fleet.model.errors import FleetError, InputError
@@ -184,7 +184,8 @@ def run(
     ):
         runs = RunStore(output_dir) if output_dir else None
         how = DeployOptions(run="always", parallel=parallel, tags=tuple(tags or ()))
-        operation = Operation(loaded, hosts, listener, options=how, runs=runs, executor=remote)
+        stores = Resources(runs=runs, executor=remote)
+        operation = Operation(loaded, hosts, listener, options=how, resources=stores)
         results = operation.run()
     if not as_json:
         show_devices(f"run {loaded.name}", results)

@@ -18,7 +18,7 @@ from fleet.cli.live import listening
 from fleet.cli.results import show_devices
 from fleet.config.playbook import load_playbook
 from fleet.config.suite_file import load_suite
-from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
 from fleet.model.errors import InputError
@@ -73,8 +73,8 @@ def verify(
         working_on(executor, parallel) as remote,
     ):
         runs = RunStore(output_dir) if output_dir else None
-        how = DeployOptions(parallel=parallel)
-        operation = Operation(loaded, hosts, listener, options=how, runs=runs, executor=remote)
+        how, stores = DeployOptions(parallel=parallel), Resources(runs=runs, executor=remote)
+        operation = Operation(loaded, hosts, listener, options=how, resources=stores)
         results = operation.verify(repeats, nodes=nodes)
     _write(results, junit, record, playbook.parent)
     if not as_json:

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar, Unpack
 
 from fleet.device.shell import failed
 from fleet.engine.budget import require_time, within
@@ -24,7 +24,7 @@ from fleet.model.events import Chosen, Event, Listener, Warned
 from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.transport import Identity, Traffic, Transport, transport_for
-from fleet.transport.base import Carrier, Output
+from fleet.transport.base import Carrier, Output, Streams
 from fleet.transport.opening import Opening
 
 if TYPE_CHECKING:
@@ -235,14 +235,12 @@ class Session:
         command: Command,
         step: str,
         *,
-        stdin: Iterable[Chunk] = (),
         seconds: float = CONTROL_SECONDS,
         mutates: bool = False,
         ends: bool = False,
         deadline: Deadline | None = None,
-        on_stdout: Output | None = None,
-        on_stderr: Output | None = None,
         via: Carrier | None = None,
+        **streams: Unpack[Streams],
     ) -> Result:
         """Run a command whose status the caller judges.
 
@@ -257,17 +255,16 @@ class Session:
         lease = self.lease if mutates else None
         try:
             if lease is None:
-                return link.run(
-                    command, limit, stdin=stdin, on_stdout=on_stdout, on_stderr=on_stderr
-                )
+                return link.run(command, limit, **streams)
             guarded = lease.guarded(command, 0 if deadline else seconds, ends=ends)
+            on_stderr, stdin = streams.get("on_stderr"), streams.get("stdin")
             beginning = Beginning(on_stderr, _HEARD_BYTES)
             began = awake_clock()
             result = link.run(
                 guarded,
                 limit,
                 stdin=lease.feed(stdin) if stdin else (),
-                on_stdout=on_stdout,
+                on_stdout=streams.get("on_stdout"),
                 on_stderr=beginning.take if on_stderr else None,
             )
         except TransportError as error:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from fleet.lab.folder import Board
-from fleet.lab.lab import Lab
+from fleet.lab.lab import Lab, LabPhones
 
-__all__ = ["Board", "Lab"]
+__all__ = ["Board", "Lab", "LabPhones"]

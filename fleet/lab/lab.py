@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Self
@@ -36,6 +37,19 @@ _PHONE_PATH = "PATH=/system/bin"
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
+@dataclass(frozen=True)
+class LabPhones:
+    """The phones of a lab. `profile` is one name, or names with commas that are used in turn.
+
+    `kind` is phone (real adbd, needs root), phone-emulator or auto. Port 0 means free ports.
+    """
+
+    count: int = 0
+    profile: str = "sm8650"
+    kind: str = "auto"
+    port: int = 0
+
+
 class Lab:
     """A lab that is up. `boards` are in order. All of its results are marked as emulated."""
 
@@ -52,31 +66,27 @@ class Lab:
         profile: str = "iq9075",
         kind: str = "auto",
         base_port: int = 0,
-        phones: int = 0,
-        phone_profile: str = "sm8650",
-        phone_kind: str = "auto",
-        phone_port: int = 0,
+        phones: LabPhones | None = None,
     ) -> Self:
         """Boot `count` boards and phones; port 0 means free ports.
 
         A lab that is up already is reused.
 
-        `kind` is one of KINDS. `phone_kind` is phone (real adbd, needs root), phone-emulator or
-        auto. `phone_profile` is one name, or several names with commas, which are used in turn.
-        Raises LabError for missing tools, ports in use, or a lab that is up with another number of
-        boards.
+        `kind` is one of KINDS. Raises LabError for missing tools, ports in use, or a lab that is up
+        with another number of boards.
         """
-        for name in phone_profile.split(","):
+        phones = phones or LabPhones()
+        for name in phones.profile.split(","):
             known_phone(name)
         bare = known_profile(profile).bare
         lab = cls(LabFolder(root))
         lab.folder.root.mkdir(parents=True, exist_ok=True)
         with (lab.folder.root / "lock").open("w") as lock:
             if lab._is_up(lock):
-                lab._check_counts(count, phones)
+                lab._check_counts(count, phones.count)
                 return lab
             _check_ports(base_port, count, "--port")
-            _check_ports(phone_port, phones, "--phone-port")
+            _check_ports(phones.port, phones.count, "--phone-port")
             if count:
                 kind = choose_boards("namespace" if bare and kind == "auto" else kind)
             if bare and kind == "user":
@@ -85,12 +95,13 @@ class Lab:
                 raise LabError(
                     f"boards of the kind {kind} cannot use the profile {profile}", hint=AS_ROOT
                 )
-            if phones:
-                phone_kind = choose_phones(phone_kind, phone_profile)
+            phone_kind = phones.kind
+            if phones.count:
+                phone_kind = choose_phones(phone_kind, phones.profile)
             lab.folder.prepare()
             boards = ("--count", count, "--profile", profile, "--kind", kind, "--port", base_port)
-            others = ("--phones", phones, "--phone-profile", phone_profile)
-            more = ("--phone-kind", phone_kind, "--phone-port", phone_port)
+            others = ("--phones", phones.count, "--phone-profile", phones.profile)
+            more = ("--phone-kind", phone_kind, "--phone-port", phones.port)
             lab._boot([*boards, *others, *more], lock)
         return lab
 

@@ -27,7 +27,7 @@ from fleet.engine.budget import (
     within,
 )
 from fleet.engine.session import Session
-from fleet.lab.lab import Lab
+from fleet.lab.lab import Lab, LabPhones
 from fleet.model.deadline import Deadline, Stall
 from fleet.model.errors import BudgetError, DeviceError, InputError
 from fleet.model.files import FileRef
@@ -184,7 +184,7 @@ def test_the_hint_of_a_finished_session_is_true(key: Path) -> None:
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     root = tmp_path_factory.mktemp("lab")
-    with Lab.up(root, count=0, phones=1, phone_kind="phone-emulator", base_port=0) as one:
+    with Lab.up(root, count=0, phones=LabPhones(1, kind="phone-emulator"), base_port=0) as one:
         yield one
 
 

@@ -28,7 +28,7 @@ from fleet.cli.status import _show_status
 from fleet.engine.deploy.releases import _whole
 from fleet.engine.pool import DeviceResult
 from fleet.engine.rollout.journal import Journal
-from fleet.engine.rollout.lines import Plan, RunHeader, Step
+from fleet.engine.rollout.lines import PlanLine, RunHeader, StepLine
 from fleet.engine.rollout.waves import Wave
 from fleet.engine.status import Deployed, DeviceStatus, add_history
 from fleet.model.diagnosis import Check, Diagnosis, Evidence, Ranked
@@ -243,8 +243,8 @@ def test_what_this_workstation_knows_of_a_release(
         runs.root / run_id / "journal.jsonl",
         RunHeader(run=run_id, name="tiny", waves=(Wave("1", (host,)),)),
     )
-    journal.write(Plan(host=host, release=ID, device_kind="t v73", boot_id="b"))
-    journal.write(Step(host=host, step="switch"))
+    journal.write(PlanLine(host=host, release=ID, device_kind="t v73", boot_id="b"))
+    journal.write(StepLine(host=host, step="switch"))
     journal.close()
     for repeat in range(3):
         made = record(

@@ -12,7 +12,7 @@ import pytest
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.doctor.examine import Round, examine
-from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.lease.lease import Lease
 from fleet.engine.options import DeployOptions
 from fleet.engine.run.start import Placed, probe
@@ -80,8 +80,7 @@ class Ward:
             [self.host(name) for name in names],
             lambda _: None,
             options=DeployOptions(run="never"),
-            runtimes=cached_store(),
-            runs=self.runs,
+            resources=Resources(cached_store(), self.runs),
         )
         assert all(one.fine for one in operation.deploy())
 

@@ -12,7 +12,7 @@ import pytest
 
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
-from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.options import DeployOptions
 from fleet.lab import Lab
 from fleet.lab.arm64 import can_run_arm64
@@ -62,8 +62,7 @@ def test_a_deploy_ends_at_the_true_14001(arm64: Ward) -> None:
         arm64.hosts,
         lambda _: None,
         options=DeployOptions(run="never"),
-        runtimes=cached_store(),
-        runs=arm64.runs,
+        resources=Resources(cached_store(), arm64.runs),
     )
     (done,) = operation.deploy()
     assert done.outcome == "failed"

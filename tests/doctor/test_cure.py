@@ -15,7 +15,7 @@ from fleet.config.playbook import load_playbook
 from fleet.doctor.cure import Cure, apply_cures, plan_cures
 from fleet.doctor.examine import Round, examine
 from fleet.doctor.recent import RunFailure
-from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.options import DeployOptions
 from fleet.lab import Lab
 from fleet.model.diagnosis import ADVICE, PROBLEM, Diagnosis
@@ -75,8 +75,7 @@ def patient(namespaces: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
             [found.host],
             lambda _: None,
             options=DeployOptions(run="never"),
-            runtimes=cached_store(),
-            runs=found.runs,
+            resources=Resources(cached_store(), found.runs),
         )
         (result,) = operation.deploy()
         assert result.fine, result.error
@@ -172,8 +171,7 @@ def test_the_release_before_is_taken_where_the_playbook_is_not_there(patient: Pa
         [patient.host],
         lambda _: None,
         options=DeployOptions(run="never"),
-        runtimes=cached_store(),
-        runs=patient.runs,
+        resources=Resources(cached_store(), patient.runs),
     )
     assert operation.deploy()[0].fine
     patient.lab.fault("lab001", "link-gone")

@@ -13,7 +13,7 @@ from fleet.doctor.recent import RunFailure, last_failures, refusal
 from fleet.doctor.remedy import names_of, places_of
 from fleet.doctor.seen import seen
 from fleet.engine.rollout.journal import Journal
-from fleet.engine.rollout.lines import Begin, End, RunHeader, Step
+from fleet.engine.rollout.lines import BeginLine, EndLine, RunHeader, StepLine
 from fleet.engine.rollout.waves import Wave
 from fleet.model.diagnosis import BAD, UNCHECKED
 from fleet.model.finding import Finding
@@ -30,9 +30,9 @@ def write_run(root: Path, run_id: str, outcome: str, text: str, log: str = "") -
         root / run_id / "journal.jsonl",
         RunHeader(run=run_id, name="m", waves=(Wave("1", ("evk",)),)),
     )
-    journal.write(Begin(host="evk", wave="1"))
-    journal.write(Step(host="evk", step="health", text="open an NPU session"))
-    journal.write(End(host="evk", outcome=outcome, text=text, hint="fleet plan"))
+    journal.write(BeginLine(host="evk", wave="1"))
+    journal.write(StepLine(host="evk", step="health", text="open an NPU session"))
+    journal.write(EndLine(host="evk", outcome=outcome, text=text, hint="fleet plan"))
     journal.close()
     if log:
         (root / run_id / "evk" / "0").mkdir(parents=True)

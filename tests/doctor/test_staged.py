@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fleet.config.playbook import load_playbook
-from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.options import DeployOptions
 from fleet.model.diagnosis import HEALTHY, PROBLEM, UNCHECKED
 from fleet.model.errors import HealthError
@@ -33,8 +33,7 @@ def deploy(ward: Ward, bundle: Path) -> None:
         [ward.host("lab002")],
         lambda _: None,
         options=DeployOptions(run="never"),
-        runtimes=cached_store(),
-        runs=ward.runs,
+        resources=Resources(cached_store(), ward.runs),
     )
     (result,) = operation.deploy()
     assert isinstance(result.error, HealthError), result.error

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fleet.config.playbook import load_playbook
-from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.options import DeployOptions
 from fleet.engine.transfer.context import TransferOptions
 from fleet.model.events import Event
@@ -48,8 +48,7 @@ class Bench:
             [self.host],
             self.events.append,
             options=options,
-            runtimes=self.store,
-            runs=self.runs,
+            resources=Resources(self.store, self.runs),
         )
 
     def current(self) -> str | None:

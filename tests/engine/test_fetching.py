@@ -17,7 +17,7 @@ from fleet.engine.everyday import get as fetching
 from fleet.engine.everyday import landing
 from fleet.engine.everyday.get import Fetching, fetch_everywhere
 from fleet.engine.pool import DeviceResult
-from fleet.lab import Lab
+from fleet.lab import Lab, LabPhones
 from fleet.lab.namespace import can_unshare
 from fleet.model.errors import DeviceError, TransferError, WorkstationError
 from fleet.model.inventory import Host
@@ -38,7 +38,7 @@ def device(
     phones = int(request.param == "adb")
     with Lab.up(
         tmp_path_factory.mktemp("lab"),
-        count=1 - phones, phones=phones, kind="namespace", phone_kind="phone", base_port=0,
+        count=1 - phones, phones=LabPhones(phones, kind="phone"), kind="namespace", base_port=0,
     ) as lab:  # fmt: skip
         (host,) = load_inventory(lab.inventory).hosts
         if not phones:

@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 
 from fleet.config.playbook import load_playbook
 from fleet.engine.deploy import releases
-from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.deploy.push import Push
 from fleet.engine.options import DeployOptions
 from fleet.engine.status import status
@@ -93,8 +93,8 @@ class Bench:
         options = DeployOptions(transfer=TransferOptions(compress="never"), **changes)  # type: ignore[arg-type]
         return Operation(
             self.playbook, [self.host], self.events.append,
-            options=options, runtimes=self.store, runs=self.runs,
-        )  # fmt: skip
+            options=options, resources=Resources(self.store, self.runs),
+)  # fmt: skip
 
     def current(self) -> str:
         return (self.base / "current" / self.playbook.name).read_text().strip()

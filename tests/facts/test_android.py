@@ -14,7 +14,7 @@ from fleet.facts.identity import check_identity
 from fleet.facts.parse import parse
 from fleet.facts.soc import by_property, identify
 from fleet.facts.view import summary
-from fleet.lab import Lab
+from fleet.lab import Lab, LabPhones
 from fleet.lab.phoneprofiles import phone_profiles
 from fleet.model.deadline import Deadline
 from fleet.model.errors import IdentityError
@@ -162,9 +162,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     with Lab.up(
         root,
         count=0,
-        phones=len(names),
-        phone_profile=",".join(names),
-        phone_kind="phone-emulator",
+        phones=LabPhones(len(names), ",".join(names), "phone-emulator"),
         base_port=0,
     ) as one:
         yield one

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
-from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.deploy.push import Push
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
@@ -90,8 +90,7 @@ def work(
         hosts,
         hear,
         options=DeployOptions(offline=True),
-        runtimes=RuntimeStore(home / "runtimes"),
-        runs=RunStore(home / "runs"),
+        resources=Resources(RuntimeStore(home / "runtimes"), RunStore(home / "runs")),
     )
     doing = {"run": operation.run, "provision": operation.provision}
     (result,) = doing.get(command, operation.deploy)()

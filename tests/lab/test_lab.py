@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.lab import Lab
+from fleet.lab import Lab, LabPhones
 from fleet.lab.faults import FAULTS
 from fleet.lab.folder import LabFolder, start_ticks
 from fleet.lab.namespace import is_apart
@@ -239,21 +239,19 @@ def test_a_stale_state_kills_nobody(tmp_path: Path) -> None:
         victim.wait()
 
 
-@pytest.mark.parametrize(
-    ("asked", "option"),
-    [({"count": 2}, "--port"), ({"count": 0, "phones": 2}, "--phone-port")],
-)
+@pytest.mark.parametrize(("count", "phones", "option"), [(2, 0, "--port"), (0, 2, "--phone-port")])
 def test_a_port_in_use_is_named_before_anything_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, int], option: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, phones: int, option: str
 ) -> None:
     monkeypatch.setenv("FLEET_CACHE", str(tmp_path / "cache"))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        key = "base_port" if option == "--port" else "phone_port"
+        first = port - 1
+        asked = LabPhones(phones, port=first)
         with pytest.raises(LabError, match=f"port {port} of this workstation, but") as caught:
-            Lab.up(tmp_path / "lab", **asked, **{key: port - 1})  # type: ignore[arg-type]
+            Lab.up(tmp_path / "lab", count=count, base_port=first, phones=asked)
     assert f"choose another port with {option}," in caught.value.hint
     assert not (tmp_path / "cache").exists()
 
@@ -262,14 +260,17 @@ def test_two_labs_need_no_options_and_keep_their_ports(tmp_path: Path) -> None:
     def ports(lab: Lab) -> list[int]:
         return [device.port for device in (*lab.boards, *lab.phones)]
 
-    asked = {"count": 2, "phones": 1, "kind": "user", "phone_kind": "phone-emulator"}
+    def up(name: str) -> Lab:
+        phones = LabPhones(1, kind="phone-emulator")
+        return Lab.up(tmp_path / name, count=2, kind="user", phones=phones)
+
     with (
-        Lab.up(tmp_path / "a", **asked) as one,  # type: ignore[arg-type]
-        Lab.up(tmp_path / "b", **asked) as other,  # type: ignore[arg-type]
+        up("a") as one,
+        up("b") as other,
     ):
         first, server = ports(one), one.adb_server
         assert len({*first, *ports(other)}) == 6
-    with Lab.up(tmp_path / "a", **asked) as again:  # type: ignore[arg-type]
+    with up("a") as again:
         assert (ports(again), again.adb_server) == (first, server)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.lab import Lab
+from fleet.lab import Lab, LabPhones
 from fleet.lab.adbserver import adb_program
 from fleet.lab.phoneprofiles import phone_profile, phone_profiles
 from fleet.model.deadline import Deadline
@@ -59,10 +59,8 @@ def adb(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     with Lab.up(
         root,
         count=0,
-        phones=2,
-        phone_kind=request.param,
+        phones=LabPhones(2, "sm8650,qcs8550", request.param),
         base_port=0,
-        phone_profile="sm8650,qcs8550",
     ) as lab:
         yield Adb(lab)
 
@@ -222,7 +220,7 @@ def test_every_profile_names_its_source() -> None:
 
 def test_the_lab_ends_its_own_adb_server(tmp_path: Path) -> None:
     with Lab.up(
-        tmp_path / "lab", count=0, phones=1, phone_kind="phone-emulator", base_port=0
+        tmp_path / "lab", count=0, phones=LabPhones(1, kind="phone-emulator"), base_port=0
     ) as lab:
         adb = Adb(lab)
         port = lab.adb_server.rpartition(":")[2]

@@ -18,7 +18,7 @@ from fleet.device.shell import framed, odd_answer
 from fleet.doctor.redaction import Redactor
 from fleet.engine.rollout.inputs import Inputs
 from fleet.engine.rollout.journal import Journal
-from fleet.engine.rollout.lines import Rolling, RunHeader
+from fleet.engine.rollout.lines import RollingLine, RunHeader
 from fleet.model import masking
 from fleet.model.errors import DeviceError, InputError, Position
 from fleet.model.events import Output, RunDone, StepStarted
@@ -145,7 +145,7 @@ def said(text: str, source: random.Random, folder: Path) -> Iterator[str]:
         found, at = found + stream.take(raw[at : at + size]), at + size
     yield (found + stream.end()).decode("utf-8", "replace")
     journal = Journal.begin(folder / "journal.jsonl", RunHeader(run="r", waves=()))
-    journal.write(Rolling(text=text))
+    journal.write(RollingLine(text=text))
     journal.close()
     yield (folder / "journal.jsonl").read_text("utf-8")
 
@@ -234,7 +234,7 @@ def test_the_journal_has_none(tmp_path: Path) -> None:
     path = tmp_path / "runs" / "r" / "journal.jsonl"
     inputs = Inputs(Path("/home/ubuntu/p"), Path("/i"))
     journal = Journal.begin(path, RunHeader(run="r", waves=(), inputs=inputs))
-    journal.write(Rolling(text="sudo: [ubuntu] rejected"))
+    journal.write(RollingLine(text="sudo: [ubuntu] rejected"))
     journal.close()
     first, last = map(json.loads, path.read_text().splitlines())
     assert first["inputs"]["playbook"] == "/home/ubuntu/p"

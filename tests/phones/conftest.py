@@ -10,9 +10,9 @@ import pytest
 
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
-from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.options import DeployOptions
-from fleet.lab import Lab
+from fleet.lab import Lab, LabPhones
 from fleet.lab.namespace import can_unshare
 from fleet.model.events import Event
 from fleet.model.inventory import Host
@@ -45,8 +45,7 @@ class Desk:
             self.hosts,
             self.events.append,
             options=DeployOptions(**changes),  # type: ignore[arg-type]
-            runtimes=self.store,
-            runs=self.runs,
+            resources=Resources(self.store, self.runs),
         )
 
     def shell(self, name: str, script: str) -> str:
@@ -57,6 +56,7 @@ class Desk:
 
 
 Make = Callable[..., Desk]
+ONE = LabPhones(1, kind="phone")
 
 
 @pytest.fixture
@@ -64,9 +64,11 @@ def desk(namespaces: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     monkeypatch.setenv("FLEET_HOME", str(tmp_path / "home"))
     labs: list[Lab] = []
 
-    def make(store: RuntimeStore, **options: object) -> Desk:
-        settings: dict[str, object] = {"count": 0, "phones": 1, "phone_kind": "phone", **options}
-        lab = Lab.up(tmp_path / f"lab{len(labs)}", base_port=0, **settings)  # type: ignore[arg-type]
+    def make(store: RuntimeStore, phones: LabPhones = ONE, boards: int = 0) -> Desk:
+        kind = "namespace" if boards else "auto"
+        lab = Lab.up(
+            tmp_path / f"lab{len(labs)}", base_port=0, count=boards, kind=kind, phones=phones
+        )
         labs.append(lab)
         hosts = load_inventory(lab.inventory).hosts
         return Desk(lab, hosts, store, RunStore(tmp_path / "runs"))

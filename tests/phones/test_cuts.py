@@ -16,6 +16,7 @@ from fleet.engine.transfer import upload as uploading
 from fleet.engine.transfer.context import TransferContext, TransferOptions
 from fleet.engine.transfer.upload import Upload
 from fleet.facts.gather import gather
+from fleet.lab import LabPhones
 from fleet.model.deadline import Deadline
 from fleet.model.errors import ConnectionLostError, TransportError, UnreachableError
 from fleet.model.events import Event, Warned
@@ -36,7 +37,7 @@ STORE = "/data/local/tmp/fleet/store"
 @pytest.fixture
 def phone(desk: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     monkeypatch.setattr(uploading, "WAIT_SECONDS", 0.02)
-    return desk(RuntimeStore(tmp_path / "store"), phone_profile="sm8650")
+    return desk(RuntimeStore(tmp_path / "store"), LabPhones(1, "sm8650", "phone"))
 
 
 def cut_once(phone: Desk, folder: Path, rng: random.Random) -> tuple[int, int]:

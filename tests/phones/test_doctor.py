@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fleet.doctor.examine import Round, examine
+from fleet.lab import LabPhones
 from fleet.model.diagnosis import UNCHECKED, Diagnosis
 from fleet.runtimes.store import RuntimeStore
 
@@ -55,7 +56,7 @@ def test_a_fault_of_a_phone_is_named(
     ("fault", "cause"), [("offline", "device-unreachable"), ("unauthorized", "adb-unauthorized")]
 )
 def test_states_of_adb(desk: Make, qairt_store: RuntimeStore, fault: str, cause: str) -> None:
-    one = desk(qairt_store, phone_kind="phone-emulator")
+    one = desk(qairt_store, LabPhones(1, kind="phone-emulator"))
     one.lab.fault("phone001", fault)
     found = look(one)
     one.lab.heal("phone001", fault)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fleet.lab import LabPhones
 from fleet.model.errors import DiskFullError, HealthError
 from fleet.runtimes.store import RuntimeStore
 
@@ -35,7 +36,7 @@ def playbook(tmp_path: Path) -> Path:
 
 
 def phone(desk: Make, store: RuntimeStore) -> Desk:
-    return desk(store, phone_profile="x86_64")
+    return desk(store, LabPhones(1, "x86_64", "phone"))
 
 
 @pytest.mark.qairt

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from fleet.config.inventory import load_inventory
+from fleet.lab import LabPhones
 from fleet.model.errors import PreflightError, RuntimeStoreError
 from fleet.model.runtime import Runtime
 from fleet.runtimes.store import RuntimeStore
@@ -45,7 +46,7 @@ def with_tool(wheel: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def test_without_python3_and_tool_it_says_what_is_needed(
     desk: Make, wheel: Runtime, qairt_store: RuntimeStore
 ) -> None:
-    phone = desk(qairt_store, phone_profile="x86_64")
+    phone = desk(qairt_store, LabPhones(1, "x86_64", "phone"))
     (result,) = phone.operation(PLAYBOOK, offline=True).deploy()
     assert isinstance(result.error, PreflightError)
     assert "no genie-t2t-run for x86_64-linux-clang" in result.error.message
@@ -57,7 +58,7 @@ def test_without_python3_and_tool_it_says_what_is_needed(
 def test_without_any_android_runtime_it_says_which_one(
     desk: Make, qairt_store: RuntimeStore
 ) -> None:
-    phone = desk(qairt_store, phone_profile="sm8550")
+    phone = desk(qairt_store, LabPhones(1, "sm8550", "phone"))
     (result,) = phone.operation(PLAYBOOK, offline=True).deploy()
     assert isinstance(result.error, RuntimeStoreError)
     assert "for aarch64-android" in result.error.message
@@ -67,7 +68,7 @@ def test_without_any_android_runtime_it_says_which_one(
 @pytest.mark.slow
 def test_five_boards_and_five_phones_in_one_deploy(desk: Make, with_tool: RuntimeStore) -> None:
     """One playbook, one plan, one table: a real Genie dialog on each of ten devices."""
-    mixed: Desk = desk(with_tool, count=5, phones=5, phone_profile="x86_64", kind="namespace")
+    mixed: Desk = desk(with_tool, LabPhones(5, "x86_64", "phone"), boards=5)
     assert {one.transport for one in mixed.hosts} == {"ssh", "adb"}
     plans = mixed.operation(PLAYBOOK, offline=True).plan()
     assert [one.outcome for one in plans] == ["planned"] * 10
@@ -88,7 +89,7 @@ def test_five_boards_and_five_phones_in_one_deploy(desk: Make, with_tool: Runtim
 
 @pytest.mark.slow
 def test_a_phone_that_is_off_ends_only_its_own_work(desk: Make, with_tool: RuntimeStore) -> None:
-    pair = desk(with_tool, phones=2, phone_profile="x86_64")
+    pair = desk(with_tool, LabPhones(2, "x86_64", "phone"))
     pair.lab.power_off("phone002")
     good, bad = pair.operation(PLAYBOOK, offline=True).deploy()
     assert (good.outcome, good.error) == ("changed", None)
@@ -98,7 +99,7 @@ def test_a_phone_that_is_off_ends_only_its_own_work(desk: Make, with_tool: Runti
 
 
 def test_another_phone_at_the_address_is_refused(desk: Make, with_tool: RuntimeStore) -> None:
-    one = desk(with_tool, phone_profile="x86_64")
+    one = desk(with_tool, LabPhones(1, "x86_64", "phone"))
     text = one.lab.inventory.read_text("utf-8")
     inventory = one.lab.inventory.with_name("named.yaml")
     inventory.write_text(text.replace("}\n", ', identity: "PHONE002"}\n'), "utf-8")

@@ -10,7 +10,7 @@ import pytest
 
 from fleet.config.inventory import load_inventory
 from fleet.engine.session import Session
-from fleet.lab import Lab
+from fleet.lab import Lab, LabPhones
 from fleet.model.errors import IdentityError
 from fleet.model.events import Event
 from fleet.transport.base import Identity
@@ -20,7 +20,7 @@ from tests.chaos import Chaos
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Lab]:
     with Lab.up(
-        tmp_path / "lab", count=0, phones=2, phone_kind="phone-emulator", base_port=0
+        tmp_path / "lab", count=0, phones=LabPhones(2, kind="phone-emulator"), base_port=0
     ) as lab:
         yield lab
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from fleet.engine.pool import DeviceResult
+from fleet.lab import LabPhones
 from tests.bundles import elves
 from tests.standins import built
 
@@ -62,7 +63,7 @@ def test_exactly_the_list_of_the_walk_through_and_a_run(
     desk: Make, playbook: Path, tmp_path: Path
 ) -> None:
     store, _ = store_with_sdk(tmp_path)
-    phone = desk(store, phone_profile="sm8650")
+    phone = desk(store, LabPhones(1, "sm8650", "phone"))
     result = only(phone.operation(playbook).deploy())
     assert result.plan is not None
     assert not result.plan.refused, result.plan.findings
@@ -91,7 +92,7 @@ def test_again_is_nothing_and_at_most_three_round_trips(
     desk: Make, playbook: Path, tmp_path: Path
 ) -> None:
     store, _ = store_with_sdk(tmp_path)
-    phone = desk(store, phone_profile="sm8650")
+    phone = desk(store, LabPhones(1, "sm8650", "phone"))
     only(phone.operation(playbook).deploy())
     result = only(phone.operation(playbook).deploy())
     assert result.outcome == "unchanged"
@@ -105,7 +106,7 @@ def test_a_file_that_is_gone_on_the_phone_is_found_by_the_runner(
 ) -> None:
     """The stand-in can fail: without this the test above would prove little."""
     store, _ = store_with_sdk(tmp_path)
-    phone = desk(store, phone_profile="sm8650")
+    phone = desk(store, LabPhones(1, "sm8650", "phone"))
     only(phone.operation(playbook).deploy())
     phone.shell("phone001", f"chmod 0 /data/local/tmp/fleet/current/qwen3-aot/{OPS[1]}")
     (result,) = phone.operation(playbook).run()
@@ -119,7 +120,7 @@ def test_another_chip_is_refused_before_a_byte_moves(
     desk: Make, playbook: Path, tmp_path: Path
 ) -> None:
     store, _ = store_with_sdk(tmp_path)
-    phone = desk(store, phone_profile="sm8750")
+    phone = desk(store, LabPhones(1, "sm8750", "phone"))
     (result,) = phone.operation(playbook).deploy()
     assert result.plan is not None
     rules = {one.rule for one in result.plan.findings if one.refuses}

@@ -15,7 +15,7 @@ import pytest
 
 from fleet.config.playbook import load_playbook
 from fleet.engine.deploy.apply import apply_and_look
-from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.deploy.plan import Planned
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
@@ -117,8 +117,7 @@ class Bare:
             [self.host],
             self.events.append,
             options=DeployOptions(**options),  # type: ignore[arg-type]
-            runtimes=self.store,
-            runs=self.runs,
+            resources=Resources(self.store, self.runs),
         )
 
     def deploy(self, playbook: Playbook, **options: object) -> DeviceResult[Any]:

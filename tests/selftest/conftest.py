@@ -10,7 +10,7 @@ import pytest
 
 from fleet.config.inventory import load_inventory
 from fleet.engine.pool import DeviceResult
-from fleet.lab import Lab
+from fleet.lab import Lab, LabPhones
 from fleet.lab.namespace import can_unshare
 from fleet.model.runtime import Runtime
 from fleet.runtimes.store import RuntimeStore
@@ -50,5 +50,7 @@ def hill(tmp_path_factory: pytest.TempPathFactory, qairt_store: RuntimeStore) ->
     if why:
         pytest.skip(f"no namespace boards here: {why}")
     root = tmp_path_factory.mktemp("hill")
-    with Lab.up(root, count=1, phones=1, kind="namespace", phone_kind="phone", base_port=0) as lab:
+    with Lab.up(
+        root, count=1, phones=LabPhones(1, kind="phone"), kind="namespace", base_port=0
+    ) as lab:
         yield Hill(lab, qairt_store, qairt_store.get("2.51.0"))

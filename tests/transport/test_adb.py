@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.config.inventory import load_inventory
-from fleet.lab import Lab
+from fleet.lab import Lab, LabPhones
 from fleet.model.command import Command, script
 from fleet.model.deadline import Deadline, Stall
 from fleet.model.errors import (
@@ -150,7 +150,7 @@ def test_frames_in_any_pieces(bodies: list[bytes], step: int) -> None:
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     root = tmp_path_factory.mktemp("lab")
-    with Lab.up(root, count=0, phones=2, phone_kind="phone-emulator", base_port=0) as one:
+    with Lab.up(root, count=0, phones=LabPhones(2, kind="phone-emulator"), base_port=0) as one:
         yield one
 
 

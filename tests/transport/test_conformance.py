@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.config.inventory import load_inventory
-from fleet.lab import Lab
+from fleet.lab import Lab, LabPhones
 from fleet.lab.namespace import can_unshare
 from fleet.model.command import Command, script
 from fleet.model.deadline import Deadline, Stall
@@ -35,7 +35,7 @@ def a_host(kind: str, folder: Path) -> Iterator[Host]:
     else:
         if kind == "phone" and (why := can_unshare()):
             pytest.skip(f"no phone with a real adbd here: {why}")
-        with Lab.up(folder, count=0, phones=1, phone_kind=kind, base_port=0) as lab:
+        with Lab.up(folder, count=0, phones=LabPhones(1, kind=kind), base_port=0) as lab:
             yield load_inventory(lab.inventory).hosts[0]
 
 

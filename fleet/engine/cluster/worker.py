@@ -32,7 +32,7 @@ from fleet.engine.cluster.wire import (
     Reply,
     blobs_of,
 )
-from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.deploy.release_builder import Builder, runner_of
 from fleet.engine.deploy.resolver import Parts
 from fleet.engine.lease.lease import TTL_SECONDS
@@ -188,9 +188,9 @@ class Run:
             (),
             self.publisher,
             options=order.options,
-            runs=self.store,
             builder=builder,
             run_id=order.run_id,
+            resources=Resources(runs=self.store),
         )
         self.transfer, self._operation = operation.transfer, operation
         bound: Work[Any] = getattr(operation, name)

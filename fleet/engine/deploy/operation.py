@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -54,6 +54,15 @@ if TYPE_CHECKING:
     from fleet.verify.tensors import PreparedSamples
 
 
+@dataclass(frozen=True)
+class Resources:
+    """The stores of this workstation, None for the default ones; `executor`: on_every_device."""
+
+    runtimes: RuntimeStore | None = None
+    runs: RunStore | None = None
+    executor: Executor | None = None
+
+
 class Operation:
     """A playbook on hosts.
 
@@ -68,16 +77,14 @@ class Operation:
         listener: Listener,
         *,
         options: DeployOptions | None = None,
-        runtimes: RuntimeStore | None = None,
-        runs: RunStore | None = None,
-        executor: Executor | None = None,
+        resources: Resources | None = None,
         builder: Builder | None = None,
         run_id: str = "",
         inputs: Inputs | None = None,
     ) -> None:
         """Prepare the work on `hosts`; nothing is sent yet.
 
-        `executor` is as in on_every_device. A worker passes `builder` and `run_id`. With `inputs` a
+        A worker passes `builder` and `run_id`. With `inputs` a
         deploy has a journal and can be resumed under its `run_id`.
         """
         self.playbook = playbook
@@ -92,12 +99,13 @@ class Operation:
         self.repeats = 1
         self.nodes: NodeUse | None = None
         self.ending = Ending("finished")
-        self.runs = runs or RunStore()
+        resources = resources or Resources()
+        self.runs = resources.runs or RunStore()
         self._listener = listener
-        self._executor = executor
+        self._executor = resources.executor
         self.builder: Builder = builder or ReleaseBuilder(
             playbook,
-            runtimes or RuntimeStore(),
+            resources.runtimes or RuntimeStore(),
             listener,
             offline=self.options.offline,
             frozen=self.options.lock if self.options.frozen else None,

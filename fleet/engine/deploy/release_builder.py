@@ -23,7 +23,7 @@ from fleet.bundles.op_packages import op_package_files, with_op_packages
 from fleet.bundles.ort import untaken
 from fleet.bundles.system_library import system_library
 from fleet.config.runners import default_runner
-from fleet.engine.deploy.resolver import Parts, Resolver
+from fleet.engine.deploy.resolver import Parts, Resolver, WantedRuntime
 from fleet.model.bundle import Bundle
 from fleet.model.errors import InputError, PlaybookError
 from fleet.model.events import Listener, Progress, Warned
@@ -154,18 +154,19 @@ class ReleaseBuilder(Builder):
             config=playbook.bundle_config,
         )
         super().__init__(playbook, chosen, with_op_packages(bundle, playbook.op_packages))
-        wanted = playbook.runtime.version or self.bundle.qairt
         self._resolver = Resolver(
             self.runner,
             store,
             listener,
-            features=features_of(self.runner, self.bundle, playbook.run),
-            npu=self._uses_npu(),
-            version=wanted,
-            wheel=playbook.runtime.wheel,
-            offline=offline,
-            frozen=frozen,
-            carried=self._carried(),
+            WantedRuntime(
+                features=features_of(self.runner, self.bundle, playbook.run),
+                npu=self._uses_npu(),
+                version=playbook.runtime.version or self.bundle.qairt,
+                wheel=playbook.runtime.wheel,
+                offline=offline,
+                frozen=frozen,
+                carried=self._carried(),
+            ),
         )
         for text in (*playbook.warnings, *self.bundle.warnings):
             listener(Warned("", text))

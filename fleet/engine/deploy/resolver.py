@@ -31,41 +31,33 @@ class Parts:
     python: str | None = None  # such as 3.12, if the runner brings packages for it
 
 
+@dataclass(frozen=True, kw_only=True)
+class WantedRuntime:
+    """The choice of the runtime.
+
+    `features` are rows of runtime_files.yaml, and `npu` is True if a run uses the NPU. `version` is
+    that of QAIRT, None for the newest. With `wheel`, the runtime may come from a wheel of PyPI.
+    `frozen` names the builds and files to use, even if newer ones exist; nothing is fetched then,
+    nor with `offline`. `carried` is the folder of QAIRT's libraries that a program brings along.
+    """
+
+    version: str | None
+    wheel: bool
+    features: tuple[str, ...] = ()
+    npu: bool = True
+    offline: bool = False
+    frozen: Lock | None = None
+    carried: Path | None = None
+
+
 class Resolver:
     """The runtimes of the store by target. Missing ones are fetched if that is allowed."""
 
     def __init__(
-        self,
-        runner: Runner,
-        store: RuntimeStore,
-        listener: Listener,
-        *,
-        features: tuple[str, ...] = (),
-        npu: bool = True,
-        version: str | None,
-        wheel: bool,
-        offline: bool = False,
-        frozen: Lock | None = None,
-        carried: Path | None = None,
+        self, runner: Runner, store: RuntimeStore, listener: Listener, wanted: WantedRuntime
     ) -> None:
-        """Prepare to resolve targets.
-
-        `features` are rows of runtime_files.yaml, and `npu` is True if a run uses the NPU.
-        `version` is that of QAIRT, None for the newest. With `wheel`, the runtime may come from a
-        wheel of PyPI. `frozen` names the builds and files to use, even if newer ones exist; nothing
-        is fetched then, nor with `offline`. `carried` is the folder of QAIRT's libraries that a
-        program brings along.
-        """
-        self._runner = runner
-        self._store = store
-        self._say = listener
-        self._features = features
-        self._npu = npu
-        self._version = version
-        self._wheel = wheel
-        self._offline = offline
-        self._frozen = frozen
-        self._carried = carried
+        self._runner, self._store, self._say = runner, store, listener
+        self._wanted = wanted
         self._lock = threading.Lock()
         self._parts: dict[tuple[str, str | None, str | None], Parts] = {}
 
@@ -82,15 +74,20 @@ class Resolver:
         with self._lock:
             key = (target, arch, python)
             if key not in self._parts:
-                locked = self._frozen.required(target, arch) if self._frozen else None
+                locked = self._wanted.frozen.required(target, arch) if self._wanted.frozen else None
                 if self._runner.runtime is None:
-                    runtime = carried_runtime(self._carried, target)
+                    runtime = carried_runtime(self._wanted.carried, target)
                 elif locked:
                     runtime = self._locked_runtime(target, locked)
                 else:
                     runtime = self._runtime(target)
                 selection = select_files(
-                    runtime, target, arch, self._runner.runtime, self._features, npu=self._npu
+                    runtime,
+                    target,
+                    arch,
+                    self._runner.runtime,
+                    self._wanted.features,
+                    npu=self._wanted.npu,
                 )
                 if locked is not None:
                     files = locked.only(selection.files)
@@ -111,20 +108,23 @@ class Resolver:
         return runtime
 
     def _runtime(self, target: str) -> Runtime:
-        version = self._version
+        version = self._wanted.version
         stored = self._store.find(version, target)
         if stored is not None:
             return stored
         has_wheels = target_facts(target).wheel_machine is not None
         wheel = wheel_for(version) if version and has_wheels else None
-        if wheel is None or not self._wheel:
+        if wheel is None or not self._wanted.wheel:
             raise RuntimeStoreError(
                 f"this workstation has no QAIRT {version or 'runtime'} for {target}",
                 hint=f"{sdk_command(version, target)}; fleet runtime list (shows what you have)",
             )
         self._say(StepStarted("", "fetch", f"QAIRT {version} for {target}"))
         runtime = self._store.fetch(
-            f"{package()}=={wheel}", target=target, offline=self._offline, progress=self._progress
+            f"{package()}=={wheel}",
+            target=target,
+            offline=self._wanted.offline,
+            progress=self._progress,
         )
         self._say(StepStarted("", "fetched", f"QAIRT {runtime.build_id} is downloaded"))
         return runtime
@@ -149,7 +149,7 @@ class Resolver:
                     requirements,
                     parts.python,
                     parts.target,
-                    offline=self._offline,
+                    offline=self._wanted.offline,
                     progress=self._progress,
                 )
             return packages.files

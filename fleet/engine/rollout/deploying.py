@@ -18,7 +18,7 @@ from fleet.engine.rollout.claim import NAME
 from fleet.engine.rollout.driver import Done, Ending, Rollout
 from fleet.engine.rollout.inputs import Inputs, content_hashes, file_hashes
 from fleet.engine.rollout.journal import Journal
-from fleet.engine.rollout.lines import Plan, RunHeader, Step
+from fleet.engine.rollout.lines import PlanLine, RunHeader, StepLine
 from fleet.engine.rollout.state import RolloutDevice, row
 from fleet.engine.rollout.waves import Wave, plan_waves
 from fleet.engine.session import Session
@@ -157,12 +157,12 @@ class DeviceExecutor:
                     hint="fleet deploy (starts a new run), or "
                     f"fleet deploy --resume {self._operation.run_id} --force-inputs",
                 )
-            self._journal.write(Plan(
+            self._journal.write(PlanLine(
                 host=event.host, release=event.release, was=event.current,
                 device_kind=event.kind, boot_id=event.boot_id,
             ))  # fmt: skip
         elif isinstance(event, StepStarted) and event.host:
-            line = Step(host=event.host, step=event.step, text=event.text, size=event.bytes)
+            line = StepLine(host=event.host, step=event.step, text=event.text, size=event.bytes)
             self._journal.write(line)
         self._listener(event)
 

@@ -19,7 +19,7 @@ from msgspec import structs
 
 from fleet.engine.lease.claims import owner
 from fleet.engine.rollout.claim import NAME, adopt, claim, forget, lock
-from fleet.engine.rollout.lines import SCHEMA, Here, Line, RunHeader, read_line
+from fleet.engine.rollout.lines import SCHEMA, HereLine, JournalLine, RunHeader, read_line
 from fleet.engine.rollout.state import RunState
 from fleet.model.deadline import utc_text
 from fleet.model.errors import InputError, WorkstationError, reason
@@ -106,10 +106,10 @@ class Journal:
         except InputError:  # damaged or not begun: `fleet deploy --runs` reports it
             return None
 
-    def write(self, line: Line) -> None:
+    def write(self, line: JournalLine) -> None:
         """Append one line and sync it. Raises WorkstationError if the disk refuses."""
         sets: dict[str, object] = {"at": utc_text()}
-        if isinstance(line, Here):
+        if isinstance(line, HereLine):
             sets |= {"pid": os.getpid(), "workstation": socket.gethostname(), "owner": owner()}
         text = getattr(line, "text", None)
         if text is not None:

@@ -1,4 +1,4 @@
-"""The kinds of lines of a rollout's journal. The tag `line` of each is its lower-case class name.
+"""The kinds of lines of a rollout's journal. The key `line` of each is the name of its class.
 
 A reader ignores kinds that it does not know, because a later version may add some. Fields with a
 default are missing in journals of earlier versions, or no reader needs them.
@@ -20,13 +20,17 @@ from fleet.model.rollout import RolloutSpec
 SCHEMA = 1
 
 
-class Line(Struct, frozen=True, kw_only=True, tag_field="line", tag=str.lower):
+def _tag(name: str) -> str:
+    return name.removesuffix("Line").lower()
+
+
+class JournalLine(Struct, frozen=True, kw_only=True, tag_field="line", tag=_tag):
     """A line. `at` is the time in UTC. `Journal.write` sets it."""
 
     at: str = ""
 
 
-class Here(Line, frozen=True, kw_only=True):
+class HereLine(JournalLine, frozen=True, kw_only=True):
     """A line that names the process that writes from here on. `Journal.write` sets the names."""
 
     pid: int = 0
@@ -34,7 +38,7 @@ class Here(Line, frozen=True, kw_only=True):
     owner: str = ""
 
 
-class RunHeader(Here, frozen=True, kw_only=True, tag="run"):
+class RunHeader(HereLine, frozen=True, kw_only=True, tag="run"):
     """The first line: the start of a run. `inputs` is None for a pipe.
 
     `afar`: the workers of a cluster report the steps.
@@ -55,26 +59,26 @@ class RunHeader(Here, frozen=True, kw_only=True, tag="run"):
     )
 
 
-class Resume(Here, frozen=True, kw_only=True):
+class ResumeLine(HereLine, frozen=True, kw_only=True):
     """A new process continues from here. `forced`: the user accepts changed inputs."""
 
     forced: bool
     PLAIN: ClassVar[str] = "at forced pid workstation owner"
 
 
-class DeviceLine(Line, frozen=True, kw_only=True):
+class DeviceLine(JournalLine, frozen=True, kw_only=True):
     """A line about one device."""
 
     host: str
 
 
-class Begin(DeviceLine, frozen=True, kw_only=True):
+class BeginLine(DeviceLine, frozen=True, kw_only=True):
     """An attempt at a device begins."""
 
     wave: str = ""
 
 
-class Plan(DeviceLine, frozen=True, kw_only=True):
+class PlanLine(DeviceLine, frozen=True, kw_only=True):
     """The release of a device. `was` is its current one, `device_kind` its target and arch."""
 
     release: str
@@ -83,7 +87,7 @@ class Plan(DeviceLine, frozen=True, kw_only=True):
     boot_id: str
 
 
-class Step(DeviceLine, frozen=True, kw_only=True):
+class StepLine(DeviceLine, frozen=True, kw_only=True):
     """A step that begins. `size` is in bytes."""
 
     step: str
@@ -91,14 +95,14 @@ class Step(DeviceLine, frozen=True, kw_only=True):
     size: int = field(default=0, name="bytes")
 
 
-class Outcome(DeviceLine, frozen=True, kw_only=True):
+class OutcomeLine(DeviceLine, frozen=True, kw_only=True):
     """The outcome of an attempt, a check or a rollback."""
 
     outcome: str
     text: str
 
 
-class End(Outcome, frozen=True, kw_only=True):
+class EndLine(OutcomeLine, frozen=True, kw_only=True):
     """The end of an attempt. `error` is the class of the error, `step` the step that failed."""
 
     error: str = ""
@@ -109,15 +113,15 @@ class End(Outcome, frozen=True, kw_only=True):
     seconds: float = 0.0
 
 
-class Look(Outcome, frozen=True, kw_only=True):
+class LookLine(OutcomeLine, frozen=True, kw_only=True):
     """The outcome of the check after the soak."""
 
 
-class Back(Outcome, frozen=True, kw_only=True):
+class BackLine(OutcomeLine, frozen=True, kw_only=True):
     """The outcome of a rollback."""
 
 
-class Judged(Line, frozen=True, kw_only=True):
+class JudgedLine(JournalLine, frozen=True, kw_only=True):
     """The verdict on a wave: go, stop or rollback."""
 
     wave: str
@@ -125,40 +129,40 @@ class Judged(Line, frozen=True, kw_only=True):
     text: str = ""
 
 
-class Soak(Line, frozen=True, kw_only=True):
+class SoakLine(JournalLine, frozen=True, kw_only=True):
     """A wait of `seconds` before the check of a wave."""
 
     wave: str = ""
     seconds: float = 0.0
 
 
-class Rolling(Line, frozen=True, kw_only=True):
+class RollingLine(JournalLine, frozen=True, kw_only=True):
     """A rollback of the run begins; `text` is its reason."""
 
     text: str
 
 
-class Finished(Line, frozen=True, kw_only=True):
+class FinishedLine(JournalLine, frozen=True, kw_only=True):
     """The end of the run."""
 
     ending: str = "finished"
     text: str = ""
 
 
-class Interrupted(Line, frozen=True, kw_only=True):
+class InterruptedLine(JournalLine, frozen=True, kw_only=True):
     """The user stopped the run."""
 
 
-_KINDS: dict[object, type[Line]] = {
+_KINDS: dict[object, type[JournalLine]] = {
     str(kind.__struct_config__.tag): kind
     for kind in (
-        RunHeader, Resume, Begin, Plan, Step, End, Look, Back, Judged, Soak, Rolling, Finished,
-        Interrupted,
+        RunHeader, ResumeLine, BeginLine, PlanLine, StepLine, EndLine, LookLine, BackLine,
+        JudgedLine, SoakLine, RollingLine, FinishedLine, InterruptedLine,
     )
 }  # fmt: skip
 
 
-def read_line(data: Mapping[str, Any]) -> Line | None:
+def read_line(data: Mapping[str, Any]) -> JournalLine | None:
     """Return a line from its JSON, None for an unknown kind.
 
     Raises KeyError, TypeError or InputError for an invalid line.

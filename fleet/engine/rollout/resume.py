@@ -12,7 +12,7 @@ from msgspec import structs
 from fleet.config.inventory import load_inventory
 from fleet.config.lockfile import load_lock
 from fleet.config.playbook import load_playbook
-from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.rollout.claim import NAME, newest
 from fleet.engine.rollout.inputs import Inputs, content_hashes, file_hashes, require_same
 from fleet.engine.rollout.journal import Journal, busy
@@ -131,10 +131,9 @@ def _reopen(
         _hosts(journal.state, inputs),
         listener,
         options=structs.replace(options, lock=lock, parallel=parallel or options.parallel),
-        runtimes=runtimes,
-        runs=runs,
         run_id=run_id,
         inputs=inputs,
+        resources=Resources(runtimes, runs),
     )
     if not force:
         require_same(then, content_hashes(playbook, operation.builder.bundle), run_id)

@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 
 from fleet.engine.pool import FINE
 from fleet.engine.rollout.lines import (
-    Back,
-    Begin,
+    BackLine,
+    BeginLine,
     DeviceLine,
-    End,
-    Finished,
-    Interrupted,
-    Judged,
-    Line,
-    Look,
-    Plan,
-    Resume,
-    Rolling,
+    EndLine,
+    FinishedLine,
+    InterruptedLine,
+    JournalLine,
+    JudgedLine,
+    LookLine,
+    PlanLine,
+    ResumeLine,
+    RollingLine,
     RunHeader,
-    Step,
+    StepLine,
 )
 from fleet.engine.rollout.waves import Wave
 from fleet.model.rollout import ALL_AT_ONCE, RolloutSpec
@@ -95,26 +95,26 @@ class RunState:
     ending: str = ""
     text: str = ""
 
-    def take(self, line: Line) -> None:
+    def take(self, line: JournalLine) -> None:
         """Apply one line of the journal. Raises KeyError for an unknown host."""
         match line:
             case RunHeader():
                 self._begin(line)
             case DeviceLine():
                 self._device(self.devices[line.host], line)
-            case Judged(verdict="go"):
+            case JudgedLine(verdict="go"):
                 self.passed.add(line.wave)
-            case Judged():
+            case JudgedLine():
                 self.passed.discard(line.wave)
-            case Resume():
+            case ResumeLine():
                 self.ending = self.text = ""
                 if line.forced:
                     self.releases.clear()
-            case Rolling():
+            case RollingLine():
                 self.rolling = line.text
-            case Finished():
+            case FinishedLine():
                 self.ending, self.text = line.ending, line.text
-            case Interrupted():
+            case InterruptedLine():
                 self.ending, self.text = "interrupted", ""
 
     def _begin(self, header: RunHeader) -> None:
@@ -128,24 +128,24 @@ class RunState:
 
     def _device(self, device: RolloutDevice, line: DeviceLine) -> None:
         match line:
-            case Begin():
+            case BeginLine():
                 device.attempts += 1
                 device.outcome, device.text, device.step, device.looked = "", "", "", ""
-            case Plan():
+            case PlanLine():
                 device.release, device.boot_id = line.release, line.boot_id
                 self.releases.setdefault(line.device_kind, line.release)
                 if not device.switched:
                     device.was = line.was
-            case Step():
+            case StepLine():
                 device.step, device.touched = line.step, True
                 device.switched = device.switched or line.step == "switch"
-            case End():
+            case EndLine():
                 device.outcome, device.text, device.hint = line.outcome, line.text, line.hint
-            case Look():
+            case LookLine():
                 device.looked = line.outcome
                 if device.looked not in FINE:
                     device.outcome, device.text = line.outcome, line.text
-            case Back():
+            case BackLine():
                 device.back, device.back_text = line.outcome, line.text
 
     @property

@@ -17,7 +17,7 @@ import pytest
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.engine.cluster.connecting import ClusterExecutor, executor_for
-from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.options import DeployOptions
 from fleet.lab import Lab
 from fleet.model.events import Event
@@ -170,9 +170,9 @@ class Fleet:
             self.hosts,
             self.events.append,
             options=DeployOptions(offline=True, **changes),  # type: ignore[arg-type]
-            runtimes=RuntimeStore(self.folder / "runtimes"),
-            runs=self.runs,
-            executor=executor,
+            resources=Resources(
+                RuntimeStore(self.folder / "runtimes"), self.runs, executor=executor
+            ),
         )
 
     def hide(self, monkeypatch: pytest.MonkeyPatch) -> None:

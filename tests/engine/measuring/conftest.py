@@ -15,7 +15,7 @@ import pytest
 
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
-from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
 from fleet.engine.run.measuring import gate
@@ -81,8 +81,7 @@ class Rig:
             [self.host],
             self._take,
             options=DeployOptions(run="always"),
-            runtimes=RuntimeStore(self.root.parent / "runtimes"),
-            runs=self.runs,
+            resources=Resources(RuntimeStore(self.root.parent / "runtimes"), self.runs),
         )
         return operation.run()[0]
 
@@ -104,8 +103,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Pa
             load_inventory(lab.inventory).hosts,
             lambda event: None,
             options=DeployOptions(run="never", offline=True),
-            runtimes=RuntimeStore(folder / "runtimes"),
-            runs=RunStore(folder / "deploys"),
+            resources=Resources(RuntimeStore(folder / "runtimes"), RunStore(folder / "deploys")),
         )
         (done,) = operation.deploy()
         assert done.error is None, done.error

@@ -10,7 +10,7 @@ import pytest
 
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
-from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.options import DeployOptions
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare
@@ -51,8 +51,7 @@ def test_a_power_cut_in_a_run(tmp_path: Path) -> None:
             [replace(host, soc="QCS9075")],
             hear,
             options=DeployOptions(run="always", offline=True),
-            runtimes=RuntimeStore(tmp_path / "runtimes"),
-            runs=RunStore(tmp_path / "runs"),
+            resources=Resources(RuntimeStore(tmp_path / "runtimes"), RunStore(tmp_path / "runs")),
         )
         (first,) = operation.deploy()
         assert first.error is None, first.error

@@ -16,7 +16,7 @@ from typing import Any
 
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
-from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.options import DeployOptions
 from fleet.engine.rollout.claim import NAME
 from fleet.engine.rollout.inputs import inputs_of
@@ -122,9 +122,8 @@ class Yard:
             load_inventory(self.inventory).hosts,
             self.events.append,
             options=DeployOptions(**{"run": "never", "offline": True, **changes}),
-            runtimes=RuntimeStore(self.home / "runtimes"),
-            runs=self.runs,
             inputs=inputs_of(self.playbook, self.inventory),
+            resources=Resources(RuntimeStore(self.home / "runtimes"), self.runs),
         )
 
     def first_release(self, *names: str) -> list[str | None]:

@@ -11,7 +11,7 @@ from typing import Any
 from fleet.engine.pool import DeviceResult
 from fleet.engine.rollout.driver import Done, Ending, Rollout
 from fleet.engine.rollout.journal import Journal
-from fleet.engine.rollout.lines import Plan, RunHeader, Step
+from fleet.engine.rollout.lines import PlanLine, RunHeader, StepLine
 from fleet.engine.rollout.state import RolloutDevice
 from fleet.engine.rollout.waves import Wave, plan_waves
 from fleet.model.errors import WorkstationError
@@ -95,10 +95,10 @@ class FakeExecutor:
         was = None if name in self.fresh else "old"
         current = "new" if outcome == "unchanged" else was
         self.journal.write(
-            Plan(host=name, release="new", was=current, device_kind="t v73", boot_id="b")
+            PlanLine(host=name, release="new", was=current, device_kind="t v73", boot_id="b")
         )
         if outcome in {"changed", OURS}:
-            self.journal.write(Step(host=name, step="switch"))
+            self.journal.write(StepLine(host=name, step="switch"))
 
     def _tick(self) -> None:
         if self.die_after is not None:

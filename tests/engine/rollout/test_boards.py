@@ -13,7 +13,7 @@ from fleet.engine.pool import DeviceResult
 from fleet.engine.rollout import deploying
 from fleet.engine.rollout.deploying import DeviceExecutor, begin
 from fleet.engine.rollout.journal import Journal
-from fleet.engine.rollout.lines import Resume
+from fleet.engine.rollout.lines import ResumeLine
 from fleet.engine.rollout.resume import reopen
 from fleet.model.errors import BundleError, HealthError, InputError, UnreachableError
 from fleet.model.events import DeviceDone, RolloutDone, WaveJudged
@@ -49,7 +49,7 @@ def go_on(boards: Yard) -> list[DeviceResult[Any]]:
     boards.events.clear()
     journal = Journal.reopen(boards.journal())
     operation = reopen(journal, boards.events.append, runs=boards.runs)
-    journal.write(Resume(forced=False))
+    journal.write(ResumeLine(forced=False))
     return operation.go_on(journal)
 
 

@@ -16,7 +16,7 @@ from fleet.engine.pool import FINE, DeviceResult, Remote
 from fleet.engine.rollout.driver import Ending
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.judge import judge, tally
-from fleet.engine.rollout.lines import Resume
+from fleet.engine.rollout.lines import ResumeLine
 from fleet.engine.rollout.state import RunState
 from fleet.model.errors import InputError
 from fleet.model.events import RolledBack, WaveJudged, WaveStarted
@@ -208,7 +208,7 @@ class TestKilled:
             found.append(play(count, rules, path=path, die_after=after, **executor))
         while not found:
             journal = Journal.reopen(path)
-            journal.write(Resume(forced=False))
+            journal.write(ResumeLine(forced=False))
             before = {one.name for one in journal.state.devices.values() if one.fine}
             try:
                 found.append(go_on(journal, die_after=after, **executor))

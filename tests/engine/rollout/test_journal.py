@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.engine.rollout.journal import Journal, busy
-from fleet.engine.rollout.lines import Begin, End, Step, read_line
+from fleet.engine.rollout.lines import BeginLine, EndLine, StepLine, read_line
 from fleet.engine.rollout.waves import plan_waves
 from fleet.model.errors import FleetError, InputError
 from fleet.model.plain import to_plain
@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_lines_are_json_and_for_this_user_alone(path: Path) -> None:
     journal = begun(path)
-    journal.write(Begin(host="d001", wave="canary"))
+    journal.write(BeginLine(host="d001", wave="canary"))
     first, second = (json.loads(line) for line in path.read_text().splitlines())
     assert (first["line"], first["schema"], first["pid"]) == ("run", 1, os.getpid())
     assert first["waves"][0] == {"wave": "canary", "hosts": ["d001"]}
@@ -62,14 +62,14 @@ def test_each_line_and_its_name_are_on_the_disk_when_it_is_written(
     assert {path.parent, path.parent.parent} < flushed.keys(), "the names of file and folder"
     for number in range(3):
         assert flushed[path] == path.stat().st_size
-        journal.write(Begin(host=f"d00{number + 1}", wave="canary"))
+        journal.write(BeginLine(host=f"d00{number + 1}", wave="canary"))
     assert flushed[path] == path.stat().st_size
 
 
 def test_a_torn_end_at_any_byte_is_cut_off(path: Path, tmp_path: Path) -> None:
     journal = begun(path)
     whole = path.read_bytes()
-    journal.write(Begin(host="d001", wave="canary"))
+    journal.write(BeginLine(host="d001", wave="canary"))
     journal.close()
     data = path.read_bytes()
     torn = tmp_path / "torn.jsonl"
@@ -78,7 +78,7 @@ def test_a_torn_end_at_any_byte_is_cut_off(path: Path, tmp_path: Path) -> None:
         again = Journal.reopen(torn)
         assert again.state.devices["d001"].attempts == 0
         assert torn.stat().st_size == len(whole), "what is torn is cut off at once"
-        again.write(End(host="d002", outcome="changed", text=""))
+        again.write(EndLine(host="d002", outcome="changed", text=""))
         again.close()
         assert Journal.read(torn).devices["d002"].fine
     torn.write_bytes(data + b"\0" * 100 + b"\n")
@@ -112,7 +112,7 @@ def test_a_torn_end_at_any_byte_is_cut_off(path: Path, tmp_path: Path) -> None:
 )
 def test_damage_before_the_end_is_one_error(path: Path, at: int, text: bytes, words: str) -> None:
     journal = begun(path)
-    journal.write(End(host="d001", outcome="changed", text=""))
+    journal.write(EndLine(host="d001", outcome="changed", text=""))
     journal.close()
     lines = path.read_bytes().splitlines(keepends=True)
     lines.insert(at, text)
@@ -182,7 +182,7 @@ def test_many_threads_write_whole_lines(path: Path) -> None:
 
     def work(name: str) -> None:
         for number in range(50):
-            journal.write(Step(host=name, step=f"s{number}", text="x" * number * 40))
+            journal.write(StepLine(host=name, step=f"s{number}", text="x" * number * 40))
 
     threads = [threading.Thread(target=work, args=(name,)) for name in names(3)]
     for one in threads:
@@ -209,10 +209,10 @@ def test_a_full_disk_is_an_error_and_spoils_no_line(
 
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(FleetError, match="No space left on device"):
-        journal.write(Begin(host="d001", wave="canary"))
+        journal.write(BeginLine(host="d001", wave="canary"))
     monkeypatch.undo()
     assert path.read_bytes() == whole
-    journal.write(End(host="d001", outcome="changed", text=""))
+    journal.write(EndLine(host="d001", outcome="changed", text=""))
     assert Journal.read(path).devices["d001"].fine
 
 
@@ -249,7 +249,7 @@ def test_lines_are_written_as_0_3_0_wrote_them(name: str) -> None:
 
 def test_lines_of_unknown_kinds_and_unknown_keys_are_ignored(path: Path) -> None:
     journal = begun(path)
-    journal.write(End(host="d001", outcome="changed", text=""))
+    journal.write(EndLine(host="d001", outcome="changed", text=""))
     journal.close()
     added = (
         b'{"line": "weather", "at": "", "host": "d999", "text": 7}\n'

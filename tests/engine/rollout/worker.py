@@ -13,11 +13,11 @@ from pathlib import Path
 
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
-from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.options import DeployOptions
 from fleet.engine.rollout.inputs import inputs_of
 from fleet.engine.rollout.journal import Journal
-from fleet.engine.rollout.lines import Line, Resume
+from fleet.engine.rollout.lines import JournalLine, ResumeLine
 from fleet.engine.rollout.resume import journal_path, known_runs, reopen
 from fleet.model.events import Event, Progress
 from fleet.profiles.runs import RunStore
@@ -32,10 +32,10 @@ def mortal(where: str) -> None:
     """From now on each line of a journal may be the last thing that this process does."""
     real = Journal.write
 
-    def write(self: Journal, line: Line) -> None:
+    def write(self: Journal, line: JournalLine) -> None:
         real(self, line)
         words = [
-            type(line).__name__.lower(),
+            str(type(line).__struct_config__.tag),
             *(getattr(line, name, "") for name in ("host", "step")),
         ]
         if where.split(":") == words[: where.count(":") + 1]:
@@ -56,7 +56,7 @@ def main(playbook: str, inventory: str, home: str, where: str) -> None:
     if list(known_runs(runs)):
         journal = Journal.reopen(journal_path("last", runs))
         operation = reopen(journal, hear, runs=runs, runtimes=runtimes)
-        journal.write(Resume(forced=False))
+        journal.write(ResumeLine(forced=False))
         operation.go_on(journal)
         return
     inputs = inputs_of(Path(playbook), Path(inventory))
@@ -65,9 +65,8 @@ def main(playbook: str, inventory: str, home: str, where: str) -> None:
         load_inventory(inputs.inventory).hosts,
         hear,
         options=DeployOptions(run="never", offline=True),
-        runtimes=runtimes,
-        runs=runs,
         inputs=inputs,
+        resources=Resources(runtimes, runs),
     ).deploy()
 
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from fleet.config.playbook import load_playbook
-from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
 from fleet.engine.serving.service import Serving
@@ -53,8 +53,7 @@ class Service:
             [self.host],
             self.said.append,
             options=options,
-            runtimes=self.store,
-            runs=self.runs,
+            resources=Resources(self.store, self.runs),
         )
 
     def deploy(self) -> None:
