@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from fleet.bundles.chips import chips_in
 from fleet.bundles.rule import REFUSE, WARN, Case, Fault, rule, unknown
 from fleet.facts.soc import OLDEST_HTP, by_chip, by_kernel_id, by_soc_model, models_of, no_htp
 from fleet.model.facts import Soc
 from fleet.model.runtime import version_key
 
 _MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
+_MODELS = (".pte", ".bin", ".dlc", ".tflite", ".onnx", ".so", ".mllm")
 _GCC11 = "aarch64-oe-linux-gcc11.2"
 
 
@@ -227,6 +229,27 @@ def _models_of(number: int | None, chip: str | None) -> set[int]:
         return {number}
     row = by_chip(chip) if chip else None
     return set(models_of(row)) if row else set()
+
+
+@rule("chip-in-name", WARN, "names of exports: hybrid_llama_qnn_SM8550.pte (ExecuTorch), "
+      "NAME-qualcomm_snapdragon_8_elite.bin (AI Hub)")  # fmt: skip
+def chip_in_name(case: Case) -> Iterator[Fault]:
+    """A chip in the name of a model file has the Hexagon arch of the device."""
+    arch = case.facts.soc.hexagon_arch
+    known = {item.name for item in case.whole_contexts if item.hexagon_arch}
+    for file in case.bundle.files if arch else ():
+        rows = [row for row in chips_in(file.name.rpartition("/")[2]) if row.get("arch")]
+        if not file.name.endswith(_MODELS) or file.name in known or not rows:
+            continue
+        if all(row["arch"] != arch for row in rows):
+            yield Fault(
+                f"{file.name} was made for {rows[0]['chip']} ({rows[0]['arch']}) by its name, but "
+                f"the device is {case.facts.soc.chip} ({arch})",
+                f"{rows[0]['chip']} ({rows[0]['arch']})",
+                f"{case.facts.soc.chip} ({arch})",
+                f"compile the model for {case.facts.soc.chip}, or rename the file if its name is "
+                "wrong",
+            )
 
 
 @rule("ext-soc-model", REFUSE, "docs/sources/qairt.md 5, 6: unknown soc_model is 14001; on a real "

@@ -47,9 +47,19 @@ def healthy(make_bundle: MakeBundle) -> Case:
     return make_case(make_bundle())
 
 
+def test_a_chip_of_the_same_arch_in_a_name_is_silent(healthy: Case) -> None:
+    assert "chip-in-name" not in found(sent(healthy, "llm_SM8550.pte"))
+    assert "chip-in-name" not in found(sent(healthy, "qualcomm-sm8750.json"))
+
+
 def test_a_healthy_case_is_silent(healthy: Case) -> None:
     assert run(healthy) == ()
     assert run(ops(healthy, "none")) == ()
+
+
+def sent(case: Case, name: str) -> Case:
+    """The same case with one more file in the bundle."""
+    return bundle(case, files=(*case.bundle.files, FileRef(Path("/b", name), name, 1, "0" * 64)))
 
 
 def shard(case: Case, **changes: Any) -> Case:
@@ -338,6 +348,7 @@ ROWS = [
         lambda c: shard(c, soc_type="SA8775P"),
         ("SA8775P", "52", "77"),
     ),
+    Row("chip-in-name", "warn", lambda c: sent(c, "llm_SM8750.pte"), ("SM8750 (v79)", "v73")),
     Row("ext-soc-model", "refuse", lambda c: ext(c, soc_model=676), ("676", "77", "kernel")),
     Row("ext-soc-model", "refuse", lambda c: ext(c, soc_id=0), ("14001",)),
     Row("ext-soc-model", "refuse", lambda c: ext(c, soc_model="77"), ("14001",)),

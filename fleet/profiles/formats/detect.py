@@ -63,8 +63,8 @@ _SIGNS = (
     (re.compile(r"^\|.*\| *(?:pp|tg)\d+ *\| *[\d.]+ ± [\d.]+ *\|$", re.MULTILINE),
      "rows of llama-bench without the line that names their columns",
      "put the first two lines of the table above the rows (they begin with `| model`)"),
-    (re.compile(r"^(Layer Id|Layer Times|Total Inference Time).*", re.MULTILINE),
-     "the output of snpe-diagview (SNPE)",
+    (re.compile(r"^(Layer Id|Layer Times|Total Inference Time|SNPE SDK version:).*", re.MULTILINE),
+     "the output of snpe-diagview or snpe_bench.py (SNPE)",
      "measure the model with QNN or fleet run; fleet reads no profiles of SNPE"),
 )  # fmt: skip
 

@@ -377,6 +377,7 @@ def test_a_file_without_numbers_is_damaged(data: object) -> None:
         ("[ Prompt: 120.5 t/s | Generation: 12.3 t/s ]\n", "llama-cli"),
         ('{"traceEvents": []}', "Chrome trace"),
         ("Layer Times:\n0: 12 us\n", "snpe-diagview"),
+        ("SNPE SDK version:,2.2.1\n\nConfiguration used:\n", "snpe_bench"),
         (inputs.of("C25").read_text(), "no profile format"),
         ('[{"cat": "Node", "name": "a", "args": {}}]', "without durations"),
         ("=== Performance Summary ===\nTotal Trades: 1\n", "no profile format"),
