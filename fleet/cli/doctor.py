@@ -12,7 +12,7 @@ import typer
 
 from fleet.cli import options as opt
 from fleet.cli import output, project
-from fleet.cli.doctor_view import report, show_explained
+from fleet.cli.doctor_view import question_lines, report, show_explained
 from fleet.model.diagnosis import (
     ADVICE,
     HEALTHY,
@@ -37,7 +37,7 @@ Look = Callable[[Mapping[str, str]], Diagnosis]
 
 
 def given(answers: Sequence[str] | None) -> dict[str, str]:
-    """Parse `ID=yes`, `ID=no` or `ID=@FILE` of the command line.
+    """Parse `ID=CAUSE` or `ID=@FILE` of the command line.
 
     Raises InputError for another form, and for an ID that no question has.
     """
@@ -46,8 +46,8 @@ def given(answers: Sequence[str] | None) -> dict[str, str]:
         key, equals, word = text.rpartition("=") if "=@" not in text else text.partition("=")
         if not equals or not key:
             raise InputError(
-                f"--answer '{text}' does not have the form ID=yes, ID=no or ID=@FILE",
-                hint="repeat the command with the ID that the question shows: --answer ID=yes",
+                f"--answer '{text}' does not have the form ID=CAUSE or ID=@FILE",
+                hint="repeat the command with the ID that the question shows: --answer ID=CAUSE",
             )
         parsed[key] = _content(word[1:]) if word.startswith("@") else word
     if parsed:
@@ -73,8 +73,8 @@ def asked(look: Look, answers: dict[str, str], *, quiet: bool) -> Diagnosis:
     if quiet or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return diagnosis
     for _ in range(_MOST):
-        question = next((question for question in diagnosis.questions if question.yes), None)
-        if question is None:
+        question = next(iter(diagnosis.questions), None)
+        if question is None or not question.leaves:
             break
         answer = _ask(question)
         if not answer:
@@ -85,12 +85,11 @@ def asked(look: Look, answers: dict[str, str], *, quiet: bool) -> Diagnosis:
 
 
 def _ask(question: Question) -> str:
-    """Return yes or no, or "" if the person does not know."""
-    output.say(question.text)
-    if question.command:
-        output.say(f"  {question.command}")
-    word = str(typer.prompt("yes, no, or Enter to skip", default="", show_default=False))
-    return {"y": "yes", "yes": "yes", "n": "no", "no": "no"}.get(word.strip().lower(), "")
+    """Return the cause that the person chose, or "" if the person does not know."""
+    output.say("\n".join(question_lines(question)))
+    word = str(typer.prompt("number, or Enter to skip", default="", show_default=False)).strip()
+    at = int(word) - 1 if word.isdecimal() else -1
+    return question.leaves[at].cause if 0 <= at < len(question.leaves) else ""
 
 
 _INVENTORY = typer.Option("--inventory", "-i", help="Examine the devices of this inventory.")
@@ -148,7 +147,7 @@ BundleOption = Annotated[
 AnswerOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="With --log: answer a question that the doctor printed, by its ID: ID=yes, ID=no, or "
+        help="With --log: answer a question that the doctor printed, by its ID: ID=CAUSE, or "
         "ID=@FILE with the output that it asks for."
     ),
 ]

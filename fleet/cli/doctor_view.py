@@ -13,7 +13,7 @@ from fleet.cli import output
 from fleet.cli.hints import completed
 from fleet.cli.output import escape
 from fleet.model.cause import LAYERS, Fix
-from fleet.model.diagnosis import BAD, OK, UNKNOWN, WARN, Check, Diagnosis, Ranked
+from fleet.model.diagnosis import BAD, OK, UNKNOWN, WARN, Check, Diagnosis, Question, Ranked
 from fleet.model.text import harmless
 from fleet.triage.explain import Explained
 
@@ -103,9 +103,20 @@ def _unknown(diagnosis: Diagnosis) -> None:
     for line in diagnosis.suspects:
         _line(f"  [dim]suspicious[/] line {line.line}: {escape(_short(line.text))}")
     for question in diagnosis.questions[:1]:
-        _line(f"  [bold]next[/]   {escape(question.text)}")
-        for text in question.command.splitlines():
-            _line(f"         {escape(completed(text))}", paste=True)
+        first, *rest = question_lines(question)
+        _line(f"  [bold]next[/]   {escape(first)}")
+        for text in rest:
+            _line(f"         {escape(text)}", paste=True)
+
+
+def question_lines(question: Question) -> list[str]:
+    """Return a question as lines: its text, its command, its leaves and how to answer it."""
+    lines = [question.text, *completed(question.command).splitlines()]
+    for number, leaf in enumerate(question.leaves, 1):
+        check = f" (check: {completed(leaf.command)})" if leaf.command else ""
+        lines.append(f"{number}. {leaf.cause}: {leaf.holds}{check}")
+    how = f"answer with --answer {question.id}=CAUSE, or {question.id}=@FILE with the output"
+    return [*lines, how] if question.leaves else lines
 
 
 def _together(every: Sequence[Diagnosis]) -> None:

@@ -116,18 +116,30 @@ class Ranked(Struct, frozen=True):
         )
 
 
+class Leaf(Struct, frozen=True):
+    """An answer to a question: the ID of a cause, what holds if it is right, and a check of that.
+
+    `shows` is a pattern for the output of the question's command, "" for none.
+    """
+
+    cause: str
+    holds: str
+    command: str = ""
+    shows: str = ""
+    PLAIN: ClassVar[str] = "cause holds command?"
+
+
 class Question(Struct, frozen=True):
     """A question that distinguishes causes with the same log, or asks for missing evidence.
 
-    `command` is read-only. `yes` and `no` are the causes that the answers support ("" for none). A
-    question without them asks for the output of the command.
+    `command` is read-only. `leaves` are the causes that an answer can name. A question without
+    leaves asks for the output of the command.
     """
 
     id: str
     text: str
     command: str = ""
-    yes: str = ""
-    no: str = ""
+    leaves: tuple[Leaf, ...] = ()
 
 
 class Diagnosis(Struct):

@@ -67,6 +67,7 @@ TABLES = (
     "next_steps",
     "sentences",
     "families",
+    "stages",
 )
 
 
@@ -90,6 +91,7 @@ class Known:
     weak: frozenset[int]
     lasting: frozenset[str]
     doubts: Matcher
+    worries: Matcher
     failure_words: Matcher
     platforms: tuple[tuple[str, Matcher], ...]
     actors: tuple[tuple[str, Matcher], ...]
@@ -103,6 +105,8 @@ class Known:
     symptoms: Matcher
     families: dict[tuple[int, int], str]
     unsure: frozenset[tuple[int, int]]
+    stages: tuple[dict[str, Any], ...]
+    staged: Matcher
 
 
 @cache
@@ -185,6 +189,7 @@ def _known(
         weak=frozenset(at for at, row in enumerate(success["patterns"]) if row.get("weak")),
         lasting=frozenset(success["lasting"]),
         doubts=matcher(success["doubts"]),
+        worries=matcher(success["worries"]),
         failure_words=matcher(success["failure_words"]),
         platforms=tuple(
             (name, matcher(patterns)) for name, patterns in tables["platform_words"].items()
@@ -203,6 +208,8 @@ def _known(
             for cell, subject, symptom in _cells(families)
         },
         unsure=_unsure(families),
+        stages=tuple(tables["stages"]["stages"]),
+        staged=matcher([stage["words"] for stage in tables["stages"]["stages"]]),
     )
 
 
@@ -237,10 +244,10 @@ def _cells(families: dict[str, Any]) -> list[tuple[tuple[int, int], str, str]]:
 def _matchers(known: Known) -> list[Matcher]:
     """Return the matchers in the order in which `_known` makes them."""
     return [
-        known.matcher, known.against, known.benign, known.success, known.doubts,
+        known.matcher, known.against, known.benign, known.success, known.doubts, known.worries,
         known.failure_words,
         *(matcher for _, matcher in (*known.platforms, *known.actors)), *known.contexts.values(),
-        known.stepping, known.saying, known.subjects, known.symptoms,
+        known.stepping, known.saying, known.subjects, known.symptoms, known.staged,
     ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from fleet.triage.knowledge import Known
 from fleet.triage.matcher import Matcher
-from fleet.triage.text import Line, process_of
+from fleet.triage.text import Line, is_quiet, process_of
 
 MAX_LINES = 200_000  # limit of the distinct lines that are read; a log repeats itself long before
 _DOCUMENT = 0.25  # a text with a larger share of prose is a document
@@ -123,6 +123,21 @@ class LogReading:
     def succeeded(self) -> bool:
         """True if a line reports finished work, and a line shows that it ran where it should."""
         return bool(self._successes)
+
+    @cached_property
+    def healthy(self) -> bool:
+        """True if the work was done and no line of trouble follows.
+
+        A warning, and what the program itself gives a level below an error, may stand before the
+        last success.
+        """
+        if not self._successes or self.doubts:
+            return False
+        last = max(line.number for line in self._successes)
+        worries = (row for row in self.matching(self.known.worries) if not self.benign(row))
+        return not any(row.number > last for row in worries) and all(
+            row.number < last and is_quiet(row.text) for row in self.failures
+        )
 
     @property
     def achievements(self) -> list[Line]:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import re
 from bisect import bisect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from fleet.model.cause import Fix
-from fleet.model.diagnosis import HEALTHY, PROBLEM, UNRECOGNISED, Diagnosis, Evidence, Ranked
+from fleet.model.diagnosis import (
+    HEALTHY,
+    PROBLEM,
+    UNRECOGNISED,
+    Diagnosis,
+    Evidence,
+    Leaf,
+    Question,
+    Ranked,
+)
 from fleet.model.slots import FOLDERS, SLOTS
 from fleet.model.text import harmless
 from fleet.triage.asking import affirmed, answered, questions
@@ -21,6 +30,7 @@ from fleet.triage.knowledge import knowledge
 from fleet.triage.matcher import Matcher
 from fleet.triage.ranking import Witness, rank
 from fleet.triage.reading import LogReading
+from fleet.triage.stages import stage_of, stage_question
 from fleet.triage.text import is_quiet, lines_of, process_of
 from fleet.triage.unknown import next_step, suspects, understood
 from fleet.triage.witnesses import heard
@@ -219,6 +229,12 @@ def in_context(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[Ranked,
     """
     if reading.of_people or reading.of_others:
         return ()
+    stage = stage_of(reading, failing=True)
+    if stage and not reading.given:
+        ranked = tuple(
+            _lowered(row, _CAPPED) if row.cause.layer in stage["apart"] else row for row in ranked
+        )
+        ranked = tuple(sorted(ranked, key=lambda row: -row.confidence))
     if reading.of_build:
         kept = [
             guess
@@ -287,12 +303,16 @@ def calibrated(ranked: tuple[Ranked, ...]) -> tuple[Ranked, ...]:
 
 
 _SYMPTOM = 0.75  # limit of a symptom, below the confidence that needs no question
+_SHARED = 0.6  # the same, if a single line shows it: several causes end with that line
 _REASON = 0.4  # the least confidence of a reason next to its symptom
 
 
 def reasoned(ranked: tuple[Ranked, ...]) -> tuple[Ranked, ...]:
     """Return the causes with the best reason before a leading symptom. No symptom is certain."""
-    ranked = tuple(_lowered(row, _SYMPTOM) if row.cause.symptom else row for row in ranked)
+    ranked = tuple(
+        _lowered(row, _SYMPTOM if len(row.evidence) > 1 else _SHARED) if row.cause.symptom else row
+        for row in ranked
+    )
     if not ranked or not ranked[0].cause.symptom:
         return ranked
     shown = min(_numbers(ranked[0]))
@@ -364,29 +384,34 @@ def triage(
     given = of_device or bool(platform) or affirmed(answers or {})
     reading = LogReading(lines_of(text), known, given=given)
     system = platform or platform_of(reading)
-    evidences = answered(answers or {}, known)
+    actor = actor_of(reading, answers or {})
+    who = {system, actor.get("actor", "")} - {""}
+    evidences = answered(answers or {}, reading, who)
     witnesses = [*heard(reading), *evidences]
     specific = [witness for witness in witnesses if not witness.cause.general]
     plain = stated(reading, [witness for witness in witnesses if witness.cause.general])
     scored = rank(specific, system, known=known.causes)
-    names = {**beside(reading.text), **actor_of(reading, answers or {})}
+    names = {**beside(reading.text), **actor}
     ranked = tuple(
         cured(replace(cause, slots={**names, **cause.slots}, platform=system), reading)
         for cause in led(in_context(reasoned(_of_one_process(calibrated(scored))), reading), plain)
     )
     if ranked:
-        asked = tuple(
-            question
-            for question in questions(ranked, reading)
-            if question.id not in (answers or {})
-        )
+        asked = _open(questions(ranked, reading, who), answers)
         verdict = verdict_of(ranked)
         return Diagnosis(target, verdict, ranked, notes=_notes(ranked, reading), questions=asked)
-    if reading.succeeded and not (reading.failures or reading.doubts):
+    if reading.healthy:
         return Diagnosis(target, HEALTHY, notes=_worked(reading))
     if not reading.lines:
         return Diagnosis(target, UNRECOGNISED, notes=("the log is empty",))
-    return _unrecognised(target, reading, scored)
+    return _unrecognised(target, reading, scored, who, answers)
+
+
+def _open(
+    asked: Iterable[Question | None], answers: Mapping[str, str] | None
+) -> tuple[Question, ...]:
+    """Return the questions that have no answer yet."""
+    return tuple(question for question in asked if question and question.id not in (answers or {}))
 
 
 def _of_one_process(ranked: tuple[Ranked, ...]) -> tuple[Ranked, ...]:
@@ -406,18 +431,30 @@ def _processes(ranked: Ranked) -> set[str]:
     return {pid for row in ranked.evidence if (pid := process_of(row.text))}
 
 
-def _unrecognised(target: str, reading: LogReading, scored: tuple[Ranked, ...]) -> Diagnosis:
+def _unrecognised(
+    target: str,
+    reading: LogReading,
+    scored: tuple[Ranked, ...],
+    who: Collection[str],
+    answers: Mapping[str, str] | None,
+) -> Diagnosis:
     """Return a diagnosis without a cause: known meanings and questions.
 
     `scored` has unnamed causes.
     """
     step, why = next_step(reading)
-    guessed = guesses(reading, scored)
+    leaves = [Leaf(row.cause.id, row.title, row.verify) for row in scored]
+    failing = reading.failures and not (reading.of_people or reading.of_others)
+    split = (
+        stage_question(reading, who, [*leaves, *guesses(reading)], layer="", whole=True)
+        if failing
+        else None
+    )
     return Diagnosis(
         target,
         UNRECOGNISED,
         notes=(why,),
-        questions=(*guessed.before, step, *guessed.behind),
+        questions=_open([split, step], answers),
         understood=understood(reading),
         suspects=suspects(reading),
     )

@@ -45,6 +45,7 @@ def _pattern(text: str) -> str:
 _LOOKS = re.compile(r"(?<!\\)\((\?<?[=!]|\?P=)|(?<!\\)\\[1-9]")
 _SYNTAX = "correct the expression; RE2 syntax has no look-around and no back references"
 WordPattern = Annotated[str, After(_pattern)]
+Name = Annotated[str, Pattern(r"[a-z][a-z0-9-]*", "name", "write it like token-limit")]
 
 
 class _Benign(Body, frozen=True, kw_only=True):
@@ -69,6 +70,7 @@ class Success(Body, frozen=True, kw_only=True):
     patterns: list[_Succeeded]
     lasting: list[str]
     doubts: list[WordPattern]
+    worries: list[WordPattern]
     failure_words: list[WordPattern]
 
 
@@ -128,6 +130,33 @@ class Families(Body, frozen=True, kw_only=True):
     table: dict[str, dict[str, str]]
 
 
+class _Leaf(Body, frozen=True, kw_only=True):
+    cause: str
+    holds: str = field(name="if")
+    shows: WordPattern = ""
+
+
+class _StageQuestion(Body, frozen=True, kw_only=True):
+    who: list[str] = field(default_factory=list)
+    ask: str
+    command: str
+    leaves: list[_Leaf]
+
+
+class _Stage(Body, frozen=True, kw_only=True):
+    id: Name
+    words: WordPattern
+    layers: list[str] = field(default_factory=list)
+    apart: list[str]
+    questions: list[_StageQuestion]
+
+
+class Stages(Body, frozen=True, kw_only=True):
+    """stages.yaml: the stages of a deployment, and the question that splits the causes of each."""
+
+    stages: list[_Stage]
+
+
 class Sentences(Body, frozen=True, kw_only=True):
     """sentences.yaml: the meaning of common lines that are not a cause on their own."""
 
@@ -168,7 +197,6 @@ class ActorWords(Body, frozen=True, kw_only=True):
 # The model of data/assumptions.yaml: fleet's assumptions, and the self-test that decides them.
 
 KINDS = ("board", "phone", "lab", "lab-phone")
-Name = Annotated[str, Pattern(r"[a-z][a-z0-9-]*", "name", "write it like token-limit")]
 Allowed = dict[Literal["board", "phone", "lab", "lab-phone"], list[Name]]
 
 
@@ -437,6 +465,7 @@ TABLES: dict[str, type[Body]] = {
     "context_words": ContextWords,
     "next_steps": NextSteps,
     "sentences": Sentences,
+    "stages": Stages,
     "families": Families,
     "error_codes": _ErrorCodes,
     "assumptions": AssumptionTable,

@@ -66,8 +66,9 @@ class Run:
         question = self.found.questions[0]
         given = self.row.get("question") or ()
         named = {str(word) for word in ([given] if isinstance(given, str) else given)}
-        open_one = not question.yes and self.row.get("decidable") is False
-        return bool({question.id, question.yes, question.no} & (self.wanted | named)) or open_one
+        leaves = {leaf.cause for leaf in question.leaves}
+        open_one = self.row.get("decidable") is False
+        return bool({question.id, *leaves} & (self.wanted | named)) or open_one
 
 
 def answers(runs: Iterable[Run]) -> list[tuple[float, bool]]:
