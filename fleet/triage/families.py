@@ -26,7 +26,7 @@ def guesses(reading: LogReading) -> list[Leaf]:
     """Return the causes that the failing lines may mean, then those of the other lines."""
     if reading.of_people or reading.of_build or reading.of_others:
         return []
-    causes = {}
+    causes: dict[str, Leaf] = {}
     for cause, line in chain(
         ((cause, line) for cause, line, _ in _by_words(reading)), _by_number(reading)
     ):

@@ -202,11 +202,12 @@ class LogReading:
     def of_build(self) -> list[Line]:
         """Lines of a build or a converter, if its failure is the first one in the log.
 
-        A tool that also runs on boards is no build if the DSP writes to the same log.
+        A tool that also runs on boards is no build if a failure of the DSP is in the same log.
         """
-        if self.about("transport"):
-            return []
         lines = self.about("build")
+        of_dsp = {*self.about("transport")} - {*lines}
+        if any(line in of_dsp for line in self.failures):
+            return []
         first = self.failures[0].number if self.failures else MAX_LINES
         return ([line for line in lines if line.number <= first] and lines) or self.about(
             "workstation"

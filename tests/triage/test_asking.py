@@ -95,7 +95,7 @@ def test_the_output_of_the_command_answers() -> None:
     question = next(one for one in triage(log).questions if one.leaves)
     after = triage(log, answers={question.id: "3.11.9 (MSC v.1938)\nAMD64\n"})
     assert after.causes[0].cause.id == "wrong-python-arch"
-    assert [row.source for row in after.causes[0].evidence][:1] == ["answer"]
+    assert "answer" in [row.source for row in after.causes[0].evidence]
     assert all(row.line == 0 for row in after.causes[0].evidence if row.source == "answer")
 
 
