@@ -10,7 +10,7 @@ from fleet.model.diagnosis import Leaf, Question
 from fleet.triage.reading import LogReading
 
 STAGE = "stage:"  # the prefix of the ID of a question about a stage
-_LEAVES = 10
+_LEAVES = 12
 _READ = 200  # the last lines that are read if no failing line has a word of a stage
 _OF_BUILDS = ("aihub", "install", "convert", "build")
 

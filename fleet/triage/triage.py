@@ -217,7 +217,7 @@ _FAR = 0.3  # limit in a long log, far from every word of a deployment
 _OF_A_BUILD = {"host", "link", "os", "library"}
 _OF_A_MODEL = {
     "unsupported-op", "op-package", "model-format", "input-mismatch", "soc-unknown",
-    "tool-limitation", "dsp-va-limit", "vtcm-size",
+    "tool-limitation", "dsp-va-limit", "vtcm-size", "model-graph-invalid",
 }  # fmt: skip
 
 
