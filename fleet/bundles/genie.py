@@ -68,6 +68,7 @@ SECTIONS = (
 )
 SCRIPT = "*genie*app*"  # AI Hub: genie-app-script.txt
 _CONFIG_BYTES = 1 << 20  # a tokenizer of the same folder has several MB
+_ABSOLUTE = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
 _LOOKS_LIKE_A_FILE = re.compile(r"[^\s{}]+\.(bin|raw|json|dlc|so|dll|onnx|gguf)", re.IGNORECASE)
 # Small files that fleet sends without a name in a configuration: users expect them on the device.
 _COMPANIONS = (
@@ -308,7 +309,13 @@ class _Reader:
             )
         if text.startswith(_RECORD):
             return text
-        name = name_in(self._root, text) or clean_name(text, f"{self._config.name} ({place})")
+        name = name_in(self._root, text)
+        if name is None:  # of an absolute path, the file has to be copied into the bundle
+            base = re.split(r"[/\\]", text)[-1] if _ABSOLUTE.match(text) else text
+            name = clean_name(base, f"{self._config.name} ({place})")
+            if base != text:
+                self._config.named.append(Named(name, f"{place} ({text})", kind))
+                return text
         self._config.named.append(Named(name, place, kind))
         draft = f"draft_{name}"  # an eaglet dialog names one table; its draft has a second table
         if key == "lut-path" and (self._root / draft).is_file():

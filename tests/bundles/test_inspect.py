@@ -210,12 +210,22 @@ def test_other_backends_name_no_context(make_folder: MakeFolder) -> None:
     assert "model.bin" in {item.name for item in bundle.files}
 
 
-@pytest.mark.parametrize("name", ["../secret.bin", "/etc/passwd", "a/../../b.bin", "", "a\nb", "."])
+@pytest.mark.parametrize("name", ["../secret.bin", "/etc/..", "a/../../b.bin", "", "a\nb", "."])
 def test_names_that_leave_the_bundle(make_folder: MakeFolder, name: str) -> None:
     folder = make_folder(V73)
     rewrite(folder, tokenizer={"path": name})
     with pytest.raises(BundleError, match=r"genie_config\.json"):
         inspect_bundle(folder)
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "C:\\lab\\passwd", "/sdcard/no/passwd"])
+def test_each_absolute_path_is_a_missing_file(make_folder: MakeFolder, path: str) -> None:
+    """A configuration of another machine: nothing outside is read, and all its files are named."""
+    folder = make_folder(V73)
+    rewrite(folder, tokenizer={"path": path}, embedding={"lut-path": "/data/lut.raw"})
+    bundle = inspect_bundle(folder)
+    assert {item.name for item in bundle.missing} == {"passwd", "lut.raw"}
+    assert any(f"({path})" in problem for problem in bundle.problems)
 
 
 @pytest.mark.parametrize("path", [3, None, {"a": 1}, [1], "\ud800"])
