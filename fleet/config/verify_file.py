@@ -15,7 +15,7 @@ from fleet.config.suite_file import Gate
 from fleet.config.values import After, Before, Doc, FilePath, Schema
 from fleet.config.yamlpos import Document, Keys
 from fleet.model.errors import InputError, SuiteError
-from fleet.model.suite import TensorFile, TensorLimits, TensorSample, TensorUse
+from fleet.model.suite import PerplexityUse, TensorFile, TensorLimits, TensorSample, TensorUse
 
 DTYPES = (
     *("float16", "float32", "float64", "int8", "int16", "int32", "int64"),
@@ -89,6 +89,16 @@ class LimitsBody(Body, frozen=True, kw_only=True):
     top_share: Annotated[Share, Doc("Least share of these entries that agrees.")] = 1.0
 
 
+class PerplexityBody(Body, frozen=True, kw_only=True):
+    """The perplexity of a language model over all samples."""
+
+    output: Annotated[str, Doc("Output with a row of logits for each token.")] = "logits"
+    tokens: Annotated[str, Doc("Input with the token ids.")] = "input_ids"
+    at_most: Annotated[
+        Annotated[float, Meta(ge=1)] | None, Doc("Largest allowed value. Default: no limit.")
+    ] = None
+
+
 class VerifyBody(Body, frozen=True, kw_only=True):
     """Samples for a network, and limits for its outputs."""
 
@@ -102,6 +112,7 @@ class VerifyBody(Body, frozen=True, kw_only=True):
     ] = None
     limits: Annotated[LimitsBody | None, Doc("Limits for all outputs.")] = None
     outputs: Annotated[dict[str, LimitsBody] | None, Doc("Limits for single outputs.")] = None
+    perplexity: Annotated[PerplexityBody | None, Doc("Also compute the perplexity.")] = None
     gate: Annotated[Gate, Doc("When a deploy runs the samples: as in `suite:`.")] = "health"
 
 
@@ -121,7 +132,9 @@ def tensor_use(body: VerifyBody, document: Document, problems: Problems) -> Tens
     reference = None
     if body.reference is not None:
         reference = reader.path(body.reference, ("verify", "reference"))
-    return TensorUse(samples, limits, reference, body.gate)
+    wanted = body.perplexity
+    use = PerplexityUse(wanted.output, wanted.tokens, wanted.at_most) if wanted else None
+    return TensorUse(samples, limits, reference, body.gate, perplexity=use)
 
 
 def _limits(body: LimitsBody) -> TensorLimits:

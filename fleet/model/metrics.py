@@ -11,6 +11,7 @@ from dataclasses import dataclass
 MORE, LESS, UNKNOWN = 1, -1, 0
 # the meaning of a number for one inference of a network
 LATENCY, P90, RATE = "latency", "p90", "rate"
+PERPLEXITY = "perplexity"  # exp of the mean negative natural logarithm of a token's probability
 _TIMES = {
     *("ns", "us", "µs", "ms", "s", "sec", "seconds", "min"),
     *("microsec", "milliseconds", "cycles"),
@@ -84,6 +85,7 @@ METRICS = (
     Metric("netrun_execute_us", "us", LESS, network=LATENCY, mean=True, formats=("qnn",)),
     Metric("run_p90_ms", "ms", LESS, network=P90, formats=("ort",)),
     Metric("execute_p90_us", "us", LESS, network=P90, formats=("qnn",)),
+    Metric(PERPLEXITY, better=LESS, title="perplexity", digits=3, formats=("llama_cpp",)),
     Metric("ips", "inf/s", MORE, network=RATE, formats=("ort", "executorch", "qnn")),
 )  # fmt: skip
 KNOWN = {metric.name: metric for metric in METRICS}

@@ -266,6 +266,17 @@ class TensorSample:
 
 
 @dataclass(frozen=True)
+class PerplexityUse:
+    """The perplexity of a language model over all samples: the names of the output with the logits
+    and of the input with the token ids, and the largest allowed value.
+    """
+
+    output: str = "logits"
+    tokens: str = "input_ids"
+    at_most: float | None = None
+
+
+@dataclass(frozen=True)
 class TensorUse:
     """The `verify:` section of a playbook.
 
@@ -279,6 +290,7 @@ class TensorUse:
     reference: Path | None = None
     gate: str = "health"
     record: bool = False
+    perplexity: PerplexityUse | None = None
 
 
 @dataclass(frozen=True)

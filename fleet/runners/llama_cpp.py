@@ -22,7 +22,7 @@ from fleet.runners.base import Ended, Kit, Layout, Outcome, Start
 from fleet.runners.options import Options, OwnProgram, ending, named, only, parsed, program
 
 LOG = "llama.log"
-_PROGRAMS = ("bench", "completion", "mtmd")
+_PROGRAMS = ("bench", "completion", "mtmd", "perplexity")
 _HEALTH_PROMPT = "hi"
 _MOST = 5
 _AGAIN = "[fleet: llama.cpp lost the end of its output; it is run again]"
@@ -112,7 +112,7 @@ class LlamaCppRunner(OwnProgram):
         if name.startswith("llama-") and not any(word in name for word in _PROGRAMS):
             raise InputError(
                 f"the runner llama.cpp cannot read the output of the program {name}; it runs "
-                "llama-bench, llama-completion and llama-mtmd-cli",
+                "llama-bench, llama-completion, llama-perplexity and llama-mtmd-cli",
                 hint="set `runner: exec` in the playbook, and say under `options: parse:` how the "
                 "output is read",
             )

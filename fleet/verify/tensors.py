@@ -16,6 +16,7 @@ import hashlib
 import importlib
 import io
 import math
+import sys
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -29,7 +30,15 @@ from numpy.typing import NDArray
 
 from fleet.model.errors import InputError, Position, SuiteError, reason
 from fleet.model.extras import loaded
-from fleet.model.suite import SAMPLES, SuiteAnswer, SuiteResult, TensorFile, TensorLimits, TensorUse
+from fleet.model.suite import (
+    SAMPLES,
+    PerplexityUse,
+    SuiteAnswer,
+    SuiteResult,
+    TensorFile,
+    TensorLimits,
+    TensorUse,
+)
 
 DEFAULT_SQNR_DB = 20.0
 DEFAULT_RANGE_SHARE = 0.25
@@ -53,7 +62,6 @@ class TensorDifference:
     cosine: float
     span: float
     not_finite: int = 0
-    at: tuple[int, ...] = ()
     faults: tuple[str, ...] = ()
 
     @property
@@ -86,52 +94,38 @@ def difference(name: str, wanted: Array, actual: Array, limits: TensorLimits) ->
             hint="make the reference with the same model and inputs",
         )
     pair = wanted.ravel(), actual.ravel()
-    starts = range(0, wanted.size, _BLOCK)
-    rows = [_measured(*(each[start : start + _BLOCK] for each in pair)) for start in starts]
-    signal, noise, power, product, total, lost = np.sum(rows, 0)[:6] if rows else (0.0,) * 6
-    largest, low, high = (np.array([row[n] for row in rows]) for n in (6, 8, 9))
-    worst = int(largest.argmax()) if rows else 0
+    starts = range(0, max(1, wanted.size), _BLOCK)
+    rows = np.array([_measured(*(each[at : at + _BLOCK] for each in pair)) for at in starts])
+    signal, noise, power, product, total, lost = map(float, rows[:, :6].sum(0))
     norms = math.sqrt(signal) * math.sqrt(power)
     made = TensorDifference(
         name,
-        max_abs=float(largest.max(initial=0.0)),
-        mean_abs=float(total) / max(1, wanted.size),
+        max_abs=float(rows[:, 6].max()),
+        mean_abs=total / max(1, wanted.size),
         sqnr_db=_decibel(signal, noise),
-        cosine=float(product) / norms if norms else float(not noise),
-        span=float(high.max() - low.min()) if rows else 0.0,
+        cosine=product / norms if norms else float(not noise),
+        span=float(rows[:, 7].max() + rows[:, 8].max()) if wanted.size else 0.0,
         not_finite=int(lost),
-        at=tuple(int(i) for i in np.unravel_index(worst * _BLOCK + int(rows[worst][7]),
-                                                  wanted.shape)) if rows else (),
-    )  # fmt: skip
+    )
     faults = tuple(_faults(made, wanted, actual, limits))
     return replace(made, faults=faults)
 
 
 @np.errstate(over="ignore", invalid="ignore")
 def _measured(wanted: Array, actual: Array) -> tuple[float, ...]:
-    """Return ten measures of a block.
+    """Return nine measures of a block.
 
     The first six are sums: the squares of the reference, of the error and of the values; the
     products; the absolute errors; the number of values that are not finite. The others are the
-    largest error, its place, and the smallest and the largest reference.
+    largest error, the largest reference and the largest negative reference.
     """
     a, b = wanted.astype(np.float64), actual.astype(np.float64)
     finite = np.isfinite(a) & np.isfinite(b)
     if not finite.all():
         a, b = np.where(finite, a, 0.0), np.where(finite, b, 0.0)
     gap = np.abs(a - b)
-    squares = (float(np.sum(left * right)) for left, right in ((a, a), (gap, gap), (b, b), (a, b)))
-    place = int(gap.argmax())
-    lost = float(a.size - np.count_nonzero(finite))
-    return (
-        *squares,
-        float(gap.sum()),
-        lost,
-        float(gap[place]),
-        place,
-        float(a.min()),
-        float(a.max()),
-    )
+    sums = (np.sum(each) for each in (a * a, gap * gap, b * b, a * b, gap, ~finite))
+    return (*sums, *(np.max(each, initial=-math.inf) for each in (gap, a, -a)))
 
 
 def _decibel(signal: float, noise: float) -> float:
@@ -197,6 +191,7 @@ class PreparedSamples:
     limits: Mapping[str, TensorLimits]
     sha256: str
     inputs_sha256: str = ""
+    perplexity: PerplexityUse | None = None
 
     def inputs(self, number: int) -> dict[str, Array]:
         """Return the inputs of a sample by name."""
@@ -253,7 +248,14 @@ def prepare(use: TensorUse, inputs: Ends | None, outputs: Ends | None) -> Prepar
         _fit(given, inputs, "input", sample.position, whole=True)
         _fit(wanted, outputs, "output", sample.position, whole=False)
         fed.append(given)
-        if not wanted and use.reference is None and not use.record:
+        if use.perplexity is not None and use.perplexity.tokens not in given:
+            raise SuiteError(
+                f"sample {sample.name} has no input {use.perplexity.tokens} with the tokens of the "
+                "perplexity",
+                position=sample.position,
+                hint="add the input to the sample, or write its name as `perplexity: {tokens: x}`",
+            )
+        if not wanted and use.reference is None and not (use.record or use.perplexity):
             raise SuiteError(
                 f"sample {sample.name} has no expected outputs, and `verify:` has no reference",
                 position=sample.position,
@@ -271,14 +273,16 @@ def prepare(use: TensorUse, inputs: Ends | None, outputs: Ends | None) -> Prepar
     names = tuple(sample.name for sample in use.samples)
     digest = _digest(fed)
     whole = hashlib.sha256((digest + _digest(expected)).encode()).hexdigest()
-    return PreparedSamples(names, packed(fed), tuple(expected), use.limits, whole, digest)
+    return PreparedSamples(
+        names, packed(fed), tuple(expected), use.limits, whole, digest, use.perplexity
+    )
 
 
 def _digest(rows: Iterable[Mapping[str, Array]]) -> str:
     digest = hashlib.sha256()
     for name, value in (part for row in rows for part in row.items()):
         digest.update(name.encode())
-        digest.update(np.ascontiguousarray(value))
+        digest.update(np.ascontiguousarray(value).data)
     return digest.hexdigest()
 
 
@@ -402,7 +406,13 @@ def _tensor(file: TensorFile, position: Position) -> Array:
                 hint="write FILE.npz:NAME with one of these names",
             )
         value = members[file.member]
-        require_finite(file.member, value, file.path)
+        bad = 0 if value.dtype.kind in "biu" else int(np.sum(~np.isfinite(value)))
+        if bad:
+            raise SuiteError(
+                f"{file.path}: {file.member or 'the tensor'} has {bad} values that are NaN or "
+                "infinite",
+                hint="write the file again without such values",
+            )
     except SuiteError as error:
         error.position = error.position or position
         raise
@@ -441,12 +451,51 @@ def _fit(
             )
 
 
-def judge_samples(prepared: PreparedSamples, archive: bytes, fault: str = "") -> SuiteResult:
+def surprise(logits: Array, tokens: Array) -> Array:
+    """Return the negative natural logarithm of the probability of each token after the first one.
+
+    `logits` has the shape of `tokens` (batch, length) and then an axis for the vocabulary. The row
+    of a token predicts the next token. Raises ValueError and IndexError if the two do not fit.
+    """
+    size = tokens.shape[-1]
+    rows = logits.reshape(-1, size, logits.shape[-1])[:, :-1].reshape(-1, logits.shape[-1])
+    ids = tokens.reshape(-1, size)[:, 1:].ravel().astype(np.uint64)  # no id counts from the end
+    costs = []
+    for row, token in zip(rows, ids, strict=True):
+        scaled = row.astype(np.float64) - row.max()
+        costs.append(math.log(np.exp(scaled).sum()) - float(scaled[token]))
+    return np.array(costs)
+
+
+def perplexity(prepared: PreparedSamples, archive: bytes) -> float | None:
+    """Return exp of the mean of `surprise` over all tokens of all samples, from a device's .npz.
+
+    Returns None if it was not requested, or if the outputs are not logits of the tokens.
+    """
+    use = prepared.perplexity
+    if use is None:
+        return None
+    outputs, inputs = arrays_of(archive)[0], arrays_of(prepared.archive)[0]
+    places = range(len(prepared.names))
+    try:
+        costs = [
+            surprise(outputs[f"{n}/{use.output}"], inputs[f"{n}/{use.tokens}"]) for n in places
+        ]
+    except (KeyError, ValueError, IndexError, TypeError):
+        return None
+    mean = float(np.concatenate(costs).mean())
+    return math.exp(mean) if mean < math.log(sys.float_info.max) else None
+
+
+def judge_samples(
+    prepared: PreparedSamples, archive: bytes, fault: str = "", measured: float | None = None
+) -> SuiteResult:
     """Return the result of the samples, with an answer for each sample, from the device's .npz.
 
-    `fault` is the reason why the run failed, for samples without outputs. Nothing that a device
-    wrote raises an error.
+    `fault` is the reason why the run failed, for samples without outputs. `measured` is the
+    perplexity: beyond its limit, no sample passes. Nothing that a device wrote raises an error.
     """
+    confused = _confused(prepared.perplexity, measured)
     arrays, damage = arrays_of(archive)
     fault = fault or damage
     answers = []
@@ -464,13 +513,26 @@ def judge_samples(prepared: PreparedSamples, archive: bytes, fault: str = "") ->
             except InputError as error:
                 faults.append(error.message)
                 continue
-            bytes_of = hashlib.sha256(np.ascontiguousarray(got)).hexdigest()
+            bytes_of = hashlib.sha256(np.ascontiguousarray(got).data).hexdigest()
             text = measures.text if wanted else f"{tensor}: recorded"
             texts.append(f"{text} [{bytes_of[:12]}]")
             faults += measures.faults
+        faults += confused
         answers.append(SuiteAnswer(name, "; ".join(texts), faults=tuple(dict.fromkeys(faults))))
     count = len(prepared.names)
     return SuiteResult(SAMPLES, prepared.sha256, count, count, tuple(answers))
+
+
+def _confused(use: PerplexityUse | None, measured: float | None) -> list[str]:
+    """Return the fault of a perplexity that is unknown or above its limit."""
+    if use is None:
+        return []
+    if measured is None:
+        rows = f"{use.output} has no row of logits for each token of {use.tokens}"
+        return [f"the perplexity is unknown: {rows}"]
+    if use.at_most is not None and measured > use.at_most:
+        return [f"the perplexity over all samples is {measured:.4g}, the limit is {use.at_most:g}"]
+    return []
 
 
 def outputs_in(expected: Sequence[Mapping[str, Array]], files: Mapping[str, bytes]) -> bytes:
@@ -526,13 +588,3 @@ def load(path: Path, dtype: str = "", shape: tuple[int, ...] = ()) -> Mapping[st
             hint="correct dtype or shape, or write the file again",
         )
     return {"": np.frombuffer(data, dtype).reshape(shape)}
-
-
-def require_finite(name: str, value: Array, path: Path) -> None:
-    """Raise SuiteError for NaN or infinity in a file of a sample or a reference."""
-    bad = 0 if np.issubdtype(value.dtype, np.integer) else int(np.sum(~np.isfinite(value)))
-    if bad:
-        raise SuiteError(
-            f"{path}: {name or 'the tensor'} has {bad} values that are NaN or infinite",
-            hint="write the file again without such values",
-        )

@@ -183,6 +183,38 @@ def test_the_same_model_on_the_cpu_is_marked(bench: Bench, tmp_path: Path) -> No
     assert "cpu" not in npu.marks
 
 
+def test_the_perplexity_of_logits_is_in_the_record(bench: Bench, tmp_path: Path) -> None:
+    """A table of logits by token: what softmax gives is known, and a limit below it fails."""
+    folder = _folder(tmp_path)
+    table = np.random.default_rng(2).normal(0, 2, (40, 40)).astype(np.float32)
+    ids = np.random.default_rng(3).integers(0, 40, (1, 12))
+    np.save(tmp_path / "ids.npy", ids)
+    ends = [onnx.helper.make_tensor_value_info(name, kind, shape) for name, kind, shape in (
+        ("input_ids", onnx.TensorProto.INT64, [1, 12]),
+        ("logits", onnx.TensorProto.FLOAT, [1, 12, 40]))]  # fmt: skip
+    node = onnx.helper.make_node("Gather", ["table", "input_ids"], ["logits"])
+    graph = onnx.helper.make_graph(
+        [node], "lm", ends[:1], ends[1:], [onnx.numpy_helper.from_array(table, "table")]
+    )
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8),
+              str(folder / "model.onnx"))  # fmt: skip
+    deploy(bench, folder, accelerator="cpu")
+    shares = np.exp(table.astype(np.float64))
+    shares /= shares.sum(1, keepdims=True)
+    right = float(np.exp(-np.log(shares[ids[0, :-1], ids[0, 1:]]).mean()))
+    text = json.loads((tmp_path / "playbook.yaml").read_text())
+    for factor in (1.01, 0.99):
+        text["verify"] = {"gate": "off", "perplexity": {"at_most": right * factor},
+                          "samples": [{"inputs": {"input_ids": "ids.npy"}}]}  # fmt: skip
+        (tmp_path / "playbook.yaml").write_text(json.dumps(text))
+        bench.playbook = load_playbook(tmp_path / "playbook.yaml")
+        (result,) = bench.operation().verify()
+        assert result.records[-1].metrics.others["perplexity"].value == pytest.approx(right)
+        assert (result.error is None) is (factor > 1)
+    assert "the perplexity over all samples is" in str(result.error)
+
+
 def test_a_decoder_alone_generates_with_its_cache(bench: Bench, tmp_path: Path) -> None:
     """The tokens are those of the genai folder of the same model (tests/programs/test_genai.py)."""
     folder = _folder(tmp_path)

@@ -14,7 +14,7 @@ from fleet.profiles.formats.base import Profile
 from fleet.runners.ort import _times
 from fleet.runners.scripted import token_times
 
-from ..profiles.formats.test_others import LOG, MLLM, OBSERVED
+from ..profiles.formats.test_others import ESTIMATE, LOG, MLLM, OBSERVED
 from ..runners.test_geniex import shape
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ def samples() -> dict[str, set[str]]:
     return {
         "genie": names("data/genie_dialog.json"),
         "geniex": known_of(geniex.metrics_of_run({}, GENIEX["runs"][0])),
-        "llama_cpp": {*llama_cpp.timings(LOG)},
+        "llama_cpp": {*llama_cpp.timings(f"{LOG}\n{ESTIMATE}")},
         "executorch": {*executorch.observed(f"PyTorchObserver {json.dumps(OBSERVED)}")}
         | names(log),
         "mllm": {*mllm.rates(MLLM)},

@@ -25,6 +25,7 @@ from fleet.runners import FLAT, Defaults, Ended, Kit
 from fleet.runners.exec import uses_qairt
 from fleet.runners.registry import OWN, described, options_of, runner
 
+from ..profiles.formats.test_others import ESTIMATE
 from .kits import kit
 
 ROOT = Path(__file__).parents[2]
@@ -362,6 +363,13 @@ def test_a_program_is_judged_by_its_name() -> None:
     (problem,) = runner.read(runner.start(pair), pair, Ended(0, b"")).problems
     assert problem.startswith("cut: llama-mtmd-cli ended without the times")
     assert "25504" not in problem
+    one = gguf("llama-perplexity", "model.gguf")
+    runner.check(one.run)
+    start = runner.start(one)
+    assert start.argv[start.argv.index("-f") + 1] == "{work}/prompt.txt"
+    log = f"0.00.001 I Final estimate: PPL = 9.5 +/- 0.1\n{ESTIMATE}\n".encode()
+    numbers = runner.read(start, one, Ended(0, b"", {"llama.log": log})).metrics.others
+    assert numbers == {"perplexity": Measure(9.5)}
 
 
 def test_exec_has_an_environment_and_every_kind() -> None:

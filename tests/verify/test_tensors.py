@@ -14,15 +14,18 @@ import pytest
 
 from fleet.config.playbook import load_playbook, playbook_errors
 from fleet.model.errors import InputError, Position, SuiteError
-from fleet.model.suite import TensorFile, TensorLimits, TensorSample, TensorUse
+from fleet.model.suite import PerplexityUse, TensorFile, TensorLimits, TensorSample, TensorUse
 from fleet.verify.tensors import (
     PreparedSamples,
     difference,
     judge_samples,
     load,
     outputs_in,
+    packed,
+    perplexity,
     prepare,
     recorded,
+    surprise,
     top_agreement,
 )
 
@@ -34,7 +37,7 @@ LINE = np.linspace(-1.0, 1.0, 1000, dtype=np.float32)
 def test_measures() -> None:
     wanted, found = np.array([[3.0, 4.0]]), np.array([[3.0, 3.0]])
     one = difference("y", wanted, found, TensorLimits())
-    assert (one.max_abs, one.mean_abs, one.span, one.at) == (1.0, 0.5, 1.0, (0, 1))
+    assert (one.max_abs, one.mean_abs, one.span) == (1.0, 0.5, 1.0)
     assert one.sqnr_db == pytest.approx(10 * math.log10(25 / 1))
     assert one.cosine == pytest.approx(21 / (5 * math.sqrt(18)))
     assert difference("y", wanted, wanted, TensorLimits()).text == "y: equal"
@@ -325,3 +328,75 @@ def test_a_reference_is_run_on_this_workstation(tmp_path: Path) -> None:
     wrong = TensorUse((other,), {}, model)
     with pytest.raises(SuiteError, match="does not take this sample"):
         prepare(wrong, None, None)
+
+
+def numbers(shape: tuple[int, ...]) -> Any:
+    return np.random.default_rng(3).normal(0, 4, shape).astype(np.float32)
+
+
+def softmax_perplexity(pairs: list[tuple[Any, Any]]) -> float:
+    """By the definition, in float64: exp of minus the mean of ln p(token) over all tokens."""
+    logs = []
+    for logits, ids in pairs:
+        for row in range(ids.shape[0]):
+            for place in range(1, ids.shape[1]):
+                weights = np.exp(logits[row, place - 1].astype(np.float64))
+                logs.append(math.log(weights[ids[row, place]] / weights.sum()))
+    return math.exp(-sum(logs) / len(logs))
+
+
+def asked(limit: float | None, pairs: list[tuple[Any, Any]]) -> tuple[PreparedSamples, bytes]:
+    """Samples of token ids, and the logits that a device gave for them."""
+    prepared = PreparedSamples(
+        tuple(f"s{n}" for n in range(len(pairs))),
+        packed({"input_ids": ids} for _, ids in pairs),
+        tuple({} for _ in pairs), {}, "",
+        perplexity=PerplexityUse(at_most=limit),
+    )  # fmt: skip
+    return prepared, packed({"logits": logits} for logits, _ in pairs)
+
+
+def test_perplexity_is_exp_of_the_mean_over_all_tokens_of_all_samples() -> None:
+    rng = np.random.default_rng(4)
+    pairs = [(numbers((1, n, 50)), rng.integers(0, 50, (1, n))) for n in (9, 3, 20)]
+    prepared, archive = asked(None, pairs)
+    value = perplexity(prepared, archive)
+    assert value == pytest.approx(softmax_perplexity(pairs), rel=1e-12)
+    uniform, ids = np.zeros((1, 9, 50), np.float32), np.arange(9)[None]
+    assert perplexity(*asked(None, [(uniform, ids)])) == pytest.approx(50)
+    assert surprise(uniform + 1e30, ids) == pytest.approx(math.log(50)), "no overflow"
+
+
+def test_no_sample_passes_beyond_the_limit_of_the_perplexity() -> None:
+    ids = np.arange(9)[None]
+    prepared, archive = asked(49.0, [(np.zeros((1, 9, 50), np.float32), ids)] * 2)
+    result = judge_samples(prepared, archive, "", perplexity(prepared, archive))
+    (fault,) = {fault for answer in result.answers for fault in answer.faults}
+    assert fault == "the perplexity over all samples is 50, the limit is 49"
+    assert (result.passed, result.holds) == (0, False)
+    prepared = replace(prepared, perplexity=PerplexityUse(at_most=51))
+    assert judge_samples(prepared, archive, "", perplexity(prepared, archive)).holds
+
+
+@pytest.mark.parametrize(
+    "logits",
+    [np.zeros((1, 1, 50), np.float32), np.zeros((1, 9, 5), np.float32),
+     np.full((1, 9, 50), np.nan, np.float32), np.zeros((), np.float32)],
+    ids=["last row only", "another vocabulary", "NaN", "no axis"],
+)  # fmt: skip
+def test_outputs_that_are_no_logits_of_the_tokens_are_a_fault(logits: Any) -> None:
+    prepared, archive = asked(None, [(logits, np.arange(9)[None])])
+    value = perplexity(prepared, archive)
+    assert value is None
+    (answer,) = judge_samples(prepared, archive, "", value).answers
+    assert any("the perplexity is unknown: logits has no row" in text for text in answer.faults)
+
+
+def test_the_perplexity_of_a_playbook_needs_the_tokens(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.arange(9)[None])
+    row = TensorSample("1", {"ids": TensorFile(tmp_path / "x.npy")}, {}, HERE)
+    use = TensorUse((row,), perplexity=PerplexityUse(tokens="ids"))
+    assert prepare(use, None, None).perplexity == use.perplexity, "it needs no expected output"
+    with pytest.raises(SuiteError, match="sample 1 has no input input_ids") as caught:
+        prepare(replace(use, perplexity=PerplexityUse()), None, None)
+    assert caught.value.position == HERE

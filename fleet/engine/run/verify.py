@@ -13,9 +13,10 @@ from fleet.engine.run.run import Recording, RunJob, Tee, Turn, kit_of
 from fleet.engine.run.start import Placed, execute, place
 from fleet.model.errors import AnswerError, InputError, SuiteError
 from fleet.model.events import RunDone, StepStarted
+from fleet.model.metrics import PERPLEXITY
 from fleet.model.plain import to_plain
 from fleet.model.playbook import RunSpec
-from fleet.model.record import Record
+from fleet.model.record import Measure, Metrics, Record
 from fleet.model.suite import NodeDifference, Suite, SuiteAnswer, SuiteQuestion, SuiteResult
 from fleet.runners.base import (
     AsksSuites,
@@ -59,10 +60,11 @@ class _Verification(Recording):
         problems: Sequence[str],
         *,
         files: Mapping[str, bytes] = {},
+        metrics: Metrics = Metrics(),  # noqa: B008 - frozen
         marks: tuple[str, ...] = (),
     ) -> Record:
         """Keep `files`, save the record, and tell the listener."""
-        outcome = Outcome(problems=tuple(problems), raw=files)
+        outcome = Outcome(metrics, problems=tuple(problems), raw=files)
         record = self.record(placed, Turn(0, False, ""), outcome, ended.status)
         record = structs.replace(record, marks=marks, suite=result)
         record = self.job.store.save(self.folder, record)
@@ -186,7 +188,7 @@ def ask_samples(job: RunJob, prepared: PreparedSamples, nodes: NodeUse | None = 
 
     With `nodes`, a second session reads the tensors between the nodes.
     """
-    from fleet.verify.tensors import judge_samples, recorded  # noqa: PLC0415 - numpy, for this
+    from fleet.verify.tensors import judge_samples, perplexity, recorded  # noqa: PLC0415 - numpy
 
     runner, kit = job.builder.runner, kit_of(job)
     text = f"{len(prepared.names)} samples"
@@ -202,14 +204,17 @@ def ask_samples(job: RunJob, prepared: PreparedSamples, nodes: NodeUse | None = 
     with made.logs() as logs:
         placed, ended = made.execute(start, "samples", logs)
     archive, problem = _outputs(runner, kit, start, ended, prepared)
-    result = judge_samples(prepared, archive, problem)
+    value = perplexity(prepared, archive)
+    result = judge_samples(prepared, archive, problem, value)
+    metrics = Metrics.of({} if value is None else {PERPLEXITY: Measure(value)})
     problems = [problem] if problem else []
     if nodes is not None:
         rows, trouble = _nodes_of(made, prepared, result, nodes)
         result = structs.replace(result, nodes=rows)
         problems += [trouble] if trouble else []
     kept = {"outputs.npz": recorded(prepared, archive)} if archive else {}
-    return made.save(placed, ended, result, problems, files={**ended.files, **kept})
+    return made.save(placed, ended, result, problems, files={**ended.files, **kept},
+                     metrics=metrics)  # fmt: skip
 
 
 def _outputs(

@@ -21,7 +21,7 @@ from typing import Any
 from msgspec import structs
 
 from fleet.model.errors import ProfileError
-from fleet.model.metrics import ANSWER, PROMPT
+from fleet.model.metrics import ANSWER, PERPLEXITY, PROMPT
 from fleet.model.record import Measure, Metrics
 from fleet.profiles.formats.base import UNPROVEN, Profile, Sources, finite, measured, number
 
@@ -36,6 +36,8 @@ _EVAL = re.compile(
     rf"(prompt eval|eval) time\s*=\s*{_NUMBER} ms /\s*(\d{{1,15}}) (?:tokens|runs)"
     rf".*?{_NUMBER} tokens per second"
 )
+# llama-perplexity (tools/perplexity) averages over the second half of each window of the context.
+_PERPLEXITY = re.compile(rf"^(?:[\d.]+ I )?Final estimate: PPL = {_NUMBER}", re.MULTILINE)
 _LOAD = re.compile(rf"load time\s*=\s*{_NUMBER} ms")
 _TEST = re.compile(
     r"(?:pp(?P<n_prompt>\d{1,9}))?\+?(?:tg(?P<n_gen>\d{1,9}))?(?: *@ *d(?P<n_depth>\d{1,9}))?"
@@ -88,7 +90,7 @@ def bench_elsewhere(text: str, device: str) -> str:
 
 
 def timings(text: str) -> dict[str, Measure]:
-    """Return the times of a log of llama.cpp; {} without them.
+    """Return the times of a log of llama.cpp, and the perplexity of llama-perplexity; {} without.
 
     A line is `prompt eval time = 1.0 ms / 5 tokens (..., 9.0 tokens per second)`.
     """
@@ -96,6 +98,9 @@ def timings(text: str) -> dict[str, Measure]:
     load = _LOAD.search(text)
     if load:
         numbers["init_ms"] = Measure(float(load[1]), "ms")
+    estimate = _PERPLEXITY.search(text)
+    if estimate:
+        numbers[PERPLEXITY] = Measure(float(estimate[1]))
     for kind, took, count, rate in _EVAL.findall(text):
         phase = ANSWER if kind == "eval" else PROMPT
         numbers |= measured(phase, int(count), float(rate), float(took))

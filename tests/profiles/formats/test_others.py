@@ -33,6 +33,7 @@ TABLE = """ggml-hex: Hexagon Arch version v79
 # Of llama-completion -lv 4 on a CPU, with a tiny model of ours; the weights as on an NPU.
 LOG_CPU = (RUNS / "completion_lv4.stderr.txt").read_text("utf-8")
 LOG = LOG_CPU.replace("  CPU_Mapped model buffer", "        HTP0 model buffer")
+ESTIMATE = "Final estimate: PPL = 10.1494 +/- 3.22681"
 OBSERVED = {
     "prompt_tokens": 20, "generated_tokens": 100, "model_load_start_ms": 1000,
     "model_load_end_ms": 1500, "inference_start_ms": 2000, "inference_end_ms": 4100,
