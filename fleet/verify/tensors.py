@@ -124,8 +124,8 @@ def _measured(wanted: Array, actual: Array) -> tuple[float, ...]:
     if not finite.all():
         a, b = np.where(finite, a, 0.0), np.where(finite, b, 0.0)
     gap = np.abs(a - b)
-    sums = (np.sum(each) for each in (a * a, gap * gap, b * b, a * b, gap, ~finite))
-    return (*sums, *(np.max(each, initial=-math.inf) for each in (gap, a, -a)))
+    sums = (float(np.sum(each)) for each in (a * a, gap * gap, b * b, a * b, gap, ~finite))
+    return (*sums, *(float(np.max(each, initial=-math.inf)) for each in (gap, a, -a)))
 
 
 def _decibel(signal: float, noise: float) -> float:
