@@ -99,7 +99,7 @@ KINDS = {
         BundleKind("litert", ".tflite", ("*.tflite",), "*.tflite", around=True,
                    marks=(("*.tflite", "a LiteRT model"),)),
         BundleKind("llama.cpp", ".gguf", ("*.gguf",), marks=(("*.gguf", "a llama.cpp model"),)),
-        BundleKind("files", marks=(("*.mnn*", "an MNN model"),)),
+        BundleKind("files", marks=(("*.mnn*", "an MNN model"), ("*.litertlm", "a LiteRT-LM model"))),
         BundleKind("qnn", "context binary, DLC or model library", ("*.bin", "*.dlc", "lib*.so"),
                    "*.bin", marks=(("*.dlc", "a QNN DLC"),
                                    ("model_libs", "libraries of qnn-model-lib-generator"),
