@@ -252,17 +252,26 @@ def compare(
     margin: float = 0.01,
     vary: Sequence[str] = (),
     store: str | Path | None = None,
+    fail_if: Sequence[str] = (),
+    strict: bool = False,
 ) -> Comparison:
     """Compare the runs B with the runs A: conditions, changes with intervals, verdicts.
 
-    `a` and `b` are selections or files; `vary` names conditions that were changed on purpose.
-    Raises InputError if one of them has no runs.
+    `a` and `b` are selections or files; `vary` names conditions that were changed on purpose. With
+    `fail_if` (gates such as `decode_tps<-5%`) or `strict`, raises GateError if B is worse, and
+    NotComparableError if fleet cannot decide. Raises InputError if A or B has no runs.
     """
-    from fleet.profiles.compare.selecting import compare_groups, group_of  # noqa: PLC0415 - numpy
+    from fleet.profiles.compare.gates import parse  # noqa: PLC0415 - numpy, as the next two
+    from fleet.profiles.compare.outcome import judged_gates, require  # noqa: PLC0415
+    from fleet.profiles.compare.selecting import compare_groups, group_of  # noqa: PLC0415
 
     with _store(store) as opened:
         sides = group_of(a, opened), group_of(b, opened)
-    return compare_groups(sides, metrics=metrics, margin=margin, vary=vary)
+    gates = [parse(text) for text in fail_if]
+    comparison = compare_groups(sides, gates, metrics, margin, vary)
+    if gates or strict:
+        require(comparison, judged_gates(comparison, gates, strict=strict), strict=strict)
+    return comparison
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The output of a comparison, and its exit code."""
+"""The output of a comparison."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fleet.cli.profiles_store import opened
 from fleet.config.playbook import load_playbook
 from fleet.engine.rollout.claim import NAME
 from fleet.engine.rollout.journal import Journal
-from fleet.model.errors import FleetError, GateError, InputError, NotComparableError
+from fleet.model.errors import FleetError, InputError
 from fleet.model.gates import LEAST_REPEATS
 from fleet.model.metrics import PRIMARY
 from fleet.model.plain import to_plain
@@ -19,16 +19,15 @@ from fleet.model.text import from_here
 from fleet.profiles.compare import gates, selecting, writing
 from fleet.profiles.compare import matrix as matrices
 from fleet.profiles.compare.comparing import Comparison
-from fleet.profiles.compare.conditions import APART
-from fleet.profiles.compare.gates import Gate, GateOutcome, JudgedGate
+from fleet.profiles.compare.gates import Gate, JudgedGate
 from fleet.profiles.compare.groups import RecordGroup, short_build
 from fleet.profiles.compare.ops import OpDiff
+from fleet.profiles.compare.outcome import AGAIN
 from fleet.profiles.compare.verdict import Verdict
 from fleet.profiles.runs import RunStore
 
 # The `fleet ab` command that measures two groups of runs again, alternately.
 
-UNKNOWN = "fleet ab -h (shows how to compare two playbooks, bundles or releases)"
 _MOST = 3  # devices that the command names individually
 
 
@@ -43,14 +42,14 @@ def command(comparison: Comparison) -> str:
     releases = [{record.release for record in side.records} for side in sides]
     inventory = project.supplied("inventory") or next(filter(None, inventories[::-1]), None)
     if inventory is None:
-        return UNKNOWN
+        return AGAIN
     if all(books) and books[0] != books[1]:
         words = [from_here(str(book)) for book in books]
     else:
         book = books[1] or _of_project(comparison.b)
         apart = releases[0] != releases[1] and all(len(ids) == 1 and all(ids) for ids in releases)
         if book is None or not apart:
-            return UNKNOWN
+            return AGAIN
         words = [*(ids.pop() for ids in releases), "--playbook", from_here(str(book))]
     if project.supplied("inventory") is None:
         words += ["-i", from_here(str(inventory))]
@@ -99,12 +98,6 @@ def group_of(text: str, store: Path | None) -> RecordGroup:
 def gates_of(texts: Sequence[str]) -> list[Gate]:
     """Return the gates of `--fail-if`."""
     return [gates.parse(text) for text in texts]
-
-
-def judged(comparison: Comparison, asked: Sequence[Gate], *, strict: bool) -> list[JudgedGate]:
-    """Return the outcome of each gate. If `--strict` refuses the comparison, no gate is judged."""
-    refused = _refusal(comparison) if strict else ""
-    return gates.judge_gates(asked, comparison, refused)
 
 
 def save(
@@ -182,63 +175,6 @@ def _show_ops(ops: OpDiff) -> None:
     if rows:
         columns = ("operation", "shape", "", f"A {ops.unit}", f"B {ops.unit}", "of the total")
         output.table("operations", columns, rows)
-
-
-def end(comparison: Comparison, judged: Sequence[JudgedGate], *, strict: bool) -> None:
-    """Raise GateError or, with `strict`, NotComparableError, for the exit code.
-
-    A tripped gate takes precedence over an unjudged one, because it is the more certain result.
-    """
-    refusal = _refusal(comparison) if strict else ""
-    if refusal:
-        raise NotComparableError(
-            refusal,
-            hint="measure A and B again under the same conditions; if you changed a condition "
-            "on purpose, name it with --vary, such as --vary runtime",
-        )
-    apart = [finding for finding in comparison.findings if finding.what in APART]
-    tripped = [result for result in judged if result.outcome is GateOutcome.TRIPPED]
-    if tripped:
-        raise GateError(
-            f"B is worse than --fail-if allows: {_texts(tripped)}",
-            hint="keep A; or allow a larger loss with --fail-if",
-        )
-    wrong = [f"{row.board}: {row.text}" for row in comparison.answers if row.worse]
-    if wrong and (judged or strict):
-        raise GateError(
-            f"B gives wrong answers: {'; '.join(wrong)}",
-            hint="keep A; fleet profiles compare --json (has each answer)",
-        )
-    unsure = [result for result in judged if result.outcome is GateOutcome.UNJUDGED]
-    if unsure:
-        raise NotComparableError(
-            "fleet cannot decide --fail-if, because it has too few comparable runs: "
-            f"{_texts(unsure)}",
-            hint=command(comparison)
-            if apart
-            else "measure A and B with at least five `fleet run` commands each, or: "
-            + command(comparison),
-        )
-    if apart:
-        raise NotComparableError(
-            "no verdict, because A and B were not measured alternately: "
-            f"{writing.finding(apart[0])}",
-            hint=command(comparison),
-        )
-
-
-def _refusal(comparison: Comparison) -> str:
-    if not comparison.rows:
-        return "--strict: A and B have no device and no metric in common"
-    what = ", ".join(dict.fromkeys(finding.what for finding in comparison.refused))
-    text = f"--strict: some conditions of A and B differ or are unknown: {what}"
-    return text if what else ""
-
-
-def _texts(judged: Sequence[JudgedGate]) -> str:
-    names = [", ".join(filter(None, (j.gate.text, j.board, j.metric))) for j in judged[:3]]
-    texts = [f"{name}: {result.text}" for name, result in zip(names, judged, strict=False)]
-    return "; ".join(texts) + (f" and {len(judged) - 3} more" if len(judged) > 3 else "")
 
 
 def show_matrix(

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from msgspec.structs import replace
 
 from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.cli.common import end_with, hosts_of
 from fleet.cli.live import listening
 from fleet.cli.results import show_errors
-from fleet.config.lockfile import load_lock, lock_path, playbook_hash, save_lock
+from fleet.config.lockfile import load_lock, lock_of, lock_path, playbook_hash, save_lock
 from fleet.config.playbook import load_playbook
 from fleet.engine.deploy.operation import Operation
 from fleet.engine.options import DeployOptions
@@ -55,7 +54,7 @@ def lock_file(
         end_with([result.error for result in results], fine=False)
     now = Lock(loaded.name, playbook_hash(playbook), releases)
     differences = stale(old, now, limited=bool(limit)) if check and old else []
-    changed = False if check else save_lock(where, beside(now, old, limit))
+    changed = False if check else save_lock(where, now.beside(old) if limit else now)
     if as_json:
         output.emit_json({"lock_file": str(where), "changed": changed, "differences": differences})
     elif check:
@@ -97,15 +96,6 @@ def _ours(where: Path) -> bool:
         return False
 
 
-def beside(now: Lock, old: Lock | None, limit: Sequence[str] | None) -> Lock:
-    """Return the new lock. With a limit, it keeps the releases of unselected kinds of device."""
-    if old is None or not limit:
-        return now
-    asked = {release.kind for release in now.releases}
-    kept = tuple(release for release in old.releases if release.kind not in asked)
-    return replace(now, releases=(*now.releases, *kept))
-
-
 def write_planned(
     playbook: Path,
     given: Path | None,
@@ -116,7 +106,8 @@ def write_planned(
     """Write the planned files to the lock file (`plan --write-lock`)."""
     where, name = lock_path(playbook, given), operation.playbook.name
     now = Lock(name, playbook_hash(playbook), releases)
-    changed = save_lock(where, beside(now, before(where, name, limit), limit))
+    old = before(where, name, limit)
+    changed = save_lock(where, now.beside(old) if limit else now)
     _show_written(where, releases, changed=changed, say=output.note)
 
 
@@ -135,14 +126,7 @@ def lock_for(playbook: Path, given: Path | None, *, locked: bool, frozen: bool) 
                 hint="add --locked or --frozen",
             )
         return None
-    lock = load_lock(lock_path(playbook, given)).of(load_playbook(playbook).name)
-    if locked and lock.playbook != playbook_hash(playbook):
-        raise LockFileError(
-            f"the playbook {playbook} changed after fleet.lock was written",
-            hint=f"fleet config lock {playbook} (writes a new one), or deploy with "
-            "--frozen (uses the builds and files in fleet.lock; downloads nothing)",
-        )
-    return lock
+    return lock_of(playbook, lock_path(playbook, given), frozen=frozen)
 
 
 def _show_written(

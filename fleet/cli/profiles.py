@@ -213,6 +213,7 @@ def compare(
     Example: fleet profiles compare tag:before tag:after --fail-if slower
     """
     from fleet.cli import compared  # noqa: PLC0415 - numpy, only for this command
+    from fleet.profiles.compare.outcome import judged_gates, require  # noqa: PLC0415
     from fleet.profiles.compare.selecting import compare_groups  # noqa: PLC0415
 
     share = _share(margin)
@@ -235,10 +236,10 @@ def compare(
     asked = compared.gates_of(fail_if or [])
     sides = compared.group_of(a, store), compared.group_of(b, store)
     comparison = compare_groups(sides, asked, metric or [], share, vary or [])
-    judged = compared.judged(comparison, asked, strict=strict)
+    judged = judged_gates(comparison, asked, strict=strict)
     compared.save(comparison, judged, markdown, junit)
     compared.show(comparison, judged, as_json=as_json)
-    compared.end(comparison, judged, strict=strict)
+    require(comparison, judged, strict=strict, again=compared.command(comparison))
 
 
 def _share(text: str) -> float:

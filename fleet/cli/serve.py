@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import shlex
@@ -10,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 import typer
 
@@ -30,9 +28,8 @@ from fleet.engine.session import Session
 from fleet.model.deadline import parse_duration, utc_text
 from fleet.model.errors import InputError
 from fleet.model.files import file_errors, human_bytes
-from fleet.model.record import Metrics, Record
-from fleet.model.version import VERSION
-from fleet.profiles.runs import RunStore, new_run_id
+from fleet.model.record import Record
+from fleet.profiles.runs import RunStore
 from fleet.serving import bench as client
 
 # `fleet serve bench`: a load test of a service from the client side, stored as a record.
@@ -92,14 +89,14 @@ def bench(
     health = client.look(url)
     began = utc_text()
     report = client.run(url, _token(token_file), load)
-    record = _record(url, health, report, began)
+    record = report.record(url, health, began)
     store = RunStore(output_dir)
     store.save(store.folder(record.run_id, record.host, 0, warmup=False), record)
     if as_json:
         output.emit_json(record)
     else:
         _show(record, report)
-    if report.errors or not report.asked:
+    if not report.fine:
         raise typer.Exit(1)
 
 
@@ -113,35 +110,6 @@ def _token(path: Path | None) -> str:
     if not word.isascii():
         raise InputError(f"the file {path} contains no token", hint="fleet serve token --save FILE")
     return word
-
-
-def _record(url: str, health: dict[str, Any], report: client.LoadReport, began: str) -> Record:
-    load = report.load
-    measures = report.measures()
-    first = measures.get("ttft_p50_ms")
-    metrics = Metrics(ttft_ms=first.value if first else None, others=measures)
-    problems = []
-    if report.errors:
-        words = sorted({request.error for request in report.errors})
-        problems.append(f"failed: {len(report.errors)} of {len(report.asked)} requests: {words[0]}")
-    how = "--stream" if load.stream else "--whole"
-    return Record(
-        run_id=new_run_id(),
-        host=urlsplit(url).netloc,
-        name=str(health["name"]),
-        release=str(health["release"]),
-        runner="http",
-        started=began,
-        seconds=round(report.seconds, 3),
-        status=0,
-        metrics=metrics,
-        problems=tuple(problems),
-        emulated=bool(health["emulated"]),
-        argv=("fleet", "bench", "--http", url, "--clients", str(load.clients), how),
-        prompt_sha256=hashlib.sha256("\0".join(load.prompts).encode()).hexdigest(),
-        origin={"build_id": health["build"], "backend": health.get("backend", "")},
-        fleet=VERSION,
-    )
 
 
 def _show(record: Record, report: client.LoadReport) -> None:

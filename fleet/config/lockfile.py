@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, convert, field
 
+from fleet.config.playbook import load_playbook
 from fleet.config.problems import Problems
 from fleet.config.shape import read_body
 from fleet.config.values import Pattern
@@ -79,6 +80,22 @@ def load_lock(path: Path) -> Lock:
     lock = read_body(_Lock, read(path, LockFileError, problems), problems)
     problems.raise_first()
     return convert(lock, Lock, from_attributes=True)
+
+
+def lock_of(playbook: Path, path: Path, *, frozen: bool = False) -> Lock:
+    """Return the lock in `path` for a playbook file, for `DeployOptions.lock`.
+
+    Raises LockFileError if it is missing, damaged, of another playbook, or, unless it is `frozen`,
+    older than the playbook.
+    """
+    lock = load_lock(path).of(load_playbook(playbook).name)
+    if not frozen and lock.playbook != playbook_hash(playbook):
+        raise LockFileError(
+            f"the playbook {playbook} changed after fleet.lock was written",
+            hint=f"fleet config lock {playbook} (writes a new one), or deploy with "
+            "--frozen (uses the builds and files in fleet.lock; downloads nothing)",
+        )
+    return lock
 
 
 def _text(path: Path) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from fleet.model.errors import InputError, LockFileError
 from fleet.model.files import FileRef, check_name
@@ -143,6 +143,13 @@ class Lock(Struct, frozen=True):
                 hint=f"use a separate lock file for each playbook: --lock-file {name}.lock",
             )
         return self
+
+    def beside(self, old: Lock | None) -> Lock:
+        """Return this lock with the releases that `old` has for other kinds of device."""
+        asked = {release.kind for release in self.releases}
+        others = old.releases if old else ()
+        kept = tuple(release for release in others if release.kind not in asked)
+        return structs.replace(self, releases=(*self.releases, *kept))
 
     def text(self) -> str:
         """Return the text of the file: the same lock gives the same bytes, one line for each file.

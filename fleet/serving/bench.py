@@ -6,6 +6,7 @@ sends the next request as soon as it has its answer.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import threading
@@ -13,12 +14,15 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
 from fleet.model.errors import InputError, UnreachableError
-from fleet.model.record import Measure
+from fleet.model.record import Measure, Metrics, Record
+from fleet.model.version import VERSION
 from fleet.profiles.formats.base import percentile
+from fleet.profiles.runs import new_run_id
 
 PERCENTILES = (50, 95, 99)
 HEALTH_SECONDS = 10.0
@@ -73,6 +77,38 @@ class LoadReport:
     def errors(self) -> tuple[TimedRequest, ...]:
         """The requests without a complete answer."""
         return tuple(request for request in self.asked if request.error)
+
+    @property
+    def fine(self) -> bool:
+        """True if requests were sent and each has a complete answer."""
+        return bool(self.asked) and not self.errors
+
+    def record(self, url: str, health: dict[str, Any], began: str) -> Record:
+        """Return the load as a record. `health` is the answer of `look`, `began` the UTC time."""
+        measures = self.measures()
+        first = measures.get("ttft_p50_ms")
+        problems = []
+        if self.errors:
+            count = f"{len(self.errors)} of {len(self.asked)} requests"
+            problems.append(f"failed: {count}: {min(request.error for request in self.errors)}")
+        how = "--stream" if self.load.stream else "--whole"
+        return Record(
+            run_id=new_run_id(),
+            host=urlsplit(url).netloc,
+            name=str(health["name"]),
+            release=str(health["release"]),
+            runner="http",
+            started=began,
+            seconds=round(self.seconds, 3),
+            status=0,
+            metrics=Metrics(ttft_ms=first.value if first else None, others=measures),
+            problems=tuple(problems),
+            emulated=bool(health["emulated"]),
+            argv=("fleet", "bench", "--http", url, "--clients", str(self.load.clients), how),
+            prompt_sha256=hashlib.sha256("\0".join(self.load.prompts).encode()).hexdigest(),
+            origin={"build_id": health["build"], "backend": health.get("backend", "")},
+            fleet=VERSION,
+        )
 
     def measures(self) -> dict[str, Measure]:
         """Return the numbers by name, for a record. Percentiles are those of complete answers.

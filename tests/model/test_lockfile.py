@@ -123,6 +123,14 @@ def test_a_lock_is_of_one_name_and_of_its_kinds() -> None:
             lock.required(target, arch)
 
 
+def test_a_lock_of_some_devices_keeps_the_other_kinds_of_the_old_one() -> None:
+    other = replace(RELEASE, arch="v68")
+    newer = Lock("x", "c" * 64, (replace(RELEASE, id="1" * 16),))
+    merged = newer.beside(Lock("x", "b" * 64, (RELEASE, other)))
+    assert merged == Lock("x", "c" * 64, (*newer.releases, other))
+    assert newer.beside(None) == newer
+
+
 def test_stale_looks_at_kinds_that_are_locked_and_nobody_is() -> None:
     other = replace(RELEASE, arch="v68")
     old, new = Lock("x", "b" * 64, (RELEASE, other)), Lock("x", "b" * 64, (RELEASE,))

@@ -15,6 +15,7 @@ from fleet.model.record import Record
 from fleet.model.suite import SuiteAnswer, SuiteResult
 from fleet.profiles.compare.comparing import compare
 from fleet.profiles.compare.groups import RecordGroup, group
+from fleet.profiles.compare.outcome import judged_gates, require
 from fleet.profiles.compare.writing import junit, suites_junit
 
 from .made import record, repeats
@@ -48,12 +49,12 @@ def test_wrong_answers_end_a_gate() -> None:
     asked_gates = compared.gates_of(["decode_tps<-50%"])
     for passed, fails in ((16, False), (15, True)):
         found = compare(side(20, 10.0), side(passed, 10.4), ["decode_tps"])
-        judged = compared.judged(found, asked_gates, strict=False)
+        judged = judged_gates(found, asked_gates, strict=False)
         if not fails:
-            compared.end(found, [], strict=False)
+            require(found, [], strict=False)
             continue
         with pytest.raises(GateError, match=r"evk-01: 15 of 20 prompts"):
-            compared.end(found, judged, strict=False)
+            require(found, judged, strict=False)
         failures = ET.fromstring(junit(found, judged)).findall(".//failure")
         assert any("15 of 20" in failure.get("message", "") for failure in failures)
 

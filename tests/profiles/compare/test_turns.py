@@ -16,6 +16,7 @@ from fleet.profiles.compare.comparing import Comparison, compare
 from fleet.profiles.compare.gates import GateOutcome, JudgedGate
 from fleet.profiles.compare.groups import group
 from fleet.profiles.compare.matrix import matrix
+from fleet.profiles.compare.outcome import judged_gates, require
 from fleet.profiles.compare.selecting import compare_groups
 from fleet.profiles.compare.verdict import Verdict
 from fleet.profiles.report.summary import gather
@@ -42,9 +43,9 @@ def decided(
 ) -> tuple[Comparison, list[JudgedGate], int, str]:
     asked = cli.gates_of(gates)
     found = compare_groups((group("A", a), group("B", b)), asked, ["decode_tps"], 0.01, ())
-    judged = cli.judged(found, asked, strict=False)
+    judged = judged_gates(found, asked, strict=False)
     try:
-        cli.end(found, judged, strict=False)
+        require(found, judged, strict=False)
     except FleetError as error:
         return found, judged, error.exit_code, f"{error.message} {error.hint}"
     return found, judged, 0, ""
