@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import Meta, Struct, ValidationError, convert
 
 from fleet.config.chat import Message, template_for
 from fleet.config.problems import Problems, missing_file, near_hint, suggest_or_list
@@ -30,7 +30,6 @@ from fleet.model.rollout import Amount
 from fleet.model.suite import (
     DEFAULT_ANSWER_TOKENS,
     DETECTORS,
-    SCHEMA_WORDS,
     AnswerCheck,
     Suite,
     SuiteQuestion,
@@ -365,7 +364,6 @@ def _made(body: SuiteBody, origin: _Origin, name: str) -> Suite:
         questions,
         at_least,
         digest,
-        origin.document.file,
         body.differ,
         body.sampling == "greedy",
     )
@@ -528,36 +526,44 @@ def _json(value: bool | JsonBody) -> dict[str, Any]:
     return {key: part for key, part in given.items() if part is not None}
 
 
+_Kind = Literal["object", "array", "string", "number", "integer", "boolean", "null"]
+
+
+class _Schema(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """The words of JSON Schema that the check of answers supports."""
+
+    type: _Kind | list[_Kind] = "object"
+    properties: dict[str, _Schema] = {}
+    required: list[str] = []
+    additional_properties: bool = True
+    items: _Schema | None = None
+    min_items: int = 0
+    max_items: int = 0
+    enum: list[Any] = []
+    const: Any = None
+    minimum: float = 0
+    maximum: float = 0
+    min_length: int = 0
+    max_length: int = 0
+    pattern: str = ""
+    title: str = ""
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the regular expression. Raises InputError."""
+        _pattern(self.pattern)
+
+
 def check_schema(schema: Mapping[str, Any]) -> None:
-    """Check a JSON Schema. Raises InputError for keywords that fleet does not support."""
-    for word, value in schema.items():
-        kind = SCHEMA_WORDS.get(word)
-        if kind is None:
-            raise InputError(
-                f"the check does not know the schema word '{word}'",
-                hint=suggest_or_list(word, list(SCHEMA_WORDS)),
-            )
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise InputError(
-                f"the schema word '{word}' has a value of the wrong type",
-                hint="see https://json-schema.org/understanding-json-schema",
-            )
-    _check_inner(schema)
-
-
-def _check_inner(schema: Mapping[str, Any]) -> None:
-    kinds = schema.get("type", ())
-    known = ("object", "array", "string", "number", "integer", "boolean", "null")
-    for kind in [kinds] if isinstance(kinds, str) else kinds:
-        if kind not in known:
-            raise InputError(f"'{kind}' is no JSON type", hint=suggest_or_list(str(kind), known))
-    if "pattern" in schema:
-        _pattern(schema["pattern"])
-    items = (schema["items"],) if "items" in schema else ()
-    for inner in (*schema.get("properties", {}).values(), *items):
-        if not isinstance(inner, Mapping):
-            raise InputError("a schema must be a mapping", hint="write {type: string}")
-        check_schema(inner)
+    """Check a JSON Schema. Raises InputError for words and types that fleet does not support."""
+    try:
+        convert(schema, _Schema)
+    except ValidationError as error:
+        raise InputError(
+            f"the check does not know this JSON Schema: {error}",
+            hint=f"fleet supports the words {', '.join(_Schema.__struct_encode_fields__)}; see "
+            "https://json-schema.org/understanding-json-schema",
+        ) from error
 
 
 def _tool_call(value: str | ToolCallBody) -> tuple[str, dict[str, Any] | None]:

@@ -18,25 +18,6 @@ EMPTY, NOT_UTF8, REPETITION, NO_STOP = "empty", "not-utf8", "repetition", "no-st
 DETECTORS = (EMPTY, NOT_UTF8, REPETITION, NO_STOP)
 DEFAULT_ANSWER_TOKENS = 256
 SAMPLES = "(samples)"  # the name of a result of tensors, which no suite can have
-# JSON Schema keywords that the check of answers supports → type
-SCHEMA_WORDS: Mapping[str, Any] = {
-    "type": str | list,
-    "properties": dict,
-    "required": list,
-    "additionalProperties": bool,
-    "items": dict,
-    "minItems": int,
-    "maxItems": int,
-    "enum": list,
-    "const": object,
-    "minimum": int | float,
-    "maximum": int | float,
-    "minLength": int,
-    "maxLength": int,
-    "pattern": str,
-    "title": str,
-    "description": str,
-}
 
 
 @dataclass(frozen=True)
@@ -75,7 +56,6 @@ class Suite:
     questions: tuple[SuiteQuestion, ...]
     at_least: int
     sha256: str
-    path: Path | None = None
     differ: bool = False
     greedy: bool = True
 
@@ -242,7 +222,6 @@ class SuiteUse:
 
     suite: Suite
     gate: str = "health"
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

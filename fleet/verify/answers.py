@@ -458,7 +458,7 @@ _TYPES: dict[str, Callable[[object], bool]] = {
 def unlike_schema(value: object, schema: Mapping[str, Any], where: str = "the answer") -> str:
     """Return how a JSON value differs from a schema, or "" if the value fits.
 
-    Supports the keywords of `SCHEMA_WORDS`; the reader of suites refuses all other keywords.
+    The reader of suites refuses keywords that are not supported.
     """
     kinds = schema.get("type", ())
     kinds = [kinds] if isinstance(kinds, str) else kinds

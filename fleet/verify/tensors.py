@@ -294,15 +294,10 @@ def recorded(prepared: PreparedSamples, archive: bytes) -> bytes:
 
     Damaged outputs are returned unchanged.
     """
-    buffer = io.BytesIO(archive)
-    if not zipfile.is_zipfile(buffer):
+    arrays, damage = arrays_of(archive)
+    if damage:
         return archive
-    try:
-        with zipfile.ZipFile(buffer, "a") as made, made.open(f"{_INPUTS}.npy", "w") as stream:
-            np.lib.format.write_array(stream, np.array(prepared.inputs_sha256))
-    except (zipfile.BadZipFile, OSError, ValueError):
-        return archive
-    return buffer.getvalue()
+    return packed_named({**arrays, _INPUTS: np.array(prepared.inputs_sha256)})
 
 
 def _recorded(path: Path, fed: Sequence[Mapping[str, Array]]) -> Mapping[str, Array]:

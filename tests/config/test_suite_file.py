@@ -102,7 +102,7 @@ HEAD = "prompts:\n  - prompt: a\n"
         (HEAD + "    expect: {number: {value: 1, tolerance: -1}}\n", "3:22", "not negative"),
         (HEAD + "    expect: {choice: E}\n", "3:22", "the choice 'E' is none of A, B, C, D"),
         (HEAD + "    expect: {json: false}\n", "3:20", "checks nothing"),
-        (HEAD + "    expect: {json: {schema: {typ: object}}}\n", "3:20", "the schema word 'typ'"),
+        (HEAD + "    expect: {json: {schema: {typ: object}}}\n", "3:20", "unknown field `typ`"),
         (HEAD + "    detect: [empti]\n", "3:14", "'empti' is not a value"),
         (HEAD + "    user: b\n", "2:5", "has both prompt and user"),
         (HEAD + "    think: on\n", "2:5", "`system` and `think` change nothing"),
@@ -185,6 +185,7 @@ def test_wrong_in_a_playbook(tmp_path: Path, suite: str, place: str, words: str)
 
 def test_a_schema_word_is_looked_at_below() -> None:
     check_schema({"type": ["object", "null"], "properties": {"a": {"items": {"pattern": "a"}}}})
-    for schema in ({"items": {"type": "text"}}, {"properties": {"a": {"$ref": "x"}}}):
+    for schema in ({"items": {"type": "text"}}, {"properties": {"a": {"$ref": "x"}}},
+                   {"pattern": "["}, {"minItems": True}, {"required": "a"}):  # fmt: skip
         with pytest.raises(InputError):
             check_schema(schema)

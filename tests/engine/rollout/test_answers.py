@@ -19,13 +19,13 @@ if [ "$1" = --help ]; then echo ' -no-cnv'; exit; fi
 while [ $# -gt 0 ]; do
   case $1 in
     -f) prompt=$(cat "$2") ;;
-    -m) model=$(cat "$2") ;;
+    -m) model=$(tr -d '\\000' < "$2") ;;
     --log-file) log=$2 ;;
   esac
   shift
 done
-case $model$prompt in
-  one*|two*) case $prompt in *France*) echo Paris ;; *) echo 42 ;; esac ;;
+case $model in
+  *one*|*two*) case $prompt in *France*) echo Paris ;; *) echo 42 ;; esac ;;
   *) echo "time is of the essence" ;;
 esac
 rate='40.00 tokens per second'
