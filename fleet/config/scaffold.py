@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -216,7 +215,7 @@ def read_back(devices: list[FoundDevice]) -> tuple[Host, ...]:
 
 
 def write_all(files: Mapping[Path, str]) -> None:
-    """Write the files (path → text) next to their places, then rename them.
+    """Write the files (path → text) in new folders, where needed.
 
     Raises InputError if one exists, even since a moment ago, or cannot be written. In this case the
     new files and folders are removed.
@@ -227,47 +226,24 @@ def write_all(files: Mapping[Path, str]) -> None:
         for path in files:
             if os.path.lexists(path):
                 raise FileExistsError(0, "", str(path))
-        parts = {}
         for path, text in files.items():
             _make(path.parent, folders)
-            parts[path] = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-            with parts[path].open("x", encoding="utf-8") as stream:
-                made.append(parts[path])
+            with path.open("x", encoding="utf-8") as stream:
+                made.append(path)
                 stream.write(text)
-        for path, part in parts.items():
-            _name(part, path)
-            made.append(path)
-        for part in parts.values():
-            part.unlink(missing_ok=True)
     except BaseException as error:
         _take_away(made, folders)
-        if isinstance(error, FileExistsError):
-            raise InputError(
-                f"fleet wrote nothing, because the file {error.filename2 or error.filename} "
-                "exists already",
-                hint="fleet init FOLDER (writes to another folder)",
-            ) from error
-        if isinstance(error, OSError):
-            raise InputError(
-                f"fleet wrote nothing, because it cannot write {error.filename}: {reason(error)}",
-                hint="fleet init FOLDER (writes to another folder)",
-            ) from error
-        raise
-
-
-def _name(part: Path, path: Path) -> None:
-    """Link the file to its name, because a rename would overwrite an existing file.
-
-    On file systems without links, check the name and rename. Raises FileExistsError.
-    """
-    try:
-        os.link(part, path)
-    except FileExistsError:
-        raise
-    except OSError:
-        if os.path.lexists(path):
-            raise FileExistsError(0, "", str(path)) from None
-        part.replace(path)
+        if not isinstance(error, OSError):
+            raise
+        why = (
+            f"the file {error.filename} exists already"
+            if isinstance(error, FileExistsError)
+            else f"it cannot write {error.filename}: {reason(error)}"
+        )
+        raise InputError(
+            f"fleet wrote nothing, because {why}",
+            hint="fleet init FOLDER (writes to another folder)",
+        ) from error
 
 
 def _make(folder: Path, made: list[Path]) -> None:

@@ -187,11 +187,3 @@ def no_word(key: str, value: str, words: Sequence[str]) -> tuple[str, str]:
 
 Duration = Annotated[float, Before(seconds_of), Schema(DURATION_SCHEMA)]
 FilePath = Annotated[str, FILE_PATH]
-Source = Annotated[
-    str,
-    Pattern(
-        r"https://\S+|docs/sources/\S+ \d+",
-        "source",
-        "write only an https:// address, or a note like `lab: ...`",
-    ),
-]

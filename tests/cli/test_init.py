@@ -208,18 +208,6 @@ def test_a_folder_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
     assert tree(tmp_path) == []
 
 
-def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError(1, "Operation not permitted")  # what vfat says
-
-    monkeypatch.setattr(os, "link", refuse)
-    write_all({tmp_path / "a": "1", tmp_path / "b" / "c": "2"})
-    assert tree(tmp_path) == ["a", "b", "b/c"]
-    with pytest.raises(InputError, match="theirs exists already"):
-        write_all(Late({tmp_path / "ours": "1", tmp_path / "theirs": "2"}))
-    assert tree(tmp_path) == ["a", "b", "b/c", "theirs"]
-
-
 def test_an_address_in_the_place_of_the_folder_is_told(tmp_path: Path) -> None:
     for text in ("ubuntu@10.0.0.7", "10.0.0.7", "[::1]:22", "evk-01:2222"):
         done = fleet(tmp_path, "init", text)

@@ -18,7 +18,7 @@ from msgspec import Meta, field
 
 from fleet.config.problems import Problems, suggest_or_list
 from fleet.config.shape import Body, read_body
-from fleet.config.values import After, Pattern, Source
+from fleet.config.values import After, Pattern
 from fleet.config.yamlpos import Keys, read
 from fleet.model.errors import InputError
 
@@ -46,6 +46,14 @@ _LOOKS = re.compile(r"(?<!\\)\((\?<?[=!]|\?P=)|(?<!\\)\\[1-9]")
 _SYNTAX = "correct the expression; RE2 syntax has no look-around and no back references"
 WordPattern = Annotated[str, After(_pattern)]
 Name = Annotated[str, Pattern(r"[a-z][a-z0-9-]*", "name", "write it like token-limit")]
+Source = Annotated[
+    str,
+    Pattern(
+        r"https://\S+|docs/sources/\S+ \d+",
+        "source",
+        "write only an https:// address, or a note like `lab: ...`",
+    ),
+]
 
 
 class _Benign(Body, frozen=True, kw_only=True):

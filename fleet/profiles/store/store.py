@@ -220,70 +220,6 @@ class Baseline:
     records: int
 
 
-def tag(link: sqlite3.Connection, query: Query, name: str, *, away: bool = False) -> int:
-    """Add the tag to the records (`away`: remove it). Return the changes. Raises InputError."""
-    where, values = query.sql()
-    if away:
-        sql = f"DELETE FROM tag WHERE name = ? AND record IN (SELECT r.id FROM record r {where})"  # noqa: S608
-    else:
-        named(name, "tag")
-        sql = f"INSERT OR IGNORE INTO tag SELECT ?, r.id FROM record r {where}"  # noqa: S608
-    with writing(link):
-        return link.execute(sql, [name, *values]).rowcount
-
-
-def save(link: sqlite3.Connection, name: str, query: Query, *, replace: bool) -> int:
-    """Save the records of a selection as a baseline and return their number. Raises InputError."""
-    named(name, "baseline")
-    where, values = query.sql()
-    made = utc_text()
-    with writing(link):
-        chosen = link.execute(f"SELECT r.id FROM record r {where}", values).fetchall()  # noqa: S608
-        if not chosen:
-            raise InputError(f"no stored result matches '{query.text}'", hint="fleet profiles list")
-        known = link.execute("SELECT 1 FROM baseline WHERE name = ?", (name,)).fetchone()
-        if known and not replace:
-            raise InputError(
-                f"a baseline named '{name}' already exists",
-                hint=f"fleet profiles baseline save {name} {query.text} --replace",
-            )
-        _forget(link, name)
-        link.execute("INSERT INTO baseline VALUES (?, ?, ?)", (name, query.text, made))
-        pairs = [(name, number) for (number,) in chosen]
-        link.executemany("INSERT INTO baseline_record VALUES (?, ?)", pairs)
-    return len(chosen)
-
-
-def remove(link: sqlite3.Connection, name: str) -> None:
-    """Remove a baseline; its records stay. Raises InputError if it does not exist."""
-    known(link, name)
-    with writing(link):
-        _forget(link, name)
-
-
-def known(link: sqlite3.Connection, name: str) -> None:
-    """Raise InputError if no baseline has this name."""
-    if not link.execute("SELECT 1 FROM baseline WHERE name = ?", (name,)).fetchone():
-        raise InputError(
-            f"no baseline is named '{name}'",
-            hint=f"fleet profiles baseline list, or: fleet profiles baseline save {name} last",
-        )
-
-
-def baselines(link: sqlite3.Connection) -> list[Baseline]:
-    """Return all baselines, by name."""
-    results = link.execute(
-        "SELECT b.name, b.selection, b.made, count(r.record) FROM baseline b "
-        "LEFT JOIN baseline_record r ON r.baseline = b.name GROUP BY b.name ORDER BY b.name"
-    )
-    return [Baseline(*row) for row in results]
-
-
-def _forget(link: sqlite3.Connection, name: str) -> None:
-    link.execute("DELETE FROM baseline WHERE name = ?", (name,))
-    link.execute("DELETE FROM baseline_record WHERE baseline = ?", (name,))
-
-
 FILE = "profiles.db"
 SUFFIXES = (".db", ".sqlite", ".sqlite3")
 _TAGS = "(SELECT group_concat(t.name, char(10)) FROM tag t WHERE t.record = r.id)"
@@ -423,41 +359,85 @@ class ProfileStore:
 
     def tag(self, query: Query, name: str, *, away: bool = False) -> int:
         """Add a tag to records (`away`: remove it). Return the changes. Raises InputError."""
-        self._changing(query)
-        with database.mapped_errors(self.path):
-            return tag(self.link, query, name, away=away)
+        where, values = self._changing(query)
+        if away:
+            sql = (
+                f"DELETE FROM tag WHERE name = ? AND record IN (SELECT r.id FROM record r {where})"  # noqa: S608
+            )
+        else:
+            named(name, "tag")
+            sql = f"INSERT OR IGNORE INTO tag SELECT ?, r.id FROM record r {where}"  # noqa: S608
+        with database.mapped_errors(self.path), writing(self.link):
+            return self.link.execute(sql, [name, *values]).rowcount
 
     def save_baseline(self, name: str, query: Query, *, replace: bool = False) -> int:
         """Save the current matches of the query under a name. Return their number.
 
         Raises InputError for an invalid name, for a name that exists, and if no record matches.
         """
-        self._changing(query)
-        with database.mapped_errors(self.path):
-            return save(self.link, name, query, replace=replace)
+        where, values = self._changing(query)
+        named(name, "baseline")
+        link = self.link
+        with database.mapped_errors(self.path), writing(link):
+            chosen = link.execute(f"SELECT r.id FROM record r {where}", values).fetchall()  # noqa: S608
+            if not chosen:
+                raise InputError(
+                    f"no stored result matches '{query.text}'", hint="fleet profiles list"
+                )
+            if self._has_baseline(name) and not replace:
+                raise InputError(
+                    f"a baseline named '{name}' already exists",
+                    hint=f"fleet profiles baseline save {name} {query.text} --replace",
+                )
+            self._forget(name)
+            link.execute("INSERT INTO baseline VALUES (?, ?, ?)", (name, query.text, utc_text()))
+            pairs = [(name, number) for (number,) in chosen]
+            link.executemany("INSERT INTO baseline_record VALUES (?, ?)", pairs)
+        return len(chosen)
 
     def remove_baseline(self, name: str) -> None:
-        """Remove the baseline. Raises InputError if it does not exist."""
-        with database.mapped_errors(self.path):
-            remove(self.link, name)
+        """Remove the baseline; its records stay. Raises InputError if it does not exist."""
+        self._require_baseline(name)
+        with database.mapped_errors(self.path), writing(self.link):
+            self._forget(name)
 
     def baselines(self) -> list[Baseline]:
-        """Return all saved baselines."""
+        """Return all saved baselines, by name."""
+        sql = (
+            "SELECT b.name, b.selection, b.made, count(r.record) FROM baseline b "
+            "LEFT JOIN baseline_record r ON r.baseline = b.name GROUP BY b.name ORDER BY b.name"
+        )
         with database.mapped_errors(self.path):
-            return baselines(self.link)
+            return [Baseline(*row) for row in self.link.execute(sql)]
 
-    def _changing(self, query: Query) -> None:
+    def _has_baseline(self, name: str) -> bool:
+        sql = "SELECT 1 FROM baseline WHERE name = ?"
+        return self.link.execute(sql, (name,)).fetchone() is not None
+
+    def _require_baseline(self, name: str) -> None:
+        with database.mapped_errors(self.path):
+            if not self._has_baseline(name):
+                raise InputError(
+                    f"no baseline is named '{name}'",
+                    hint="fleet profiles baseline list, or: fleet profiles baseline save "
+                    f"{name} last",
+                )
+
+    def _forget(self, name: str) -> None:
+        self.link.execute("DELETE FROM baseline WHERE name = ?", (name,))
+        self.link.execute("DELETE FROM baseline_record WHERE baseline = ?", (name,))
+
+    def _changing(self, query: Query) -> tuple[str, list[object]]:
         if query.reference:
             raise InputError(
                 "you cannot tag or change reference results, because they come with fleet",
                 hint="choose results of your own: fleet profiles tag last NAME",
             )
-        self._where(query)
+        return self._where(query)
 
     def _where(self, query: Query) -> tuple[str, list[object]]:
         for name in query.baselines:
-            with database.mapped_errors(self.path):
-                known(self.link, name)
+            self._require_baseline(name)
         return query.sql()
 
     def _all(self, query: Query, sql: str, *values: object) -> Iterator[tuple[Any, ...]]:
