@@ -24,11 +24,10 @@ from fleet.bundles.jsonfile import read_json, read_text
 from fleet.bundles.kinds import CONFIG, not_supported
 from fleet.bundles.paths import clean_name, inside, name_in
 from fleet.bundles.plain import read_bundle
-from fleet.content.caches import write_whole
 from fleet.model.bundle import Bundle, Engine, MissingFile, NamedFile
 from fleet.model.errors import BundleError, Position, reason
 from fleet.model.files import file_ref
-from fleet.model.home import fleet_home
+from fleet.model.home import fleet_home, write_whole
 
 FILE, SHARD, FOLDER, OUTPUT = "file", "context binary", "folder", "output"
 # The kind of file behind a key, or behind a parent and its key. A start reads all kinds but OUTPUT.

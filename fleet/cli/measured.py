@@ -9,9 +9,17 @@ from typing import Any
 from fleet.cli import output
 from fleet.engine.run.measuring.heat import Heat, hottest
 from fleet.engine.run.measuring.validity import cure_of, words_of
-from fleet.model.metrics import KNOWN, LATENCY, METRICS, NETWORK
+from fleet.model.metrics import (
+    KNOWN,
+    LATENCY,
+    MEANS,
+    METRICS,
+    NETWORK,
+    latency,
+    median_of,
+    shown_numbers,
+)
 from fleet.profiles.compare.groups import short_build
-from fleet.profiles.latency import MEANS, latency, median_of, shown_numbers
 
 _COLUMNS = {
     "tokens": {m.name: m for m in METRICS if m.tabled},

@@ -10,10 +10,9 @@ import time
 from concurrent.futures import Future
 from pathlib import Path
 
-from fleet.content.caches import write_whole
 from fleet.content.signatures import Signatures, Signing, hash_and_sign
 from fleet.model.files import FileRef, sha256_file
-from fleet.model.home import fleet_home
+from fleet.model.home import fleet_home, write_whole
 
 # for smaller files hashing (1 GB/s) costs less than the look-up; but see sources.py
 MIN_BYTES = 4 << 20

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import xxhash
 
-from fleet.content.caches import keep_newest, write_whole
 from fleet.model.files import BLOCK_BYTES
-from fleet.model.home import fleet_home
+from fleet.model.home import fleet_home, keep_newest, write_whole
 
 DIGEST = 16  # bytes of the digest of a block
 ANCHOR = 16  # first bytes of a block, with which it is found in shifted content

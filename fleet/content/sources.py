@@ -13,11 +13,10 @@ from threading import Thread
 
 import xxhash
 
-from fleet.content.caches import keep_newest, write_whole
 from fleet.content.hashes import MIN_BYTES, HashCache, Hashing, settled, state_of
 from fleet.model.errors import InputError, reason
 from fleet.model.files import FileRef, contents
-from fleet.model.home import fleet_home
+from fleet.model.home import fleet_home, keep_newest, write_whole
 
 # SHA-256 of the small files of a folder, in one file: folders of thousands are pushed often.
 

@@ -17,8 +17,7 @@ from fleet.model.errors import FleetError, InputError
 from fleet.model.events import Listener, Warned
 from fleet.model.finding import Finding
 from fleet.model.playbook import Playbook
-from fleet.profiles.files import read_records
-from fleet.profiles.runs import RunStore, new_run_id, record_files
+from fleet.profiles.runs import RunStore, new_run_id, read_records, record_files
 from fleet.runtimes.store import RuntimeStore
 
 MOST_RUNS = 50

@@ -17,9 +17,9 @@ from fleet.model.deadline import utc_text
 from fleet.model.errors import FleetError
 from fleet.model.events import Listener, Warned
 from fleet.model.inventory import Host
+from fleet.model.metrics import Rate, rate_of
 from fleet.ops.fsck import passed_in
 from fleet.ops.lease import Holders, holders_in, who_command
-from fleet.profiles.latency import Rate, rate_of
 from fleet.profiles.runs import RunStore
 
 MOST_JOURNALS = 200  # the newest ones, which are read for the names of deployers

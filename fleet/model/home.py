@@ -11,6 +11,7 @@ import errno
 import os
 import shlex
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from io import BufferedWriter
 from pathlib import Path
@@ -119,3 +120,25 @@ def disk_full(error: Exception) -> WorkstationError | None:
     if not isinstance(error, OSError) or error.errno not in _FULL:
         return None
     return unwritable(Path(os.fsdecode(error.filename)) if error.filename else fleet_home(), error)
+
+
+def write_whole(path: Path, data: bytes) -> bool:
+    """Write `data` to the file atomically. Return False if that fails: a home may be read-only."""
+    part = path.with_name(f".{path.name}-{os.getpid()}-{threading.get_ident()}")
+    try:
+        private_folder(path.parent)
+        write_private(part, data)
+        part.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        return False
+    return True
+
+
+def keep_newest(folder: Path, count: int) -> None:
+    """Remove all but the newest `count` files. Files that others remove meanwhile are ignored."""
+    with contextlib.suppress(OSError):
+        kept = sorted(folder.iterdir(), key=lambda file: file.stat().st_mtime)
+        for old in kept[:-count]:
+            old.unlink(missing_ok=True)

@@ -15,11 +15,11 @@ from rich.console import Console
 from fleet.cli import output
 from fleet.cli.measured import show_records
 from fleet.cli.profiles import show_pictures
+from fleet.model.metrics import rate_of
 from fleet.model.plain import to_plain
 from fleet.model.record import Measure, Metrics, Record
 from fleet.profiles.formats import executorch, qnn
 from fleet.profiles.formats.base import Profile
-from fleet.profiles.latency import rate_of
 from fleet.runners import Ended
 from fleet.runners.registry import OWN
 from tests.profiles.records import record

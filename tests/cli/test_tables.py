@@ -37,11 +37,11 @@ from fleet.model.files import FileRef
 from fleet.model.finding import Finding
 from fleet.model.inventory import Host
 from fleet.model.manifest import Manifest
+from fleet.model.metrics import Rate
 from fleet.model.plan import Blob, DevicePlan, SendBlobs, StageRelease, SwitchRelease
 from fleet.model.record import Metrics
 from fleet.model.rollout import RolloutSpec
 from fleet.ops.lease import NOBODY
-from fleet.profiles.latency import Rate
 from fleet.profiles.runs import RunStore
 from fleet.triage.knowledge import knowledge
 from tests.profiles.records import record

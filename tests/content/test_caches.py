@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fleet.content.caches import keep_newest, write_whole
+from fleet.model.home import keep_newest, write_whole
 
 
 def test_many_who_save_at_a_time(tmp_path: Path, home: Path) -> None:
@@ -16,7 +16,7 @@ def test_many_who_save_at_a_time(tmp_path: Path, home: Path) -> None:
     program = """if True:
         import sys
         from pathlib import Path
-        from fleet.content.caches import write_whole
+        from fleet.model.home import write_whole
         for _ in range(200):
             assert write_whole(Path(sys.argv[1]), sys.argv[2].encode() * 100_000)
     """

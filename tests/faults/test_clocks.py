@@ -44,7 +44,7 @@ PYTHON_ALLOWED = {
     "content/hashes.py",
     "cli/serve.py",
     "cli/selftest.py",  # the name of the archive
-    "content/caches.py",
+    "model/home.py",
     "content/sources.py",  # the name of a state of a file
     "engine/cluster/blobs.py",
     "bundles/closure.py",  # for equality only
@@ -57,7 +57,7 @@ PYTHON_ALLOWED = {
     "engine/deploy/fsck.py",  # when it passed, for people
     "engine/status.py",  # since when a release is there, for people
     "engine/run/run.py",
-    "profiles/compare/turns.py",  # hours between two sides, by what their records say
+    "profiles/compare/conditions.py",  # hours between two sides, by what their records say
     "device/store/release.py",  # as state.sh
     "device/windows/board.py",  # as status.sh
     "device/store/stamp.py",  # for equality only, as state.sh

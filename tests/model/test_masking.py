@@ -27,7 +27,7 @@ from fleet.model.masking import StreamMasker, masked, masked_data, publish
 from fleet.model.plain import to_plain
 from fleet.model.secret import Secret, SecretRef, resolve
 from fleet.model.text import harmless
-from fleet.profiles.compare.seen import options, system
+from fleet.profiles.compare.conditions import options, system
 from tests.profiles.records import record
 
 CANARY = "canary-7f3a"

@@ -10,7 +10,7 @@ import pytest
 from fleet.model.errors import InputError
 from fleet.model.plain import to_plain
 from fleet.model.record import Record
-from fleet.profiles.files import read_records
+from fleet.profiles.runs import read_records
 
 from .compare.made import op, repeats, save
 from .compare.made import record as made

@@ -18,7 +18,6 @@ from threading import Thread
 
 from msgspec import Struct
 
-from fleet.content.caches import write_whole
 from fleet.content.sources import SourceFiles
 from fleet.engine.deploy.switch import apply_plan
 from fleet.engine.lease.claims import owner
@@ -31,7 +30,7 @@ from fleet.engine.transfer.speculative import check_room, send_speculatively
 from fleet.model.errors import InputError
 from fleet.model.events import Listener
 from fleet.model.facts import Facts, Tools
-from fleet.model.home import fleet_home
+from fleet.model.home import fleet_home, write_whole
 from fleet.model.inventory import Host
 from fleet.model.manifest import KEEP, Manifest, check_name
 from fleet.model.plain import read_plain, to_plain

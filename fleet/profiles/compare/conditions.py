@@ -1,18 +1,240 @@
-"""The conditions of two groups of records: the differences between them, and what each means."""
+"""The conditions of two groups of records: the differences between them, and what each means.
+
+The order of measurement is one of them, and decides the unit of the values: a run or a boot.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
+import statistics
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from itertools import pairwise
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
+from fleet.model.conditions import Sample
 from fleet.model.errors import InputError
+from fleet.model.gates import LEAST_REPEATS
 from fleet.model.record import Record
-from fleet.profiles.compare import seen
 from fleet.profiles.compare.groups import RecordGroup, build, chip, short_build
-from fleet.profiles.compare.turns import apart
+
+WARMER = 5.0  # °C at the start; a passively cooled board throttles over less, docs/compare.md
+BUSIER = 1.0  # load average
+LONGER = 0.1  # share of generated tokens
+
+_Found = TypeVar("_Found")
+_RUN_FOLDER = re.compile(r"/runs/[^/\s]+")
+_RELEASE = re.compile(r"/(releases|current)/[^/\s]+(/([0-9a-f]{8,64}|<release>)(?=/|\s|$))?")
+_LIBRARY = re.compile(r"(^(lib|dsp|bin|run)/|\.so(\.[\d.]+)?$|\.cat$)")
+
+
+def short(text: str) -> str:
+    """Return the first eight digits of a hash."""
+    return text[:8]
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def model_files(record: Record) -> str | None:
+    """Return one hash for all files that are neither programs nor libraries."""
+    mine = {name: h for name, h in record.files.items() if not _LIBRARY.search(name)}
+    return _digest(mine) if mine else None
+
+
+def library_files(record: Record) -> str | None:
+    """Return one hash for programs and libraries."""
+    mine = {name: h for name, h in record.files.items() if _LIBRARY.search(name)}
+    return _digest(mine) if mine else None
+
+
+def options(record: Record) -> str | None:
+    """Return arguments and environment without the folders and ids that differ in each run."""
+    if not record.argv:
+        return None
+    words = [f"{name}={value}" for name, value in sorted(record.env.items())]
+    text = " ".join([*words, *record.argv])
+    for name, word in ((record.run_id, "<run>"), (record.release, "<release>")):
+        text = text.replace(name, word) if len(name) > 3 else text
+    return _RELEASE.sub(r"/\1/<release>", _RUN_FOLDER.sub("/runs/<run>", text))
+
+
+def op_packages(record: Record) -> str | None:
+    """Return a hash of the op packages of the release, "none" if the record names none."""
+    packages = record.origin.get("op_packages")
+    return _digest(packages)[:8] if packages else "none"
+
+
+def system(record: Record) -> str | None:
+    """Return operating system, version and kernel."""
+    facts = record.facts
+    words = [str(facts.get(name) or "") for name in ("os_id", "os_version", "kernel")]
+    return " ".join(word for word in words if word) or None
+
+
+Named = frozenset[tuple[str, object]]
+
+
+def governors(record: Record) -> Named | None:
+    """Return (clock, governor) pairs."""
+    return frozenset(record.conditions.governors.items()) or None
+
+
+def limits(record: Record) -> Named | None:
+    """Return (clock, highest frequency in Hz) pairs."""
+    return frozenset(record.conditions.limits.items()) or None
+
+
+def power(record: Record) -> Named | None:
+    """Return (supply, state) pairs."""
+    return frozenset(record.conditions.power.items()) or None
+
+
+def named(pairs: Named) -> str:
+    """Return text such as `cpu:policy0 performance, ...`."""
+    return ", ".join(f"{name} {value}" for name, value in sorted(pairs, key=str))
+
+
+def megahertz(pairs: Named) -> str:
+    """Return text such as `cpu:policy0 2400 MHz, ...`."""
+    return ", ".join(
+        f"{name} {float(str(hz)) / 1e6:.0f} MHz" for name, hz in sorted(pairs, key=str)
+    )
+
+
+def throttled(record: Record) -> str | None:
+    """Return whether the record has the mark `throttled`; None if no sample of clocks was taken."""
+    if record.marks and any(mark.partition(":")[0] == "throttled" for mark in record.marks):
+        return "yes"
+    conditions = record.conditions
+    return "no" if conditions.before or conditions.during or conditions.after else None
+
+
+# The number of tokens of the prompt; another tokenizer makes another prompt.
+prompt_tokens = attrgetter("metrics.prompt_tokens")
+
+
+def _first(records: Sequence[Record]) -> list[Sample]:
+    """Return the samples that were taken before each run, as far as they exist."""
+    return [record.conditions.before for record in records if record.conditions.before]
+
+
+def _starts(records: Sequence[Record]) -> list[float]:
+    return [max(sample.zones.values()) for sample in _first(records) if sample.zones]
+
+
+def _loads(records: Sequence[Record]) -> list[float]:
+    return [sample.load for sample in _first(records) if sample.load is not None]
+
+
+def _tokens(records: Sequence[Record]) -> list[float]:
+    return [n for n in map(attrgetter("metrics.generated_tokens"), records) if n is not None]
+
+
+def by_number(
+    a: Sequence[Record], b: Sequence[Record], make: Callable[..., _Found]
+) -> list[_Found]:
+    """Return findings of `make` for temperature, load and tokens whose medians differ."""
+    findings: list[_Found] = []
+    for what, read, unit, limit, needed in (
+        ("start temperature", _starts, " °C", lambda _: WARMER, True),
+        ("load", _loads, "", lambda _: BUSIER, False),
+        ("generated tokens", _tokens, "", lambda mid: LONGER * mid, False),
+    ):
+        sides = [read(side) for side in (a, b)]
+        texts = [f"{statistics.median(side):.4g}{unit}" if side else "unknown" for side in sides]
+        if not all(sides):
+            if needed or any(sides):
+                findings.append(make(what, *texts, unknown=True))
+            continue
+        left, right = (statistics.median(values) for values in sides)
+        if abs(right - left) > limit(left):
+            findings.append(make(what, *texts))
+    return findings
+
+
+FAR_HOURS = 6.0
+
+
+def apart(a: Sequence[Record], b: Sequence[Record]) -> tuple[str, str, str] | None:
+    """Return why the sides cannot be compared (`boot` or `time`), a label for A and one for B.
+
+    Differences between days and boots affect both sides equally only if the sides alternate.
+    Otherwise these differences are part of the change, and no test can separate them:
+    docs/compare.md.
+
+    Returns None if the sides alternate. Also returns None if they were measured within FAR_HOURS,
+    each in enough boots of its own that boots are the unit.
+
+    If both sides were measured in one boot, one after the other, a board that warms up or a clock
+    that sticks looks like a change by B. No test can separate the two, so enough runs for a verdict
+    must alternate. Fewer runs get no verdict anyway. Unknown values are not a reason.
+    """
+    boards = [{record.identity or record.host for record in side} for side in (a, b)]
+    if boards[0] != boards[1] or len(boards[0]) != 1 or _in_turns(a, b):
+        return None
+    first, second = _middle(a), _middle(b)
+    boots = [_boots(side) for side in (a, b)]
+    own = boots[0].isdisjoint(boots[1]) and min(map(len, boots)) >= LEAST_REPEATS
+    judged = min(len({record.run_id for record in side}) for side in (a, b)) >= LEAST_REPEATS
+    far = first and second and abs(second - first) > timedelta(hours=FAR_HOURS)
+    if first and second and (far or (judged and boots[0] == boots[1])):
+        return "time", f"{first:%Y-%m-%d %H:%M}", f"{second:%Y-%m-%d %H:%M}"
+    if not all(boots) or boots[0] == boots[1] or own:
+        return None
+    words = [", ".join(sorted(boot[:8] for boot in side)[:3]) for side in boots]
+    return "boot", words[0], words[1]
+
+
+def boot_is_unit(a: Sequence[Record], b: Sequence[Record]) -> bool:
+    """Return True if the boot is the unit: every boot is known, and none has runs of both sides."""
+    boots = [_boots(side) for side in (a, b)]
+    return bool(all(boots)) and boots[0].isdisjoint(boots[1])
+
+
+def _boots(records: Sequence[Record]) -> set[str]:
+    """Return the boots of the records; an empty set if any boot is unknown."""
+    boots = {record.conditions.boot_id for record in records}
+    return set() if "" in boots else boots
+
+
+def _in_turns(a: Sequence[Record], b: Sequence[Record]) -> bool:
+    """Return True if the runs of A and B alternate.
+
+    That is the case if the side changes at least min(runs of A, runs of B) - 1 times, and at least
+    twice. If the boot is the unit, boots are counted instead of runs.
+    """
+    by_boot = boot_is_unit(a, b)
+    began: dict[tuple[str, str], str] = {}
+    for word, side in (("a", a), ("b", b)):
+        for record in side:
+            key = (word, record.conditions.boot_id if by_boot else record.run_id)
+            began[key] = min(began.get(key, record.started), record.started)
+    order = [word for _, word in sorted((at, word) for (word, _), at in began.items())]
+    changes = sum(left != right for left, right in pairwise(order))
+    fewer = min(order.count("a"), order.count("b"))
+    return changes >= max(2, fewer - 1)
+
+
+def _middle(records: Sequence[Record]) -> datetime | None:
+    """Return the median of the known start times, in UTC; None if no start is known."""
+    times = [at for each in records if (at := seconds_of(each.started)) is not None]
+    return datetime.fromtimestamp(statistics.median(times), UTC) if times else None
+
+
+def seconds_of(text: str) -> float | None:
+    """Return the seconds since 1970 of a time of a record, in UTC; None if it is not a time."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 class Weight(StrEnum):
@@ -61,22 +283,22 @@ class _Question:
 _QUESTIONS = (
     _Question("emulated", lambda r: "yes" if r.emulated else "no", Weight.BLOCKS),
     _Question("runner", lambda r: r.runner or None, Weight.BLOCKS, cause=True, needed=True),
-    _Question("prompt", lambda r: r.prompt_sha256 or None, Weight.BLOCKS, True, True, seen.short),
+    _Question("prompt", lambda r: r.prompt_sha256 or None, Weight.BLOCKS, True, True, short),
     _Question("finish", attrgetter("finish"), Weight.BLOCKS, of="repeat"),
-    _Question("prompt tokens", seen.prompt_tokens, Weight.BLOCKS, of="repeat"),
+    _Question("prompt tokens", prompt_tokens, Weight.BLOCKS, of="repeat"),
     _Question("chip", lambda r: chip(r) or None, Weight.BLOCKS, cause=True, needed=True),
-    _Question("model", seen.model_files, Weight.BLOCKS, True, True, seen.short, of="release"),
+    _Question("model", model_files, Weight.BLOCKS, True, True, short, of="release"),
     _Question("precision", lambda r: r.origin.get("precision"), Weight.BLOCKS),
     _Question("context", lambda r: r.origin.get("context"), Weight.BLOCKS),
     _Question("runtime", lambda r: build(r) or None, Weight.WARNS, True, True, shown=short_build),
-    _Question("options", seen.options, Weight.WARNS, cause=True),
-    _Question("libraries", seen.library_files, Weight.WARNS, shown=seen.short, of="release"),
-    _Question("op packages", seen.op_packages, Weight.WARNS, cause=True, of="release"),
-    _Question("system", seen.system, Weight.WARNS),
-    _Question("governor", seen.governors, Weight.WARNS, needed=True, shown=seen.named),
-    _Question("clock limits", seen.limits, Weight.WARNS, shown=seen.megahertz),
-    _Question("charger", seen.power, Weight.WARNS, shown=seen.named),
-    _Question("throttled", seen.throttled, Weight.WARNS, of="repeat"),
+    _Question("options", options, Weight.WARNS, cause=True),
+    _Question("libraries", library_files, Weight.WARNS, shown=short, of="release"),
+    _Question("op packages", op_packages, Weight.WARNS, cause=True, of="release"),
+    _Question("system", system, Weight.WARNS),
+    _Question("governor", governors, Weight.WARNS, needed=True, shown=named),
+    _Question("clock limits", limits, Weight.WARNS, shown=megahertz),
+    _Question("charger", power, Weight.WARNS, shown=named),
+    _Question("throttled", throttled, Weight.WARNS, of="repeat"),
     _Question("fleet", lambda r: r.fleet or None, Weight.REMARK),
 )
 APART = frozenset({"boot", "time"})  # the sides were not measured alternately, see `turns.apart`
@@ -121,7 +343,7 @@ def check(
     if vary or causes:
         changed = meant & causes
         findings = [_judged(finding, changed) for finding in findings]
-    findings += seen.by_number(a, b, _number)
+    findings += by_number(a, b, _number)
     if (not_in_turns := apart(a, b)) is not None:
         what, left, right = not_in_turns
         text = "not measured alternately"

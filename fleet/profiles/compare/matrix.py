@@ -13,9 +13,9 @@ from fleet.model.metrics import Metric
 from fleet.model.plain import to_plain
 from fleet.model.record import Record
 from fleet.profiles.compare import metrics as known
+from fleet.profiles.compare.comparing import row_of, sides_of
 from fleet.profiles.compare.conditions import Weight, check
 from fleet.profiles.compare.groups import RecordGroup, build, by_run, chip
-from fleet.profiles.compare.sides import row_of, sides_of
 from fleet.profiles.compare.verdict import MEASURED, MetricRow, Verdict, judge
 from fleet.profiles.stats.difference import difference
 from fleet.profiles.stats.interval import Interval

@@ -14,7 +14,7 @@ from fleet.profiles.compare.comparing import MARGIN, Comparison, compare
 from fleet.profiles.compare.gates import Gate
 from fleet.profiles.compare.groups import RecordGroup, group
 from fleet.profiles.compare.metrics import every, lacking, present
-from fleet.profiles.files import read_records
+from fleet.profiles.runs import read_records
 from fleet.profiles.store import ProfileStore, select
 
 

@@ -17,10 +17,10 @@ from fleet.model.metrics import PRIMARY, Metric
 from fleet.model.record import Record
 from fleet.model.suite import SuiteResult
 from fleet.model.version import VERSION
+from fleet.profiles.compare.conditions import seconds_of
 from fleet.profiles.compare.groups import build, short_build
 from fleet.profiles.compare.metrics import value
 from fleet.profiles.compare.ops import typical
-from fleet.profiles.compare.turns import seconds_of
 from fleet.profiles.report import summary, tables
 from fleet.profiles.report.drawing import (
     GROUPS,

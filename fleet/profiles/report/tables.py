@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from fleet.model.record import Record
 from fleet.model.suite import SuiteResult
+from fleet.profiles.compare.conditions import system
 from fleet.profiles.compare.groups import build
-from fleet.profiles.compare.seen import system
 from fleet.profiles.compare.verdict import MetricRow, Verdict
 from fleet.profiles.compare.writing import COLUMNS, HEADS, finding, narrow
 from fleet.profiles.report import summary

@@ -15,9 +15,8 @@ from typing import Any, ClassVar
 
 from fleet.model.deadline import utc_text
 from fleet.model.errors import ProfileStoreError, reason
-from fleet.model.metrics import FIELDS, LATENCY, NETWORK, PRIMARY
+from fleet.model.metrics import FIELDS, LATENCY, MIDDLES, NETWORK, PRIMARY
 from fleet.model.record import Record
-from fleet.profiles.latency import MIDDLES
 
 _UNSAID = ("tags", "artifacts", "counts")  # not measured, therefore not part of the identity
 _COLUMNS = (

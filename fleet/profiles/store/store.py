@@ -15,10 +15,9 @@ from typing import Any, Self
 from fleet.model.deadline import utc_text
 from fleet.model.errors import InputError, ProfileStoreError, reason
 from fleet.model.home import fleet_home, open_private, private_folder, runs_home
-from fleet.model.metrics import PRIMARY
+from fleet.model.metrics import MIDDLES, PRIMARY
 from fleet.model.record import Record
 from fleet.profiles import references
-from fleet.profiles.latency import MIDDLES
 from fleet.profiles.runs import is_run, record_files
 from fleet.profiles.store import database, rows
 from fleet.profiles.store.database import writing

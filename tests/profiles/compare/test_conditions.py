@@ -12,8 +12,7 @@ from fleet.model.conditions import Conditions, Sample
 from fleet.model.errors import InputError
 from fleet.model.plain import to_plain
 from fleet.model.record import Record
-from fleet.profiles.compare.conditions import ConditionFinding, Weight, check, check_vary
-from fleet.profiles.compare.seen import options
+from fleet.profiles.compare.conditions import ConditionFinding, Weight, check, check_vary, options
 
 from .made import NEW, conditions, metrics, newer, record, repeats
 
