@@ -28,8 +28,7 @@ from benchmarks.bench.link import slow_link
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.config.suite_file import load_suite
-from fleet.engine.deploy.operation import Operation
-from fleet.engine.options import DeployOptions
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.pool import DeviceResult
 from fleet.lab import Lab
 from fleet.model.playbook import Playbook, RunSpec
@@ -122,7 +121,7 @@ def operation(path: Path, inventory: Path, playbook: Playbook | None = None) -> 
     runs = RunStore(Path(tempfile.mkdtemp()))
     hosts = load_inventory(inventory).hosts
     made = playbook or load_playbook(path)
-    return Operation(made, hosts, lambda _: None, options=DeployOptions(), runs=runs)
+    return Operation(made, hosts, lambda _: None, resources=Resources(runs=runs))
 
 
 def deploy(path: Path, inventory: Path) -> None:
