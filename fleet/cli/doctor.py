@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ import typer
 
 from fleet.cli import options as opt
 from fleet.cli import output, project
-from fleet.cli.doctor_view import question_lines, report, show_explained
+from fleet.cli.doctor_view import ReportFlags, question_lines, report, show_explained
 from fleet.model.diagnosis import (
     ADVICE,
     HEALTHY,
@@ -96,101 +97,79 @@ _INVENTORY = typer.Option("--inventory", "-i", help="Examine the devices of this
 _PLATFORMS = ("linux", "android", "windows")
 
 
-LogOption = Annotated[
-    list[str] | None,
-    typer.Option(help="Explain this log file instead of a device; - is standard input."),
-]
-ExplainOption = Annotated[
-    str | None, typer.Option("--explain", help="Explain an error code: 14001, 0x80000406, -8.")
-]
-ListOption = Annotated[bool, typer.Option("--list", help="List all checks and known causes.")]
-OnlyOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Run only this check, or all checks of this layer (names: --list). Repeatable."
-    ),
-]
-FolderOption = Annotated[
-    list[str] | None,
-    typer.Option(help="Check this folder on the device, with a QAIRT that you copied by hand."),
-]
-PlatformOption = Annotated[
-    str, typer.Option(help="With --log: system of the device: linux, android or windows.")
-]
-SessionOption = Annotated[
-    bool,
-    typer.Option(
-        "--session/--no-session",
-        help="Test whether an NPU session opens (default), or skip this test.",
-    ),
-]
-HashOption = Annotated[
-    bool, typer.Option("--verify", help="Compare the SHA-256 of all deployed files (slow).")
-]
-FixOption = Annotated[
-    bool, typer.Option("--fix", help="Repair the device: show the steps, ask, then apply them.")
-]
-DryOption = Annotated[bool, typer.Option("--dry-run", help="With --fix: only show the steps.")]
-PlaybookOption = Annotated[
-    Path | None, typer.Option(help="With --fix: the playbook to deploy again.")
-]
-YesOption = Annotated[
-    bool,
-    typer.Option(
-        "--yes", "-y", help="Do not ask before --fix applies its steps or --bundle writes its file."
-    ),
-]
-BundleOption = Annotated[
-    Path | None,
-    typer.Option(help="Also write all findings, in known words only, to this .tar.gz file."),
-]
-AnswerOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="With --log: answer a question that the doctor printed, by its ID: ID=CAUSE, or "
-        "ID=@FILE with the output that it asks for."
-    ),
-]
-AssistantOption = Annotated[
-    bool,
-    typer.Option(
-        "--for-assistant",
-        help="Print facts, causes and evidence as one redacted text, to paste into any assistant. "
-        "fleet sends nothing.",
-    ),
-]
-StrictOption = Annotated[
-    bool,
-    typer.Option(
-        "--strict",
-        help="Exit with status 2 instead of 0 if the doctor found no problem but gives advice.",
-    ),
-]
+@dataclass(frozen=True)
+class DoctorFlags:
+    """The options of `fleet doctor` as typed, in the order of its help."""
+
+    host: opt.Hosts = None
+    limit: opt.Limit = None
+    log: Annotated[
+        list[str] | None,
+        typer.Option(help="Explain this log file instead of a device; - is standard input."),
+    ] = None
+    explain_code: Annotated[
+        str | None, typer.Option("--explain", help="Explain an error code: 14001, 0x80000406, -8.")
+    ] = None
+    listed: Annotated[bool, typer.Option("--list", help="List all checks and known causes.")] = (
+        False
+    )
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Run only this check, or all checks of this layer (names: --list). Repeatable."
+        ),
+    ] = None
+    folder: Annotated[
+        list[str] | None,
+        typer.Option(help="Check this folder on the device, with a QAIRT that you copied by hand."),
+    ] = None
+    platform: Annotated[
+        str, typer.Option(help="With --log: system of the device: linux, android or windows.")
+    ] = ""
+    answer: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With --log: answer a question that the doctor printed, by its ID: ID=CAUSE, or "
+            "ID=@FILE with the output that it asks for."
+        ),
+    ] = None
+    session: Annotated[
+        bool,
+        typer.Option(
+            "--session/--no-session",
+            help="Test whether an NPU session opens (default), or skip this test.",
+        ),
+    ] = True
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare the SHA-256 of all deployed files (slow).")
+    ] = False
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Repair the device: show the steps, ask, then apply them.")
+    ] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --fix: only show the steps.")] = (
+        False
+    )
+    playbook: Annotated[
+        Path | None, typer.Option(help="With --fix: the playbook to deploy again.")
+    ] = None
+    report: ReportFlags = field(default_factory=ReportFlags)
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Exit with status 2 instead of 0 if the doctor found no problem but gives advice.",
+        ),
+    ] = False
+    parallel: opt.Parallel = None
+    accept_new: opt.AcceptNew = False
+    verbose: opt.Verbose = False
 
 
+@opt.spread
 def doctor(
     inventory: Annotated[Path | None, _INVENTORY] = None,
-    host: opt.Hosts = None,
-    limit: opt.Limit = None,
-    log: LogOption = None,
-    explain_code: ExplainOption = None,
-    listed: ListOption = False,
-    only: OnlyOption = None,
-    folder: FolderOption = None,
-    platform: PlatformOption = "",
-    answer: AnswerOption = None,
-    session: SessionOption = True,
-    verify: HashOption = False,
-    fix: FixOption = False,
-    dry_run: DryOption = False,
-    playbook: PlaybookOption = None,
-    yes: YesOption = False,
-    bundle: BundleOption = None,
-    assistant: AssistantOption = False,
-    strict: StrictOption = False,
-    parallel: opt.Parallel = None,
-    accept_new: opt.AcceptNew = False,
-    verbose: opt.Verbose = False,
+    *,
+    flags: DoctorFlags,
     as_json: opt.Json = False,
 ) -> None:
     """Find out what is wrong: devices (-i), a pasted log (--log), an error code (--explain).
@@ -202,22 +181,35 @@ def doctor(
     Example: genie-t2t-run ... 2>&1 | fleet doctor --log -
     Example: fleet doctor --explain 14001
     """
-    inventory = _one_of(inventory, log, explain_code, listed, answer)
-    if explain_code is not None:
-        return _explain(explain_code, as_json=as_json)
-    if log and inventory is None:
-        return _end(_logs(log, platform, answer, as_json, bundle, yes, assistant), strict=strict)
+    inventory = _one_of(inventory, flags)
+    if flags.explain_code is not None:
+        return _explain(flags.explain_code, as_json=as_json)
+    if flags.log and inventory is None:
+        return _end(_logs(flags.log, flags, as_json=as_json), strict=flags.strict)
     from fleet.cli import common, doctor_devices  # noqa: PLC0415 - most of a deploy
     from fleet.doctor.examine import Round  # noqa: PLC0415
 
-    if listed:
+    if flags.listed:
         return doctor_devices.show_known(as_json=as_json)
-    names, beside = doctor_devices.known(only or []), "\n".join(map(_text, log or ()))
-    many, limit = parallel or common.DEFAULT_PARALLEL, [*(host or ()), *(limit or ())]
-    how = Round(names, tuple(folder or ()), verify, session, accept_new, many, beside, bool(bundle))
-    asked = doctor_devices.FixRequest(playbook, dry_run, yes, as_json) if fix else None
-    shown = (bundle, as_json, verbose, yes, assistant)
-    return _end(doctor_devices.look(inventory or Path(), limit, how, asked, *shown), strict=strict)
+    how = Round(
+        doctor_devices.known(flags.only or []),
+        tuple(flags.folder or ()),
+        flags.verify,
+        flags.session,
+        flags.accept_new,
+        flags.parallel or common.DEFAULT_PARALLEL,
+        "\n".join(map(_text, flags.log or ())),
+        bool(flags.report.bundle),
+    )
+    asked = None
+    if flags.fix:
+        yes = flags.report.yes
+        asked = doctor_devices.FixRequest(flags.playbook, flags.dry_run, yes, as_json)
+    limit = [*(flags.host or ()), *(flags.limit or ())]
+    diagnoses = doctor_devices.look(
+        inventory or Path(), limit, how, asked, flags.report, as_json=as_json, whole=flags.verbose
+    )
+    return _end(diagnoses, strict=flags.strict)
 
 
 def _no_answers(answer: list[str] | None) -> None:
@@ -229,14 +221,9 @@ def _no_answers(answer: list[str] | None) -> None:
         )
 
 
-def _one_of(
-    inventory: Path | None,
-    log: list[str] | None,
-    code: str | None,
-    listed: bool,
-    answer: list[str] | None,
-) -> Path | None:
+def _one_of(inventory: Path | None, flags: DoctorFlags) -> Path | None:
     """Return the inventory or, with nothing to examine, the project's. Raises InputError."""
+    log, code, listed = flags.log, flags.explain_code, flags.listed
     if not (log or code or listed):
         inventory = inventory or project.supplied("inventory")
     given = sum((inventory is not None or bool(log), code is not None, listed))
@@ -252,7 +239,7 @@ def _one_of(
             "FILE, fleet doctor --explain 14001, fleet init",
         )
     if inventory is not None or not log:
-        _no_answers(answer)
+        _no_answers(flags.answer)
     return inventory
 
 
@@ -264,24 +251,17 @@ def _why_not_supplied() -> str:
     return f"{current_project.file} names no inventory"
 
 
-def _logs(
-    names: Sequence[str],
-    platform: str,
-    answer: list[str] | None,
-    as_json: bool,
-    bundle: Path | None,
-    yes: bool,
-    assistant: bool,
-) -> list[Diagnosis]:
+def _logs(names: Sequence[str], flags: DoctorFlags, *, as_json: bool) -> list[Diagnosis]:
+    platform, assistant = flags.platform, flags.report.assistant
     if platform and platform not in _PLATFORMS:
         raise InputError(
             f"'{platform}' is not a platform", hint=f"use one of {', '.join(_PLATFORMS)}"
         )
-    diagnoses, answers = [], given(answer)
+    diagnoses, answers = [], given(flags.answer)
     for name in names:
         look = partial(_triage, _text(name), name, platform)
         diagnoses.append(asked(look, answers, quiet=as_json or assistant or name == "-"))
-    report(diagnoses, as_json=as_json, bundle=bundle, log=True, yes=yes, assistant=assistant)
+    report(diagnoses, flags.report, as_json=as_json, log=True)
     return diagnoses
 
 

@@ -14,7 +14,7 @@ import typer
 
 from fleet.cli import output, project
 from fleet.cli.common import hosts_of
-from fleet.cli.doctor_view import counting, report
+from fleet.cli.doctor_view import ReportFlags, counting, report
 from fleet.cli.hints import completed
 from fleet.cli.live import listening
 from fleet.config.playbook import load_playbook
@@ -46,11 +46,10 @@ def look(
     limit: list[str] | None,
     how: Round,
     asked: FixRequest | None,
-    bundle: Path | None,
+    flags: ReportFlags,
+    *,
     as_json: bool,
     whole: bool = False,
-    yes: bool = False,
-    assistant: bool = False,
 ) -> list[Diagnosis]:
     """Examine the devices, report, and repair them if requested. Return the final diagnoses."""
     hosts = hosts_of(inventory, limit)
@@ -65,16 +64,7 @@ def look(
             diagnosis.notes += (f"next: {hint or _next(inventory, diagnosis.target, how)}",)
     shown = not (as_json and asked)
     offers = asked is None
-    report(
-        diagnoses,
-        as_json=as_json,
-        shown=shown,
-        bundle=bundle,
-        whole=whole,
-        offers=offers,
-        yes=yes,
-        assistant=assistant,
-    )
+    report(diagnoses, flags, as_json=as_json, shown=shown, whole=whole, offers=offers)
     hints = dict.fromkeys(str(device.error["hint"]) for device in diagnoses if device.error)
     for hint in hints:
         if hint.startswith("fleet lab up"):

@@ -6,8 +6,11 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from fleet.cli import output
 from fleet.cli.hints import completed
@@ -302,33 +305,57 @@ def show_explained(explained: Explained) -> None:
         )
 
 
+@dataclass(frozen=True)
+class ReportFlags:
+    """The options of `fleet doctor` for its report."""
+
+    yes: Annotated[
+        bool,
+        typer.Option(
+            "--yes",
+            "-y",
+            help="Do not ask before --fix applies its steps or --bundle writes its file.",
+        ),
+    ] = False
+    bundle: Annotated[
+        Path | None,
+        typer.Option(help="Also write all findings, in known words only, to this .tar.gz file."),
+    ] = None
+    assistant: Annotated[
+        bool,
+        typer.Option(
+            "--for-assistant",
+            help="Print facts, causes and evidence as one redacted text, to paste into any "
+            "assistant. fleet sends nothing.",
+        ),
+    ] = False
+
+
 def report(
     diagnoses: Sequence[Diagnosis],
+    flags: ReportFlags,
     *,
     as_json: bool,
-    bundle: Path | None,
     log: bool = False,
     shown: bool = True,
     whole: bool = False,
     offers: bool = True,
-    yes: bool = False,
-    assistant: bool = False,
 ) -> None:
-    """Show the diagnoses, print them as JSON, or print the text for an `assistant`.
+    """Show the diagnoses, print them as JSON, or print the text for an assistant.
 
-    Write `bundle` too, after a question unless `yes`. Show nothing if not `shown`.
+    Write the bundle too, after a question unless `--yes`. Show nothing if not `shown`.
     """
     if as_json and shown:
         output.emit_json({"schema": 1, "targets": diagnoses})
-    elif assistant:
+    elif flags.assistant:
         from fleet.doctor.bundle import for_assistant  # noqa: PLC0415 - words of the redaction
 
         output.literal(for_assistant(diagnoses))
     elif shown:
         show(diagnoses, log=log, whole=whole, offers=offers)
-    if bundle is not None:
+    if flags.bundle is not None:
         from fleet.cli.archives import send_out  # noqa: PLC0415 - tar and json
         from fleet.doctor.bundle import doctor_members  # noqa: PLC0415
 
         hint = "name another file: --bundle FILE"
-        send_out(bundle, doctor_members(diagnoses), hint=hint, yes=yes, as_json=as_json)
+        send_out(flags.bundle, doctor_members(diagnoses), hint=hint, yes=flags.yes, as_json=as_json)

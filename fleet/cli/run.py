@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,46 +35,6 @@ from fleet.profiles.runs import RunStore
 
 if TYPE_CHECKING:
     from fleet.profiles.compare.verdict import MetricRow
-
-
-# Options of `fleet run` that replace values of the playbook.
-
-Prompt = Annotated[
-    str | None, typer.Option(help="Text of the prompt; default: the prompt of the playbook.")
-]
-PromptFile = Annotated[Path | None, typer.Option(help="File that contains the prompt.")]
-Repeats = Annotated[
-    int | None,
-    typer.Option(min=1, help="Number of measured runs on each device.", callback=house("repeats")),
-]
-Warmups = Annotated[
-    int | None, typer.Option(min=0, help="Number of warm-up runs before the measured ones.")
-]
-MaxTokens = Annotated[int | None, typer.Option(min=1, help="Generate at most this many tokens.")]
-Timeout = Annotated[str | None, typer.Option(help="Time limit of one run: 90s, 5m.")]
-Cool = Annotated[
-    str | None, typer.Option(help="Wait before each run until the device is cooler: 45C.")
-]
-Until = Annotated[
-    str | None,
-    typer.Option(
-        help="Repeat the run until the 95 % confidence interval of the main metric is "
-        "narrower than "
-        "this share of its median, like 3%."
-    ),
-]
-Sustained = Annotated[
-    str | None,
-    typer.Option(
-        help="Repeat the run without pauses for this long, like 10m (shows thermal throttling)."
-    ),
-]
-Tags = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--tag", help="Give the results this tag, to select them by tag:NAME. Repeatable."
-    ),
-]
 
 
 # An interval needs at least five runs. docs/measuring.md explains the warm-ups.
@@ -114,10 +74,59 @@ def changed(playbook: Playbook, changes: dict[str, object]) -> Playbook:
     return replace(playbook, run=replace(playbook.run or RunSpec(), **given))  # type: ignore[arg-type]
 
 
-def gated(
-    playbook: Playbook, cool: str | None, until: str | None, sustained: str | None
-) -> Playbook:
+@dataclass(frozen=True)
+class RunFlags:
+    """The options of `fleet run` as typed, in the order of its help."""
+
+    prompt: Annotated[
+        str | None, typer.Option(help="Text of the prompt; default: the prompt of the playbook.")
+    ] = None
+    prompt_file: Annotated[Path | None, typer.Option(help="File that contains the prompt.")] = None
+    repeats: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Number of measured runs on each device.", callback=house("repeats")
+        ),
+    ] = None
+    warmups: Annotated[
+        int | None, typer.Option(min=0, help="Number of warm-up runs before the measured ones.")
+    ] = None
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Generate at most this many tokens.")
+    ] = None
+    timeout: Annotated[str | None, typer.Option(help="Time limit of one run: 90s, 5m.")] = None
+    cool_below: Annotated[
+        str | None, typer.Option(help="Wait before each run until the device is cooler: 45C.")
+    ] = None
+    until: Annotated[
+        str | None,
+        typer.Option(
+            help="Repeat the run until the 95 % confidence interval of the main metric is "
+            "narrower than "
+            "this share of its median, like 3%."
+        ),
+    ] = None
+    sustained: Annotated[
+        str | None,
+        typer.Option(
+            help="Repeat the run without pauses for this long, like 10m (shows thermal throttling)."
+        ),
+    ] = None
+    tags: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tag", help="Give the results this tag, to select them by tag:NAME. Repeatable."
+        ),
+    ] = None
+    output_dir: opt.Records = None
+    stream: Annotated[bool, typer.Option("--stream", help="Show the program's output.")] = False
+    parallel: opt.Parallel = None
+    executor: opt.Executor = None
+
+
+def gated(playbook: Playbook, flags: RunFlags) -> Playbook:
     """Return the playbook with these gates in its `run:`. Raises InputError."""
+    cool, until, sustained = flags.cool_below, flags.until, flags.sustained
     if until is not None and sustained is not None:
         raise InputError("--until and --sustained cannot be combined", hint="remove one of the two")
     run = playbook.run
@@ -142,48 +151,38 @@ def gated(
     return replace(playbook, run=run)
 
 
+@opt.spread
 def run(
     playbook: opt.Playbook,
     inventory: opt.Inventory,
     limit: opt.Limit = None,
-    prompt: Prompt = None,
-    prompt_file: PromptFile = None,
-    repeats: Repeats = None,
-    warmups: Warmups = None,
-    max_tokens: MaxTokens = None,
-    timeout: Timeout = None,
-    cool_below: Cool = None,
-    until: Until = None,
-    sustained: Sustained = None,
-    tags: Tags = None,
-    output_dir: opt.Records = None,
-    stream: Annotated[bool, typer.Option("--stream", help="Show the program's output.")] = False,
-    parallel: opt.Parallel = None,
-    executor: opt.Executor = None,
+    *,
+    flags: RunFlags,
     as_json: opt.Json = False,
 ) -> None:
     """Run the deployed release on the devices and collect the profiles.
 
     Example: fleet run -i inventories/lab.yaml playbooks/tiny-genie.yaml --repeats 5
     """
-    changes: dict[str, object] = {"repeats": repeats, "warmups": warmups}
-    changes |= {"max_tokens": max_tokens, "prompt": prompt_of(prompt, prompt_file)}
-    changes["timeout"] = parse_duration(timeout) if timeout else None
+    changes: dict[str, object] = {"repeats": flags.repeats, "warmups": flags.warmups}
+    changes["max_tokens"] = flags.max_tokens
+    changes["prompt"] = prompt_of(flags.prompt, flags.prompt_file)
+    changes["timeout"] = parse_duration(flags.timeout) if flags.timeout else None
     loaded = load_playbook(playbook)
-    changes = measured(loaded, changes, sustained=sustained is not None)
-    loaded = gated(changed(loaded, changes), cool_below, until, sustained)
-    if tags:
+    changes = measured(loaded, changes, sustained=flags.sustained is not None)
+    loaded = gated(changed(loaded, changes), flags)
+    if flags.tags:
         from fleet.profiles.store.select import named  # noqa: PLC0415 - sqlite, only for tags
 
-        for tag in tags:
+        for tag in flags.tags:
             named(tag, "tag")
     hosts = hosts_of(inventory, limit)
     with (
-        listening(as_json=as_json, show_output=stream, total=len(hosts)) as listener,
-        working_on(executor, parallel) as remote,
+        listening(as_json=as_json, show_output=flags.stream, total=len(hosts)) as listener,
+        working_on(flags.executor, flags.parallel) as remote,
     ):
-        runs = RunStore(output_dir) if output_dir else None
-        how = DeployOptions(run="always", parallel=parallel, tags=tuple(tags or ()))
+        runs = RunStore(flags.output_dir) if flags.output_dir else None
+        how = DeployOptions(run="always", parallel=flags.parallel, tags=tuple(flags.tags or ()))
         stores = Resources(runs=runs, executor=remote)
         operation = Operation(loaded, hosts, listener, options=how, resources=stores)
         results = operation.run()

@@ -8,19 +8,9 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from fleet.engine.pool import FINE, DeviceResult
+from fleet.engine.rollout import lines
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.judge import Tally, WaveVerdict, judge, tally
-from fleet.engine.rollout.lines import (
-    BackLine,
-    BeginLine,
-    EndLine,
-    FinishedLine,
-    InterruptedLine,
-    JudgedLine,
-    LookLine,
-    RollingLine,
-    SoakLine,
-)
 from fleet.engine.rollout.state import BACK, LEFT, RolloutDevice
 from fleet.engine.rollout.waves import Wave
 from fleet.model.errors import WorkstationError
@@ -76,9 +66,9 @@ class Rollout:
             ending = self._back(self._state.rolling) if self._state.rolling else self._forth()
         except KeyboardInterrupt:
             with contextlib.suppress(Exception):
-                self._journal.write(InterruptedLine())
+                self._journal.write(lines.InterruptedLine())
             raise
-        self._journal.write(FinishedLine(ending=ending.word, text=ending.text))
+        self._journal.write(lines.FinishedLine(ending=ending.word, text=ending.text))
         return ending
 
     def _forth(self) -> Ending:
@@ -110,7 +100,7 @@ class Rollout:
         def admit(name: str) -> bool:
             if self._judge(wave, counts, unkept).word != "go":
                 return False
-            self._journal.write(BeginLine(host=name, wave=wave.name))
+            self._journal.write(lines.BeginLine(host=name, wave=wave.name))
             return True
 
         def done(result: DeviceResult[None]) -> None:
@@ -127,7 +117,9 @@ class Rollout:
         if verdict.word == "go" and self._state.spec.soak:
             self._soak(wave)
             verdict = judge(wave, self._state.spec, self._tally(wave, waiting))
-        self._journal.write(JudgedLine(wave=wave.name, verdict=verdict.word, text=verdict.text))
+        self._journal.write(
+            lines.JudgedLine(wave=wave.name, verdict=verdict.word, text=verdict.text)
+        )
         self._say(WaveJudged("", wave.name, verdict.word, verdict.text))
         return verdict
 
@@ -151,7 +143,7 @@ class Rollout:
 
     def _end(self, result: DeviceResult[None]) -> None:
         self.results[result.host.name] = result
-        self._journal.write(EndLine(
+        self._journal.write(lines.EndLine(
             host=result.host.name,
             outcome=result.outcome,
             text=result.text,
@@ -173,7 +165,7 @@ class Rollout:
         if not devices:
             return
         seconds = self._state.spec.soak
-        self._journal.write(SoakLine(wave=wave.name, seconds=seconds))
+        self._journal.write(lines.SoakLine(wave=wave.name, seconds=seconds))
         text = f"{wave.title}: fleet waits {seconds:g} s, then checks {len(devices)} devices again"
         self._say(Soaking("", wave.name, text, seconds))
         self._executor.wait(seconds)
@@ -183,7 +175,7 @@ class Rollout:
         name = result.host.name
         fine = result.outcome in FINE
         text = result.text if fine else f"the check after the soak time failed: {result.text}"
-        self._journal.write(LookLine(host=name, outcome=result.outcome, text=text))
+        self._journal.write(lines.LookLine(host=name, outcome=result.outcome, text=text))
         self._say(Looked(name, result.outcome, text))
         if not fine:
             before = self.results.get(name)
@@ -196,7 +188,7 @@ class Rollout:
     def _back(self, why: str) -> Ending:
         """Switch back every device that this run switched, and name those that cannot be."""
         if not self._state.rolling:
-            self._journal.write(RollingLine(text=why))
+            self._journal.write(lines.RollingLine(text=why))
         asked = [device for device in self._state.devices.values() if device.to_roll_back]
         for device in asked:
             if device.was is None:
@@ -221,7 +213,7 @@ class Rollout:
         self._settle(device, word, result.text)
 
     def _settle(self, device: RolloutDevice, word: str, text: str) -> None:
-        self._journal.write(BackLine(host=device.name, outcome=word, text=text))
+        self._journal.write(lines.BackLine(host=device.name, outcome=word, text=text))
         self._say(RolledBack(device.name, *self._state.outcome(device)))
 
 

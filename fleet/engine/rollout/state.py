@@ -5,22 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fleet.engine.pool import FINE
-from fleet.engine.rollout.lines import (
-    BackLine,
-    BeginLine,
-    DeviceLine,
-    EndLine,
-    FinishedLine,
-    InterruptedLine,
-    JournalLine,
-    JudgedLine,
-    LookLine,
-    PlanLine,
-    ResumeLine,
-    RollingLine,
-    RunHeader,
-    StepLine,
-)
+from fleet.engine.rollout import lines
 from fleet.engine.rollout.waves import Wave
 from fleet.model.rollout import ALL_AT_ONCE, RolloutSpec
 
@@ -85,7 +70,7 @@ class RunState:
     `began` is None before the first line.
     """
 
-    began: RunHeader | None = None
+    began: lines.RunHeader | None = None
     waves: tuple[Wave, ...] = ()
     spec: RolloutSpec = ALL_AT_ONCE
     devices: dict[str, RolloutDevice] = field(default_factory=dict)
@@ -95,29 +80,29 @@ class RunState:
     ending: str = ""
     text: str = ""
 
-    def take(self, line: JournalLine) -> None:
+    def take(self, line: lines.JournalLine) -> None:
         """Apply one line of the journal. Raises KeyError for an unknown host."""
         match line:
-            case RunHeader():
+            case lines.RunHeader():
                 self._begin(line)
-            case DeviceLine():
+            case lines.DeviceLine():
                 self._device(self.devices[line.host], line)
-            case JudgedLine(verdict="go"):
+            case lines.JudgedLine(verdict="go"):
                 self.passed.add(line.wave)
-            case JudgedLine():
+            case lines.JudgedLine():
                 self.passed.discard(line.wave)
-            case ResumeLine():
+            case lines.ResumeLine():
                 self.ending = self.text = ""
                 if line.forced:
                     self.releases.clear()
-            case RollingLine():
+            case lines.RollingLine():
                 self.rolling = line.text
-            case FinishedLine():
+            case lines.FinishedLine():
                 self.ending, self.text = line.ending, line.text
-            case InterruptedLine():
+            case lines.InterruptedLine():
                 self.ending, self.text = "interrupted", ""
 
-    def _begin(self, header: RunHeader) -> None:
+    def _begin(self, header: lines.RunHeader) -> None:
         self.began = header
         self.waves, self.spec = header.waves, header.rollout or ALL_AT_ONCE
         self.devices = {
@@ -126,30 +111,30 @@ class RunState:
             for name in wave.hosts
         }
 
-    def _device(self, device: RolloutDevice, line: DeviceLine) -> None:
+    def _device(self, device: RolloutDevice, line: lines.DeviceLine) -> None:
         match line:
-            case BeginLine():
+            case lines.BeginLine():
                 device.attempts += 1
                 device.outcome, device.text, device.step, device.looked = "", "", "", ""
-            case PlanLine():
+            case lines.PlanLine():
                 device.release, device.boot_id = line.release, line.boot_id
                 self.releases.setdefault(line.device_kind, line.release)
                 if not device.switched:
                     device.was = line.was
-            case StepLine():
+            case lines.StepLine():
                 device.step, device.touched = line.step, True
                 device.switched = device.switched or line.step == "switch"
-            case EndLine():
+            case lines.EndLine():
                 device.outcome, device.text, device.hint = line.outcome, line.text, line.hint
-            case LookLine():
+            case lines.LookLine():
                 device.looked = line.outcome
                 if device.looked not in FINE:
                     device.outcome, device.text = line.outcome, line.text
-            case BackLine():
+            case lines.BackLine():
                 device.back, device.back_text = line.outcome, line.text
 
     @property
-    def header(self) -> RunHeader:
+    def header(self) -> lines.RunHeader:
         """The first line of a run that has begun."""
         assert self.began is not None
         return self.began
