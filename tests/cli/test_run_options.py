@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.cli.run import changed, gated, measured
+from fleet.cli.run import RunFlags, changed, gated, measured
 from fleet.model.errors import InputError
 from fleet.model.gates import CoolSpec, UntilSpec
 from fleet.model.playbook import Playbook, RunSpec
@@ -15,8 +15,14 @@ from fleet.model.playbook import Playbook, RunSpec
 BOOK = Playbook(Path("p.yaml"), "n", Path("b"), run=RunSpec(prompt="a"))
 
 
+def flags(
+    cool: str | None = None, until: str | None = None, sustained: str | None = None
+) -> RunFlags:
+    return RunFlags(cool_below=cool, until=until, sustained=sustained)
+
+
 def run(book: Playbook, *gates: str | None) -> RunSpec:
-    found = gated(book, *gates)
+    found = gated(book, flags(*gates))
     assert found.run is not None
     return found.run
 
@@ -56,12 +62,12 @@ def test_refused() -> None:
             run(BOOK, *gates)
     many = replace(BOOK, run=RunSpec(until=UntilSpec(0.1, at_most=5)))
     with pytest.raises(InputError, match="allows 5 runs, but --repeats asks for 9"):
-        gated(changed(many, {"repeats": 9}), None, None, None)
+        gated(changed(many, {"repeats": 9}), flags())
 
 
 def test_a_playbook_that_runs_nothing_stays_so() -> None:
     none = replace(BOOK, run=None)
-    assert gated(changed(none, {"repeats": 3}), "45C", None, None) == none
+    assert gated(changed(none, {"repeats": 3}), flags("45C")) == none
 
 
 def test_what_nobody_said_is_enough_for_an_interval() -> None:
