@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +18,7 @@ from fleet.model.errors import InputError
 from fleet.model.files import human_bytes
 from fleet.model.plain import to_plain
 from fleet.model.runtime import Runtime
+from fleet.runtimes.programs import remove_program, stored_programs
 from fleet.runtimes.releases import DEFAULT_SPEC
 from fleet.runtimes.select import select_files
 from fleet.runtimes.stage import Progress, silent
@@ -187,6 +189,30 @@ def remove(name: _Name) -> None:
     """
     runtime = RuntimeStore().remove(name)
     output.note(f"removed {runtime.id if runtime else name}")
+
+
+@app.command()
+def programs(
+    remove: Annotated[
+        str | None, typer.Option(help="Delete the archive with this SHA-256, or its beginning.")
+    ] = None,
+    as_json: opt.Json = False,
+) -> None:
+    """List the unpacked archives of programs, with the playbooks in this folder that use them.
+
+    Example:
+      fleet runtime programs --json
+    """
+    if remove is not None:
+        output.note(f"removed {remove_program(remove)}")
+        return
+    rows = stored_programs(Path())
+    if as_json:
+        output.emit_json(rows)
+    else:
+        cells = [(row["sha256"][:16], human_bytes(row["size"]), ", ".join(row["used_by"]))
+                 for row in rows]  # fmt: skip
+        output.table("Programs", ("SHA-256", "size", "used by, in this folder"), cells)
 
 
 @app.command()

@@ -6,15 +6,17 @@ refused. Its folder is `$FLEET_HOME/programs/<sha256>` and is created atomically
 
 from __future__ import annotations
 
+import os
 import shutil
 import tarfile
 import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from fleet.model.errors import InputError, RuntimeStoreError, reason
 from fleet.model.files import human_bytes, sha256_file
-from fleet.model.home import kept
+from fleet.model.home import fleet_home, kept
 from fleet.model.playbook import RunSpec
 from fleet.model.serve import ProgramArchive, ServeSpec
 from fleet.runtimes.stage import Progress, stage_folder
@@ -53,6 +55,39 @@ def bring_program(
             if same
             else f"correct `file:` under `program:` in the playbook; ls {archive.folder}",
         )
+
+
+def stored_programs(folder: Path) -> list[dict[str, Any]]:
+    """Return the unpacked archives: SHA-256, bytes, and the playbooks that name them.
+
+    The playbooks are those in `folder` and in the folders in it.
+    """
+    home = fleet_home() / "programs"
+    playbooks = [path for pattern in ("*.y*ml", "*/*.y*ml") for path in sorted(folder.glob(pattern))
+                 if path.is_file() and os.access(path, os.R_OK)]  # fmt: skip
+    texts = {str(path): path.read_bytes() for path in playbooks}
+    return [
+        {
+            "sha256": root.name,
+            "size": sum(path.lstat().st_size for path in root.rglob("*")),
+            "used_by": [name for name, text in texts.items() if root.name.encode() in text],
+        }
+        for root in sorted(home.glob("?" * 64))
+    ]
+
+
+def remove_program(start: str) -> str:
+    """Remove the archive whose SHA-256 begins with `start`, and return it. Raises InputError."""
+    roots = [root for root in (fleet_home() / "programs").glob("?" * 64)
+             if root.name.startswith(start)]  # fmt: skip
+    if len(roots) != 1 or not start:
+        raise InputError(
+            f"{len(roots)} archives of programs have a SHA-256 that begins with '{start}'",
+            hint="fleet runtime programs (lists them)",
+        )
+    with kept(roots[0]):
+        shutil.rmtree(roots[0])
+    return roots[0].name
 
 
 def _bring(archive: ProgramArchive, progress: Progress, *, offline: bool) -> None:

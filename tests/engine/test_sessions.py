@@ -18,12 +18,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 from fleet.config.playbook import load_playbook
+from fleet.runtimes.store import RuntimeStore
 from tests import needs, warm
 from tests.transport.sshd import SSHD, make_key
 
-from .conftest import Bench
+from .conftest import ROOT, Bench
 
 _NEW_NET = 0x40000000  # CLONE_NEWNET, setns(2)
 GATEWAY, BOARD = "10.77.1.2", "10.77.2.2"
@@ -227,3 +229,32 @@ def test_a_deploy_that_does_not_fit_is_refused_and_one_that_fits_runs(
     bench.host = replace(bench.host, until=time.time() + 3600)
     (done,) = bench.operation().deploy()
     assert (done.error, len(done.records)) == (None, 2)
+
+
+@pytest.mark.qairt
+def test_a_selftest_and_a_deploy_on_the_board_of_the_farm(
+    farm: Farm, qairt_store: RuntimeStore
+) -> None:
+    """The lines of docs/howto/board-by-the-hour.md. The emulated board hides its chip."""
+    folder, inventory, playbook = farm.folder, "session.yaml", ROOT / "playbooks/tiny-genie.yaml"
+    (folder / "fleet-home").mkdir()
+    (folder / "fleet-home" / "runtimes").symlink_to(qairt_store.root)
+    line, _, home = farm.book(0)
+    code, _, said = call(folder, "config", "session", line, "-i", inventory, "--accept-new")
+    assert code == 0, said
+    code, answer, said = call(
+        folder, "selftest", "sa0", "-i", inventory, "--runtime", "2.51.0", "--yes", "--json"
+    )
+    (climbed,) = json.loads(answer)["devices"]
+    assert climbed["emulated"] is True, said
+    assert "holds" in {rung["status"] for rung in climbed["rungs"]}
+    written = (folder / inventory).read_text()
+    hosts = yaml.safe_load(written)
+    hosts["all"]["hosts"]["sa0"]["soc"] = "QCS9075"
+    (folder / inventory).write_text(yaml.safe_dump(hosts))
+    code, _, said = call(folder, "deploy", str(playbook), "-i", inventory)
+    assert code == 0, said
+    (folder / inventory).write_text(written)
+    code, _, said = call(folder, "config", "session", "--end", "sa0", "-i", inventory)
+    assert code == 0, said
+    assert [path.name for path in home.iterdir()] == []

@@ -15,7 +15,7 @@ import pytest
 from fleet.config.playbook import load_playbook
 from fleet.model.errors import FleetError, InputError, PlaybookError, RuntimeStoreError
 from fleet.model.playbook import RunSpec
-from fleet.runtimes.programs import bring_program
+from fleet.runtimes.programs import bring_program, remove_program, stored_programs
 from fleet.runtimes.stage import silent
 
 from .webserver import FileServer
@@ -199,3 +199,21 @@ def test_a_playbook_that_cannot_be_right_is_refused_with_its_line(
     with pytest.raises(PlaybookError, match=words) as error:
         spec(tmp_path, source, tar(), file)
     assert "p.yaml:" in str(error.value)
+
+
+def test_archives_are_listed_with_their_playbooks_and_removed(tmp_path: Path, home: Path) -> None:
+    one, other = tar(), zipped()
+    for data in (one, other):
+        (tmp_path / "a").write_bytes(data)
+        bring_program(spec(tmp_path, str(tmp_path / "a"), data), silent)
+    names = [hashlib.sha256(data).hexdigest() for data in (one, other)]
+    rows = {row["sha256"]: row for row in stored_programs(tmp_path)}
+    assert set(rows) == set(names)
+    assert rows[names[0]]["used_by"] == []
+    assert rows[names[1]]["used_by"] == [str(tmp_path / "p.yaml")]
+    assert all(row["size"] >= sum(map(len, FILES.values())) for row in rows.values())
+    for wrong in ("", "0" * 64):
+        with pytest.raises(InputError, match="archives of programs"):
+            remove_program(wrong)
+    assert remove_program(names[0][:10]) == names[0]
+    assert [path.name for path in (home / "programs").glob("?" * 64)] == [names[1]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 from fleet.device.server.api import MESSAGES, SAMPLING, STOPS
 
@@ -15,20 +15,6 @@ _STOP: "Schema" = {
     "anyOf": [_TEXT, {"type": "array", "items": _TEXT, "maxItems": STOPS}, {"type": "null"}],
     "description": "The answer ends before the first of these texts.",
 }
-_ERRORS = {
-    "400": "The request is not valid or not supported; `param` names the field.",
-    "401": "The token is missing or wrong.",
-    "408": "The request did not come in time.",
-    "411": "A body without Content-Length.",
-    "413": "The body is too large.",
-    "415": "The body is not application/json.",
-    "429": "The queue is full; Retry-After says when to try again.",
-    "431": "Too many or too large headers.",
-    "500": "The request failed in the backend.",
-    "503": "The service loads its model, or stops.",
-    "504": "The request did not end within the time limit.",
-}
-_NO_TOKEN = ("400", "431", "408")
 
 
 def _object(properties: "Schema", *required: str, closed: bool = True) -> "Schema":
@@ -44,11 +30,10 @@ def _ref(name: str) -> "Schema":
     return {"$ref": "#/components/schemas/" + name}
 
 
-def _answers(good: "Schema", *codes: str) -> "Schema":
-    answers = {"200": {"description": "Done.", **good}}
-    for code in codes:
-        answers[code] = {"description": _ERRORS[code], **_json(_ref("Error"))}
-    return answers
+def _answers(good: "Schema") -> "Schema":
+    """Return the answers of a path; docs/serving.md lists the statuses of errors."""
+    error = {"description": "An error; its code is stable.", **_json(_ref("Error"))}
+    return {"200": {"description": "Done.", **good}, "default": error}
 
 
 def _schemas(config: "Dict[str, Any]") -> "Schema":
@@ -150,33 +135,6 @@ def _completion(config: "Dict[str, Any]") -> "Schema":
     return _object({**_common(config), **prompt}, "prompt", closed=False)
 
 
-def _answered(kind: str, choice: "Schema") -> "Schema":
-    properties = {
-        "id": _TEXT,
-        "object": {"const": kind},
-        "created": {"type": "integer"},
-        "model": _TEXT,
-        "choices": {"type": "array", "items": _object(choice, *choice)},
-        "usage": _ref("Usage"),
-    }
-    return _object(properties, *properties, closed=False)
-
-
-def _chatted() -> "Schema":
-    content: "Schema" = {"type": ["string", "null"]}
-    calls: "Schema" = {"type": "array", "items": {"type": "object"}}
-    fields = {"role": {"const": "assistant"}, "content": content, "tool_calls": calls}
-    message = _object(fields, "role", "content")
-    choice = {"index": {"const": 0}, "message": message, "finish_reason": _TEXT}
-    return _answered("chat.completion", choice)
-
-
-def _completed() -> "Schema":
-    index: "Schema" = {"const": 0}
-    choice = {"index": index, "text": _TEXT, "logprobs": {"type": "null"}, "finish_reason": _TEXT}
-    return _answered("text_completion", choice)
-
-
 def _infer() -> "Schema":
     shape = {"type": "array", "maxItems": 8, "items": {"type": "integer", "minimum": 0}}
     data = _object({"data": {}, "shape": shape}, "data")
@@ -186,47 +144,38 @@ def _infer() -> "Schema":
 
 
 def _post(summary: str, body: "Schema", good: "Schema") -> "Schema":
-    codes = [code for code in _ERRORS if code != "408"]
     return {
         "post": {
             "summary": summary,
             "security": [{"token": []}],
             "requestBody": {"required": True, **_json(body)},
-            "responses": _answers(good, *codes),
+            "responses": _answers(good),
         }
     }
 
 
-def _get(summary: str, schema: "Schema", *codes: str) -> "Schema":
-    operation: "Schema" = {"summary": summary, "responses": _answers(_json(schema), *codes)}
-    return {"get": operation}
+def _get(summary: str, schema: "Schema", **more: object) -> "Schema":
+    return {"get": {"summary": summary, "responses": _answers(_json(schema)), **more}}
 
 
 def _text_paths(config: "Dict[str, Any]") -> "Schema":
     events = {"content": {"text/event-stream": {"schema": _TEXT}}}
+    both = {"content": {**_json({"type": "object"})["content"], **events["content"]}}
     paths = {
         "/generate": _post("Text for a prompt.", _ref("Ask"), _json(_ref("Generated"))),
         "/generate/stream": _post(
             "The same as a stream: token events, then done.", _ref("Ask"), events
         ),
+        "/v1/completions": _post("Text, compatible with OpenAI.", _completion(config), both),
     }
-    both = {"content": {**_json(_completed())["content"], **events["content"]}}
-    paths["/v1/completions"] = _post("Text, compatible with OpenAI.", _completion(config), both)
     if config.get("template"):
-        both = {"content": {**_json(_chatted())["content"], **events["content"]}}
         paths["/v1/chat/completions"] = _post("Chat, compatible with OpenAI.", _chat(config), both)
     return paths
 
 
 def document(config: "Dict[str, Any]", kind: str) -> "Schema":
     """Return the document, for a backend that makes text (`generate`) or runs a graph (`infer`)."""
-    health = _get("Which model runs, and whether it is ready.", _ref("Health"), *_NO_TOKEN)
-    not_yet = {"description": "Not ready yet, or stopping.", **_json(_ref("Health"))}
-    health["get"]["responses"]["503"] = not_yet
-    models = _get("The only model.", {"type": "object"}, *_NO_TOKEN, "401")
-    models["get"]["security"] = [{"token": []}]
-    tensors: "List[str]" = ["outputs", "run_ms"]
-    ran = _object({name: {} for name in tensors}, *tensors, closed=False)
+    ran = _object({"outputs": {}, "run_ms": {}}, "outputs", "run_ms", closed=False)
     more = {} if kind == "infer" else _text_paths(config)
     if kind != "generate":
         more["/infer"] = _post("One run of the model.", _infer(), _json(ran))
@@ -234,9 +183,9 @@ def document(config: "Dict[str, Any]", kind: str) -> "Schema":
         "openapi": "3.1.0",
         "info": {"title": "%s by fleet" % config["name"], "version": config["release"]},
         "paths": {
-            "/health": health,
-            "/openapi.json": _get("This document.", {"type": "object"}, *_NO_TOKEN),
-            "/v1/models": models,
+            "/health": _get("The model, and whether it is ready (else 503).", _ref("Health")),
+            "/openapi.json": _get("This document.", {"type": "object"}),
+            "/v1/models": _get("The only model.", {"type": "object"}, security=[{"token": []}]),
             **more,
         },
         "components": {
