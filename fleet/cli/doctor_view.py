@@ -207,14 +207,14 @@ def _layers(checks: Iterable[Check]) -> None:
 def _causes(diagnosis: Diagnosis, *, offers: bool) -> None:
     for rank, ranked in enumerate(diagnosis.causes[: 1 + _OTHERS]):
         if rank == 0:
-            _first(ranked, diagnosis, offers=offers)
+            _first(ranked, offers=offers)
         else:
             cause = ranked.cause
             how = f"{ranked.confidence:.0%}"
             _line(f"  [dim]less likely ({how}):[/] {escape(ranked.title)} [dim]({cause.id})[/]")
 
 
-def _first(ranked: Ranked, diagnosis: Diagnosis, *, offers: bool) -> None:
+def _first(ranked: Ranked, *, offers: bool) -> None:
     cause = ranked.cause
     _line("")
     _line(
@@ -228,24 +228,11 @@ def _first(ranked: Ranked, diagnosis: Diagnosis, *, offers: bool) -> None:
         _line(f"  [dim]seen[/]   {escape(_short(where))}: {escape(_short(first))}")
         for text in more[:_EVIDENCE]:
             _line(f"         {escape(_short(text))}")
-    for twin in _twins(ranked, diagnosis):
-        _line(f"  [bold]or[/]     {escape(twin)}")
     for fix in ranked.fixes:
         if offers or not fix.steps:
             _fix(fix, _place(fix, ranked.facts.get("device.local", "no")))
     _line(f"  [bold]check[/]  {escape(completed(ranked.verify))}", paste=True)
     _line("")
-
-
-def _twins(ranked: Ranked, diagnosis: Diagnosis) -> list[str]:
-    """Return the causes with the same log. They matter only if there was nothing but a log."""
-    if any(check.facts for check in diagnosis.checks):
-        return []
-    return [
-        f"{twin.cause} causes the same log; to tell the causes apart, "
-        f"{f'run `{twin.command}`' if twin.command else 'look in the log'}: {twin.reading}"
-        for twin in ranked.twins
-    ]
 
 
 def _place(fix: Fix, local: str) -> str:

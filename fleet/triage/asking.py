@@ -14,7 +14,7 @@ from fleet.triage.knowledge import Known
 from fleet.triage.matcher import Matcher
 from fleet.triage.ranking import Witness
 from fleet.triage.reading import LogReading
-from fleet.triage.stages import STAGE, shown, stage_of, stage_question
+from fleet.triage.stages import STAGE, shown, stage_question
 from fleet.triage.text import lines_of
 from fleet.triage.unknown import louder
 from fleet.triage.witnesses import witnesses
@@ -38,7 +38,7 @@ def questions(
     first, *others = ranked
     if first.confidence >= _SURE and first.agreeing > 1 and not others:
         return tuple(_open(first, reading))
-    rivals = [Leaf(row.cause.id, row.title, row.verify) for row in ranked if not row.cause.general]
+    rivals = [Leaf(row.cause.id, row.title) for row in ranked if not row.cause.general]
     twins = [Leaf(twin.cause, twin.reading, twin.command) for twin in first.twins]
     whole = first.confidence < _SURE
     leaves = [*rivals, *twins, *(guesses(reading) if whole else ())]
@@ -104,7 +104,7 @@ def answered(
         for row in witnesses(lines, known, "answer"):
             if not row.cause.general:
                 evidences.append(replace(row, evidence=Evidence("answer", row.evidence.text)))
-        for cause, pattern in shown(stage_of(reading), who):
+        for cause, pattern in shown(reading.stage, who):
             shows = Matcher([pattern])
             match = next((line for line in lines if shows.match(line.text)), None)
             if match and cause in known.causes:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fleet.model.cause import Cause
 from fleet.model.slots import filled
@@ -53,10 +52,15 @@ def explain(code: str) -> Explained:
     An unknown code has no meanings.
     """
     code = code.strip()[:100]
-    meanings = _of_number(_value(code)) if _NUMBER.fullmatch(code) else _of_name(code.upper())
+    meanings = meanings_of(code)
     words = {code.lower()} | {name.lower() for meaning in meanings for name in meaning.names}
     words |= {form for meaning in meanings for form in _forms(meaning.number)}
     return Explained(code, tuple(meanings), _causes(words))
+
+
+def meanings_of(code: str) -> list[Meaning]:
+    """Return the possible meanings of a number or a name, without its causes."""
+    return _of_number(_value(code)) if _NUMBER.fullmatch(code) else _of_name(code.upper())
 
 
 def _value(text: str) -> int:
@@ -71,15 +75,8 @@ def _forms(number: int) -> set[str]:
     return forms
 
 
-@cache
-def _table() -> dict[str, Any]:
-    from fleet.data import load  # noqa: PLC0415 - yaml
-
-    return load("error_codes")
-
-
 def _of_number(value: int) -> list[Meaning]:
-    table = _table()
+    table = knowledge().codes
     meanings = []
     unsigned = value & 0xFFFFFFFF
     on_dsp = unsigned - int(table["dsp_offset"])
@@ -108,12 +105,12 @@ def _note(family: str, value: int) -> str:
 
 
 def _component(value: int) -> str:
-    rows = _table()["qnn_ranges"]
+    rows = knowledge().codes["qnn_ranges"]
     return next((str(name) for low, high, name in rows if low <= value <= high), "")
 
 
 def _of_name(name: str) -> list[Meaning]:
-    table = _table()
+    table = knowledge().codes
     return [
         Meaning(_FAMILIES[family], number, tuple(names))
         for family in ("qnn", "genie", "fastrpc")

@@ -68,6 +68,7 @@ TABLES = (
     "sentences",
     "families",
     "stages",
+    "error_codes",
 )
 
 
@@ -107,6 +108,7 @@ class Known:
     unsure: frozenset[tuple[int, int]]
     stages: tuple[dict[str, Any], ...]
     staged: Matcher
+    codes: dict[str, Any]
 
 
 @cache
@@ -209,6 +211,12 @@ def _known(
         },
         unsure=_unsure(families),
         stages=tuple(tables["stages"]["stages"]),
+        codes={
+            name: {int(number): names for number, names in rows.items()}
+            if isinstance(rows, dict)
+            else rows
+            for name, rows in tables["error_codes"].items()
+        },
         staged=matcher([stage["words"] for stage in tables["stages"]["stages"]]),
     )
 

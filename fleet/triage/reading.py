@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 from fleet.triage.knowledge import Known
 from fleet.triage.matcher import Matcher
@@ -19,6 +20,8 @@ _NOISE = re.compile(r"([!?@\ufffd])\1{11}")
 _DEVICE = ("npu", "chip", "shell", "link", "phone")
 _CUT = 3  # lines with exactly the same length, the greatest one
 _NARROW = (40, 260)  # columns of a terminal
+_TAIL = 200  # the last lines that are read if no failing line has a word of a stage
+_OF_BUILDS = ("aihub", "install", "convert", "build")  # stages
 _NEAR = 15  # lines between a failure and the word that shows its origin
 
 
@@ -212,6 +215,26 @@ class LogReading:
         return ([line for line in lines if line.number <= first] and lines) or self.about(
             "workstation"
         )
+
+    @cached_property
+    def failing_stage(self) -> dict[str, Any] | None:
+        """The stage of the first failing line with a word of a stage (stages.yaml)."""
+        return self._stage_in(self.failures)
+
+    @cached_property
+    def stage(self) -> dict[str, Any] | None:
+        """The stage of the first failing line, else of the last line; None if none is known."""
+        last = self.failing_stage or self._stage_in(reversed(self.lines[-_TAIL:]))
+        build = next((row for row in self.known.stages if row["id"] == "build"), None)
+        return last or (build if self.of_build else None)
+
+    def _stage_in(self, lines: Iterable[Line]) -> dict[str, Any] | None:
+        """Return the first stage in the lines. The failure of a build has a stage of builds."""
+        stages = self.known.stages
+        matched = self.known.staged.over(self.text)
+        numbers = (number for line in lines for number in matched.match(line.text))
+        every = (stages[number] for number in numbers)
+        return next((row for row in every if not self.of_build or row["id"] in _OF_BUILDS), None)
 
     @cached_property
     def actor(self) -> str:

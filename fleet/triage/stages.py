@@ -11,25 +11,6 @@ from fleet.triage.reading import LogReading
 
 STAGE = "stage:"  # the prefix of the ID of a question about a stage
 _LEAVES = 12
-_READ = 200  # the last lines that are read if no failing line has a word of a stage
-_OF_BUILDS = ("aihub", "install", "convert", "build")
-
-
-def stage_of(reading: LogReading, *, failing: bool = False) -> dict[str, Any] | None:
-    """Return the stage of the first failing line, else of the last line; None if none is known.
-
-    `failing`: only failing lines count. The failure of a build has the stage of a build.
-    """
-    stages = reading.known.stages
-    matched = reading.known.staged.over(reading.text)
-    lines = chain(reading.failures, () if failing else reversed(reading.lines[-_READ:]))
-    for line in lines:
-        for number in matched.match(line.text):
-            if not reading.of_build or stages[number]["id"] in _OF_BUILDS:
-                return stages[number]
-    if reading.of_build and not failing:
-        return next(stage for stage in stages if stage["id"] == "build")
-    return None
 
 
 def stage_question(
@@ -37,17 +18,18 @@ def stage_question(
 ) -> Question | None:
     """Return the question that splits the leaves `first` and, if `whole`, those of the stage.
 
-    A log without a word of a stage has the stage of `layer`. Leaves of the same cause are joined.
+    A log without a word of a stage has the stage of `layer`. A leaf of `first` that has no command
+    is replaced by the stage's leaf of the same cause.
     Returns None if the question would have one leaf.
     """
     stages = reading.known.stages
     by_layer = (stage for stage in stages if layer in stage.get("layers", ()))
-    stage = stage_of(reading) or next(by_layer, None)
+    stage = reading.stage or next(by_layer, None)
     row = _row(stage, who) if stage else None
     own = {leaf["cause"]: Leaf(leaf["cause"], leaf["if"]) for leaf in (row or {}).get("leaves", ())}
     leaves: dict[str, Leaf] = {}
     for leaf in chain(first, own.values() if whole else ()):
-        leaves.setdefault(leaf.cause, own.get(leaf.cause, leaf))
+        leaves.setdefault(leaf.cause, leaf if leaf.command else own.get(leaf.cause, leaf))
     if len(leaves) < 2:
         return None
     kept = tuple(leaves.values())[:_LEAVES]

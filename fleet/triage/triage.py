@@ -30,7 +30,7 @@ from fleet.triage.knowledge import knowledge
 from fleet.triage.matcher import Matcher
 from fleet.triage.ranking import Witness, rank
 from fleet.triage.reading import LogReading
-from fleet.triage.stages import stage_of, stage_question
+from fleet.triage.stages import stage_question
 from fleet.triage.text import is_quiet, lines_of, process_of
 from fleet.triage.unknown import next_step, suspects, understood
 from fleet.triage.witnesses import heard
@@ -229,7 +229,7 @@ def in_context(ranked: tuple[Ranked, ...], reading: LogReading) -> tuple[Ranked,
     """
     if reading.of_people or reading.of_others:
         return ()
-    stage = stage_of(reading, failing=True)
+    stage = reading.failing_stage
     if stage and not reading.given:
         ranked = tuple(
             _lowered(row, _CAPPED) if row.cause.layer in stage["apart"] else row for row in ranked
@@ -443,7 +443,7 @@ def _unrecognised(
     `scored` has unnamed causes.
     """
     step, why = next_step(reading)
-    leaves = [Leaf(row.cause.id, row.title, row.verify) for row in scored]
+    leaves = [Leaf(row.cause.id, row.title) for row in scored]
     failing = reading.failures and not (reading.of_people or reading.of_others)
     split = (
         stage_question(reading, who, [*leaves, *guesses(reading)], layer="", whole=True)

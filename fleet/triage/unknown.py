@@ -8,7 +8,7 @@ import re
 
 from fleet.model.diagnosis import Evidence, Question
 from fleet.model.slots import filled
-from fleet.triage.explain import explain
+from fleet.triage.explain import meanings_of
 from fleet.triage.grammar import captured
 from fleet.triage.reading import LogReading
 
@@ -54,7 +54,7 @@ def codes_of(text: str) -> list[str]:
 def _code(code: str) -> dict[str, str]:
     meanings = [
         f"{meaning.family}: {', '.join(meaning.names[:3]) or meaning.note}"
-        for meaning in explain(code).meanings
+        for meaning in meanings_of(code)
     ]
     return {code: "; ".join(meanings)} if meanings else {}
 

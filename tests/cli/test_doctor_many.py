@@ -55,8 +55,9 @@ def test_boards_with_one_cause_share_it(capsys: pytest.CaptureFixture[str]) -> N
 def test_an_answer_is_a_question_and_a_word(tmp_path: Path) -> None:
     path = tmp_path / "out=1.txt"
     path.write_text("pasted", "utf-8")
-    pair = "ssh-auth:host-key"
-    assert given([f"{pair}=yes", f"kernel-log=@{path}"]) == {pair: "yes", "kernel-log": "pasted"}
+    stage = "stage:connect"
+    named = given([f"{stage}=host-key", f"kernel-log=@{path}"])
+    assert named == {stage: "host-key", "kernel-log": "pasted"}
     assert given(None) == {}
     for wrong in ("yes", "=no", "a=@/nowhere/at/all"):
         with pytest.raises(InputError):

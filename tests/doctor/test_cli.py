@@ -54,8 +54,8 @@ def test_the_command_that_tells_twins_apart_reads_no_folder_of_the_system(tmp_pa
     line = "dynamic loading failed for file:///libx_skel.so on domain 3 (dlerror undefined PLT"
     log.write_text(f"remote_handle_open_domain: {line} symbol x_acquire)\n")
     shown = fleet("--log", str(log)).stdout
-    assert 'run `ls -l "${RELEASE:?set RELEASE to' in shown
-    assert "look in the log: the number in the name" in shown
+    assert 'check: ls -l "${RELEASE:?set RELEASE to' in shown
+    assert "the number in the name" in shown
     (target,) = document(fleet("--log", str(log), "--json"))["targets"]
     (first, *_) = target["causes"]
     commands = {twin["cause"]: twin["command"] for twin in first["tell_apart"]}
@@ -66,7 +66,7 @@ def test_a_page_for_a_tired_engineer() -> None:
     done = fleet("--log", str(NODEV))
     assert done.returncode == 1
     text = done.stdout
-    order = ["problem", "  cause", "  seen", "\n  or  ", "  fix", "  check"]
+    order = ["problem", "  cause", "  seen", "  fix", "  check", "  next"]
     places = [text.index(word) for word in order]
     assert places == sorted(places)
     assert "line " in text
