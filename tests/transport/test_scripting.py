@@ -16,6 +16,7 @@ import pytest
 from invoke.exceptions import AuthFailure
 
 import fleet
+from fleet.lab import LabPhones
 from fleet.model.errors import HostKeyError, InputError
 from fleet.model.inventory import Host
 from fleet.model.secret import SecretRef
@@ -57,7 +58,7 @@ def test_a_group_runs_on_all_at_once(server: Sshd, tmp_path: Path) -> None:
 
 
 def test_sudo_gets_the_password_of_the_inventory(desk: Make) -> None:
-    board = desk(None, count=1, phones=0)
+    board = desk(None, LabPhones(0), boards=1)
     password = SecretRef("file:password", board.lab.inventory.parent)
     host = replace(board.hosts[0], become_password=password)
     with fabric_connection(host) as link:
@@ -164,7 +165,7 @@ def run_script(folder: Path, first: str, script: str, inventory: Path) -> str:
 
 
 def test_a_fabfile_works_on_lab_boards_but_for_its_first_line(desk: Make, tmp_path: Path) -> None:
-    inventory = desk(None, count=2, phones=0).lab.inventory
+    inventory = desk(None, LabPhones(0), boards=2).lab.inventory
     first = "from fleet import connection as Connection, group as ThreadingGroup"
     assert run_script(tmp_path, first, FABFILE, inventory) == "lab001 lab002\n"
 
