@@ -22,10 +22,10 @@ from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.engine.cluster.connecting import executor_for
 from fleet.engine.deploy.operation import Operation
-from fleet.engine.facts import gather_facts
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult, Remote, on_every_device
 from fleet.engine.session import Session
+from fleet.engine.states import gather_facts
 from fleet.lab import Lab
 from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore

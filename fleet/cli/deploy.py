@@ -33,7 +33,7 @@ from fleet.engine.rollout.inputs import Inputs, inputs_of
 from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.lines import ResumeLine
 from fleet.engine.rollout.resume import journal_path, known_runs, reopen, require_what_is_asked
-from fleet.engine.transfer.tuning import options_of
+from fleet.engine.transfer.context import options_of
 from fleet.model.errors import InputError
 from fleet.model.events import RolloutDone
 from fleet.model.inventory import Host

@@ -8,8 +8,8 @@ from fleet.cli import options as opt
 from fleet.cli import output
 from fleet.cli.common import DEFAULT_PARALLEL, end_devices, hosts_of, working_on
 from fleet.cli.results import emit, show_errors
-from fleet.engine.facts import gather_facts
 from fleet.engine.pool import PoolOptions, on_every_device
+from fleet.engine.states import gather_facts
 from fleet.facts.view import DIFFERS, overview, summary
 from fleet.model.facts import Facts
 

@@ -30,8 +30,8 @@ from fleet.config.scaffold import (
     write_all,
 )
 from fleet.config.schema import Kind, schema
-from fleet.engine.facts import gather_facts
 from fleet.engine.pool import PoolOptions, on_every_device
+from fleet.engine.states import gather_facts
 from fleet.lab import Lab
 from fleet.lab.folder import LabFolder
 from fleet.model.errors import BundleError, InputError

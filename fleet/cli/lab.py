@@ -16,9 +16,9 @@ from fleet.cli import output, project
 from fleet.cli.options import App
 from fleet.config.inventory import load_inventory
 from fleet.lab import Lab, LabPhones
-from fleet.lab.faults import FAULTS, PHONE_FAULT_NAMES
 from fleet.lab.folder import PHONES, Board, LabFolder
-from fleet.lab.phoneprofiles import phone_profiles
+from fleet.lab.lab import FAULTS, PHONE_FAULT_NAMES
+from fleet.lab.profiles import phone_profiles
 from fleet.model.errors import FleetError, InputError, LabError, RuntimeStoreError
 from fleet.runtimes.select import select_files
 from fleet.runtimes.store import RuntimeStore

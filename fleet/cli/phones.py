@@ -66,8 +66,7 @@ def phones(
 
 
 def _list(server: str | None, *, as_json: bool) -> None:
-    from fleet.transport.adbserver import AdbServer  # noqa: PLC0415 - only for phones
-    from fleet.transport.adbstates import check_state  # noqa: PLC0415
+    from fleet.transport.adbserver import AdbServer, check_state  # noqa: PLC0415
 
     where = AdbServer(server)
     rows: list[dict[str, object]] = []
@@ -148,7 +147,7 @@ def _asked() -> str:
 
 
 def _target(text: str) -> str:
-    from fleet.transport.adbstates import is_target  # noqa: PLC0415
+    from fleet.transport.adbserver import is_target  # noqa: PLC0415
 
     if not is_target(text):
         raise InputError(

@@ -74,6 +74,6 @@ def push(
 def _tuned(words: list[str] | None) -> TransferOptions | None:
     if not words:
         return None
-    from fleet.engine.transfer.tuning import options_of  # noqa: PLC0415 - much of the engine
+    from fleet.engine.transfer.context import options_of  # noqa: PLC0415 - much of the engine
 
     return options_of(words)

@@ -121,7 +121,7 @@ def _verify(
     as_json: bool,
 ) -> None:
     from fleet.engine.deploy.fsck import Fsck, FsckOptions  # noqa: PLC0415 - loads much of a deploy
-    from fleet.engine.transfer.limits import parse_rate  # noqa: PLC0415
+    from fleet.engine.transfer.context import parse_rate  # noqa: PLC0415
 
     options = FsckOptions(
         repair=repair,

@@ -2,7 +2,7 @@
 there.
 
 A device with a POSIX shell runs the scripts of `sh/` (`shell.py`); with Python, it also runs the
-device worker of `store/` (`worker.py`). On a Windows PC, `windows/board.py` executes the same
+device worker of `store/`. On a Windows PC, `windows/board.py` executes the same
 calls, and PowerShell collects the facts. Nothing is installed: the program text precedes the data
 on standard input.
 """
@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from fleet.device.texts import python_text, text_of
-from fleet.model.command import Call
+from fleet.model.command import Call, Command
+from fleet.model.facts import Facts
 
 # Reads `name:bytes name:bytes`, then these texts, byte by byte: the following bytes are theirs.
 # Each is a module except `words`, which are the arguments as JSON when they do not fit a command
@@ -47,10 +48,9 @@ _POWERSHELL = {"probe": "probe.ps1"}
 STAMP = ("store.stamp",)  # whether a release is as it was at the switch
 _STORE = (*STAMP, "store.files", "store.stream", "store.recycle", "store.links_posix")
 _WORK = ("store.blobs", "store.release", "store.worker")
-_LEASE = ("store.clock", "store.lease", "store.guard")
 WORKER = (*_STORE, "store.patch", *_WORK)
-FSCK = (*_STORE, "store.fsck")
-_BOARD = (*_STORE, "store.links_windows", *_WORK, *_LEASE)
+FSCK = (*_STORE, "store.fsck")  # a check of the whole store
+_BOARD = (*_STORE, "store.links_windows", *_WORK, "store.lease")
 
 
 @dataclass(frozen=True)
@@ -85,3 +85,23 @@ def _modules(names: tuple[str, ...]) -> tuple[str, bytes]:
     texts = {f"fleet.device.{name}": python_text(*name.split(".")) for name in names}
     head = " ".join(f"{name}:{len(text)}" for name, text in texts.items())
     return head, b"".join(texts.values())
+
+
+OLDEST_PYTHON = (3, 7)  # os.preadv
+
+
+def runs_worker(facts: Facts) -> bool:
+    """Return True if the device has a Python that can run the worker and a POSIX shell."""
+    tools, version = facts.tools, facts.tools.python3_version
+    young = version is None or tuple(map(int, version.split(".")[:2])) >= OLDEST_PYTHON
+    return bool(tools.python3) and tools.python3_whole and young and facts.posix
+
+
+def worker_command(facts: Facts, *args: str) -> Command:
+    """Return the program with its arguments; its standard input begins with `worker()`."""
+    return Command((facts.tools.python3 or "python3", "-ISc", LOADER, *args))
+
+
+def worker() -> bytes:
+    """Return the text of the worker, with a line that has the lengths of its modules."""
+    return loaded(WORKER)

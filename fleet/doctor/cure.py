@@ -22,8 +22,7 @@ from fleet.engine.lease.lease import Lease
 from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Session
-from fleet.engine.system.undo import undo_root
-from fleet.engine.system.undo_log import UndoLog, backwards, take_back
+from fleet.engine.system.undo import UndoLog, backwards, take_back, undo_root
 from fleet.model.diagnosis import PROBLEM, Diagnosis, Remedy
 from fleet.model.errors import DeviceError, FleetError
 from fleet.model.events import Listener

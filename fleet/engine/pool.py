@@ -96,11 +96,9 @@ class Remote(Executor):
         hosts: Sequence[Host],
         work: Work[Value],
         listener: Listener,
-        *,
-        admit: Callable[[Host], bool] | None = None,
-        done: Callable[[DeviceResult[Value]], None] | None = None,
+        options: PoolOptions[Value],
     ) -> list[DeviceResult[Value]]:
-        """Run `work` for each host, with `admit` and `done` as in PoolOptions.
+        """Run `work` for each host, with `admit` and `done` of the options.
 
         `work` is a method of Operation, or a function of a module.
         """
@@ -149,9 +147,7 @@ def on_every_device(
     options = options or PoolOptions()
     if isinstance(options.executor, Remote):
         _refuse_pinning(accept_new=options.accept_new)
-        return options.executor.everywhere(
-            hosts, work, listener, admit=options.admit, done=options.done
-        )
+        return options.executor.everywhere(hosts, work, listener, options)
     room = max(1, min(options.parallel, len(hosts)))
     pool, results = options.executor or _threads(room), dict[str, DeviceResult[Value]]()
     transfer = options.transfer or TransferContext()

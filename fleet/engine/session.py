@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar, Unpack
 
 from fleet.device.shell import failed
@@ -25,7 +24,6 @@ from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.transport import Identity, Traffic, Transport, transport_for
 from fleet.transport.base import Carrier, Output, Streams
-from fleet.transport.opening import Opening
 
 if TYPE_CHECKING:
     from fleet.engine.lease.lease import Lease
@@ -74,7 +72,6 @@ class Session:
         self.rebooted = False  # the device did it itself; noticed after a reconnect
         self._past: list[Traffic] = []
         self._beside: list[_Closes] = []
-        self._second: Opening | None = None
         self.transport: Transport = transport or transport_for(host, accept_new=accept_new)
 
     def open(self) -> None:
@@ -83,8 +80,8 @@ class Session:
 
         Raises IdentityError if another device answers than the last time.
         """
-        if self.transfer.bulk and self._second is None:
-            self._open_second()
+        if self.transfer.bulk:
+            self.transport.expect_carrier()
         self.transport.open(within(self.host, Deadline(self.host.connect_timeout)))
         who = self.transport.identity(Deadline(IDENTITY_SECONDS))
         if self._who is not None and not who.same(self._who):
@@ -104,10 +101,7 @@ class Session:
         Raises IdentityError if another device answers: a second phone may have got the address.
         Raises CancelledError after `cancel`.
         """
-        if self._cancelled:
-            raise CancelledError(
-                "you stopped the command before it finished", hint="run the same command again"
-            )
+        self._require_work()
         with self.lease.reconnecting() if self.lease is not None else contextlib.nullcontext():
             self.close()
             self._past.append(self.transport.traffic)
@@ -134,12 +128,17 @@ class Session:
         """Warn if the boot id of the device has changed, and continue a lease after the reboot."""
         if self.boot is None:
             return
-        now = self.ask(_BOOT_ID, "boot id", seconds=IDENTITY_SECONDS * 3).text.split()
-        if now and now[-1] != self.boot:
-            self.boot, self.rebooted = now[-1], True
+        now = self.boot_id()
+        if now not in {"", self.boot}:
+            self.boot, self.rebooted = now, True
             self.warn("the device rebooted while fleet was working on it")
             if self.lease is not None:
                 self.lease.revive()
+
+    def boot_id(self) -> str:
+        """Return the id of the current boot, "" if the device does not state it."""
+        lines = self.ask(_BOOT_ID, "boot id", seconds=IDENTITY_SECONDS * 3).text.split()
+        return lines[-1] if lines else ""
 
     def tell_apart(self, error: ConnectionLostError) -> None:
         """State in the error of a broken connection that the device rebooted, if it did.
@@ -158,32 +157,7 @@ class Session:
 
     def close(self) -> None:
         """Close the connection."""
-        self._let_go()
         self.transport.close()
-
-    def expect_bulk(self) -> None:
-        """Begin to open the second carrier, which takes a while; `second` waits for it."""
-        if self._second is None and self.transport.second:
-            self._open_second()
-
-    def _open_second(self) -> None:
-        deadline = Deadline(self.host.connect_timeout)
-        self._second = Opening(partial(self.transport.carrier, deadline))
-
-    def second(self) -> Carrier:
-        """Return the second carrier, which the caller closes.
-
-        Raises TransportError if it cannot be opened.
-        """
-        opening, self._second = self._second, None
-        if opening is not None:
-            return opening.result()
-        return self.transport.carrier(Deadline(self.host.connect_timeout))
-
-    def _let_go(self) -> None:
-        opening, self._second = self._second, None
-        if opening is not None:
-            opening.drop()
 
     def cancel(self) -> None:
         """Stop the work from another thread: close the connection and refuse a new one.
@@ -197,13 +171,16 @@ class Session:
 
     def check(self) -> None:
         """Raise CancelledError, BudgetError or LeaseLostError if no more work may begin."""
+        self._require_work()
+        require_time(self.host)
+        if self.lease is not None:
+            self.lease.check()
+
+    def _require_work(self) -> None:
         if self._cancelled:
             raise CancelledError(
                 "you stopped the command before it finished", hint="run the same command again"
             )
-        require_time(self.host)
-        if self.lease is not None:
-            self.lease.check()
 
     @contextlib.contextmanager
     def beside(self, other: _Closes) -> Iterator[None]:

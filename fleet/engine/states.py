@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fleet.device.shell import failed
+from fleet.engine.pool import DeviceResult
 from fleet.engine.session import Session
 from fleet.engine.transfer.deltas import with_known
-from fleet.facts.gather import gather
-from fleet.facts.identity import check_identity
+from fleet.facts.gather import check_identity, gather
 from fleet.model.deadline import Deadline
 from fleet.model.errors import InputError
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Action, SendBlobs
-from fleet.ops.backend import backend_for, check_file_names
+from fleet.ops.backend import backend_for
 from fleet.ops.lease import NOBODY, Holders, holders_in, who_command
 from fleet.ops.release import ReleaseState, actions_for, parse_state
 
@@ -44,7 +44,7 @@ class Survey:
     keep: int
 
     def __post_init__(self) -> None:
-        check_file_names(self.facts, self.manifest)
+        backend_for(self.facts).check_names(self.manifest)
 
     def look(self, *, verify: bool = False, there: frozenset[str] = frozenset()) -> Look:
         """Return the state of the release, the actions to do and the holders of the device.
@@ -170,3 +170,9 @@ def _state_text(session: Session, facts: Facts, manifest: Manifest, *, verify: b
     asked = backend_for(facts).state(manifest, verify=verify)
     command = who_command(asked.command)
     return session.ask(command, "state", stdin=asked.stdin, seconds=seconds).text
+
+
+def gather_facts(session: Session, result: DeviceResult[Facts]) -> None:
+    """Read the facts of a device, in one round trip."""
+    result.value = gathered(session)
+    result.outcome = "ok"

@@ -7,9 +7,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fleet.facts import values as read
-from fleet.facts.android import android, service_zones
 from fleet.facts.soc import identify
-from fleet.facts.values import Values
+from fleet.facts.values import Values, android, service_zones
 from fleet.model.errors import DeviceError
 from fleet.model.facts import Facts, User, Windows
 from fleet.model.inventory import Host
@@ -47,11 +46,6 @@ def windows(values: Values) -> Windows | None:
     )
 
 
-def user_of(values: Values) -> User:
-    """Return the Windows login. Groups and numeric user ids do not apply there."""
-    return User(name=read.value_of(values, "win_user"), home=read.value_of(values, "home"))
-
-
 HEAD, TAIL = "fleet-facts 1", "end"
 _SHOWN_CHARACTERS = 200
 _TEXTS = (
@@ -86,7 +80,10 @@ def parse(text: str, host: Host | None = None, *, complaint: str = "") -> Facts:
             platform=phone.platform if phone else None,
             windows=pc,
         ),
-        user=user_of(values) if pc else read.user(values),
+        # groups and numeric user ids do not apply to a Windows login
+        user=User(read.value_of(values, "win_user"), home=read.value_of(values, "home"))
+        if pc
+        else read.user(values),
         nodes=read.nodes(values),
         libcdsprpc=libraries,
         libcdsprpc_unversioned=any(path.endswith("/libcdsprpc.so") for path in libraries),

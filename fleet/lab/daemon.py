@@ -25,13 +25,10 @@ from fleet.lab.folder import PHONES, Board, LabFolder, start_ticks
 from fleet.lab.kernel import KernelBoard
 from fleet.lab.kinds import ground, phone_ground
 from fleet.lab.linked import LinkedBoard
-from fleet.lab.loopback import LoopbackBoard
-from fleet.lab.namespace import NamespaceBoard, boot_clock, boot_script, confined, unshare
-from fleet.lab.phoneprofiles import phone_profile
-from fleet.lab.phoneuser import EmulatedPhone
+from fleet.lab.loopback import EmulatedPhone, LoopbackBoard
+from fleet.lab.namespace import UNSHARE, NamespaceBoard, boot_clock, boot_script, confined
 from fleet.lab.process import start_logged
-from fleet.lab.profiles import profile
-from fleet.lab.profiles import profile as known_profile
+from fleet.lab.profiles import phone_profile, profile
 from fleet.lab.tools import sshd, without_penalties
 from fleet.model.deadline import utc_text
 from fleet.model.errors import LabError
@@ -108,7 +105,7 @@ class NamespacePhone(LinkedBoard):
         script = boot_script("phone.sh")
         nodes = " ".join(phone_profile(self.board.profile).nodes)
         words = (str(self._dir), str(self._base), self.board.name, nodes, ADBD)
-        argv = [*unshare(), *boot_clock(), *confined(), "/bin/bash", "-c", script, "phone", *words]
+        argv = [*UNSHARE, *boot_clock(), *confined(), "/bin/bash", "-c", script, "phone", *words]
         self._init = start_logged(argv, self._log)
 
 
@@ -174,8 +171,8 @@ class Daemon:
 
     def _all_boards(self) -> Iterator[AnyBoard]:
         options, kind = self._options, self._options.kind
-        profile = known_profile(options.profile)
-        base = ground(kind, bare=profile.bare)
+        chosen = profile(options.profile)
+        base = ground(kind, bare=chosen.bare)
         for number in range(1, options.count + 1):
             name = f"lab{number:03d}"
             home = str(self._folder.board(name) / "home")
@@ -184,8 +181,8 @@ class Daemon:
                 kind=kind,
                 profile=options.profile,
                 port=options.port + number - 1 if options.port else self._folder.last_port(name),
-                user=getpass.getuser() if kind == "user" else profile.user,
-                home=home if kind == "user" else _home(profile.user),
+                user=getpass.getuser() if kind == "user" else chosen.user,
+                home=home if kind == "user" else _home(chosen.user),
                 host_key="",
             )
             self._folder.prepare_board(board)

@@ -10,9 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fleet.lab.phoneprofiles import phone_profile
 from fleet.lab.process import free_port
-from fleet.lab.profiles import profile
+from fleet.lab.profiles import phone_profile, profile
 from fleet.model.errors import LabError
 
 # kinds reached through adb; the other kinds are reached through ssh

@@ -15,19 +15,16 @@ from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
-from fleet.lab import arm64tree, kerneldisk
+from fleet.lab import arm64, kernel
 from fleet.lab.adbserver import adb_program
 from fleet.lab.androidroot import android_root, python_layer
 from fleet.lab.archive import BUILD_SECONDS
-from fleet.lab.arm64 import can_run_arm64
-from fleet.lab.debian import LIB, RULES, UNITS, debian
-from fleet.lab.debs import Deb, openpgp, write_repository
+from fleet.lab.debs import LIB, RULES, UNITS, Deb, debian, openpgp, write_repository
 from fleet.lab.elf import fastrpc_library, shared_object
 from fleet.lab.folder import PHONES
 from fleet.lab.host import has_board_programs
-from fleet.lab.kernel import can_run_kernel
 from fleet.lab.namespace import can_unshare
-from fleet.lab.phoneprofiles import phone_profile as known_phone
+from fleet.lab.profiles import phone_profile as known_phone
 from fleet.lab.rootfs import building, built_once, require, rootfs, run_inside
 from fleet.lab.tools import board_programs
 from fleet.model.errors import InputError, LabError
@@ -178,7 +175,7 @@ def bare_tree() -> Path:
 def _recipe() -> str:
     """Return a hash of everything that goes into the tree."""
     digest = hashlib.sha256(_STRIP.encode())
-    for name in ("kinds.py", "debian.py", "debs.py", "elf.py"):
+    for name in ("kinds.py", "debs.py", "elf.py"):
         digest.update((files("fleet.lab") / name).read_bytes())
     for name in ("udevadm", "systemctl"):
         digest.update(_stand_in(name))
@@ -219,9 +216,9 @@ _HERE = "fleet lab up (boards of this machine's own kind)"
 _OWN_GROUND: dict[
     str, tuple[Callable[[], str], dict[str, str], Callable[[], Path], Callable[[], str]]
 ] = {  # reason why they cannot run here, packages, ground, command to type instead
-    "arm64": (can_run_arm64, arm64tree.NEEDS, arm64tree.arm64_tree, lambda: _HERE),
+    "arm64": (arm64.can_run_arm64, arm64.NEEDS, arm64.arm64_tree, lambda: _HERE),
     "kernel": (
-        can_run_kernel, kerneldisk.NEEDS, kerneldisk.kernel_disk,
+        kernel.can_run_kernel, kernel.NEEDS, kernel.kernel_disk,
         lambda: _HERE if os.geteuid() == 0 else "sudo fleet lab up --kernel",
     ),
 }  # fmt: skip
@@ -299,7 +296,7 @@ def ground(kind: str, *, bare: bool) -> Path:
     """Return the tree or disk that all boards of a kind share. Raises LabError."""
     if kind == "namespace":
         return bare_tree() if bare else rootfs()
-    grounds = {"kernel": kerneldisk.kernel_disk, "arm64": arm64tree.arm64_tree}
+    grounds = {"kernel": kernel.kernel_disk, "arm64": arm64.arm64_tree}
     return grounds[kind]() if kind in grounds else Path()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import fcntl
 import json
@@ -16,20 +17,81 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib.resources import files
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Any, Self
+
+import yaml
 
 from fleet.lab.adbserver import reconnect
-from fleet.lab.faults import FAULTS, PHONE_FAULT_NAMES, PHONE_FAULTS, SIGNALS, fault_argv
+from fleet.lab.elf import fastrpc_library
 from fleet.lab.folder import PHONES, Board, LabFolder, start_ticks
 from fleet.lab.kernel import EXEC
 from fleet.lab.kinds import AS_ROOT, choose_boards, choose_phones
+from fleet.lab.loopback import MANNERS
 from fleet.lab.namespace import confined, enter, is_apart, own_env
-from fleet.lab.phoneprofiles import phone_profile as known_phone
-from fleet.lab.phoneuser import MANNERS
 from fleet.lab.process import free_port, start_logged
+from fleet.lab.profiles import phone_profile as known_phone
 from fleet.lab.profiles import profile as known_profile
 from fleet.model.errors import InputError, LabError
+
+_NPU_FILE = {
+    "heal": "put_back",
+    "needs": 'test -d "$home/npu/lib"',
+    "lacks": "the folder ~/npu on the board is empty",
+    "cure": "fleet lab stock NAME (copies a runtime and a bundle to ~/npu)",
+}
+
+
+@dataclass(frozen=True)
+class BoardFault:
+    """A change of a board or phone and its undo, as POSIX shell that runs as root of the board.
+
+    The fault is impossible on a board on which `needs` fails. `lacks` is then the reason and `cure`
+    the command to type ("" if only another kind of board helps). `bare` limits the fault to bare
+    boards.
+    """
+
+    about: str
+    make: str
+    heal: str
+    needs: str = ""
+    lacks: str = ""
+    cure: str = ""
+    bare: bool = False
+
+
+def _fault(row: dict[str, Any]) -> BoardFault:
+    pattern = row.pop("npu_file", None)
+    if pattern is not None:
+        row |= _NPU_FILE | {"make": f"keep_npu '{pattern}' && {row['make']}"}
+    return BoardFault(**row)
+
+
+def _text(name: str) -> str:
+    return (files("fleet.lab") / name).read_text("utf-8")
+
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TABLE = {
+    kind: {name: _fault(row) for name, row in rows.items()}
+    for kind, rows in yaml.load(_text("faults.yaml"), Loader=_LOADER).items()  # noqa: S506 - safe
+}
+SET_UP_FAULTS: dict[str, BoardFault] = _TABLE["set-up"]
+FAULTS: dict[str, BoardFault] = _TABLE["board"] | SET_UP_FAULTS
+PHONE_FAULTS: dict[str, BoardFault] = _TABLE["phone"]
+PHONE_FAULT_NAMES = tuple(dict.fromkeys((*PHONE_FAULTS, "offline", *MANNERS)))
+# Signals that cause the same faults on an emulated phone, whose daemon is a single process.
+SIGNALS = {"cut": "KILL", "blackhole": "STOP"}
+
+
+def fault_argv(name: str, user: str, home: str, script: str, *, phone: bool) -> tuple[str, ...]:
+    """Return the command that runs a script of a fault as root of its board."""
+    shared = _text("phonefaults.sh" if phone else "faults.sh")
+    libraries = (fastrpc_library("libcdsprpc.so.1", old=old) for old in (False, True))
+    coded = (base64.b64encode(library).decode() for library in libraries)
+    return ("sh", "-c", shared + script, name, user, home, *coded)
+
 
 UP_SECONDS = 300.0
 DOWN_SECONDS = 30.0
@@ -235,12 +297,6 @@ class Lab:
         """Reset a board to the state of the factory."""
         self._tell(do="reset", name=self.board(name).name)
         self._await_phone(name)
-
-    def reflash(self, name: str) -> None:
-        """Give the board a new host key. known_hosts keeps the old one, as it would on a
-        workstation.
-        """
-        self._tell(do="new-host-key", name=self.board(name).name)
 
     def exec(self, name: str, argv: Sequence[str]) -> subprocess.CompletedProcess[str]:
         """Run a program as root of a board. Only kernel boards use sshd for this."""

@@ -82,15 +82,10 @@ SSHD = (
     *("-o", "HostKey=/etc/ssh/ssh_host_ed25519_key", "-o", "MaxSessions=100"),
     *("-o", "PrintMotd=no", "-o", "ClientAliveInterval=0"),
 )
-_UNSHARE = (
+UNSHARE = (
     *("unshare", "--mount", "--pid", "--uts", "--ipc", "--net"),
     *("--fork", "--kill-child", "--propagation", "private"),
 )
-
-
-def unshare() -> tuple[str, ...]:
-    """Return the command that creates the namespaces of a board."""
-    return _UNSHARE
 
 
 def boot_clock() -> list[str]:
@@ -115,7 +110,7 @@ def can_unshare() -> str:
     if os.geteuid() != 0:
         return "they need root"
     done = subprocess.run(
-        [*_UNSHARE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False
+        [*UNSHARE, "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, check=False
     )
     return done.stderr.decode("utf-8", "replace").strip() if done.returncode else ""
 
@@ -156,7 +151,7 @@ class NamespaceBoard:
         kind = profile(self.board.profile)
         argv = [*confined(), "/bin/bash", "-c", script, "board", str(self._dir), str(self._base)]
         argv += [self.board.name, " ".join(kind.nodes), *kind.node.split(), kind.user, *more]
-        self._init = start_logged([*_UNSHARE, *boot_clock(), *argv], self._log)
+        self._init = start_logged([*UNSHARE, *boot_clock(), *argv], self._log)
 
     def wait(self) -> None:
         """Wait until the board is up. Raises LabError with the last lines of the boot log."""

@@ -1,4 +1,4 @@
-"""The identity of a lab board: files under /sys and names under /dev."""
+"""The identity of a lab board or phone: files under /sys, names under /dev, properties."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from fleet.lab.debian import LIB
+from fleet.lab.debs import LIB
 from fleet.lab.elf import fastrpc_library
 from fleet.lab.rootfs import rootfs
 from fleet.model.errors import LabError, reason
@@ -75,9 +75,19 @@ def write_trees(folder: Path, **trees: Mapping[str, bytes]) -> None:
 
 
 @cache
-def _table() -> dict[str, Any]:
-    text = (files_of("fleet.lab") / "profiles.yaml").read_text("utf-8")
+def _table(name: str) -> dict[str, Any]:
+    text = (files_of("fleet.lab") / f"{name}.yaml").read_text("utf-8")
     return dict(yaml.safe_load(text))
+
+
+def _soc(soc0: Mapping[str, Any], thermal: Mapping[str, int]) -> dict[str, bytes]:
+    """Return the files of a chip below /sys: its identity, thermal zones in m°C, and clocks."""
+    tree = {f"devices/soc0/{key}": f"{value}\n".encode() for key, value in soc0.items()}
+    for number, (kind, milli) in enumerate(thermal.items()):
+        folder = f"class/thermal/thermal_zone{number}"
+        tree[f"{folder}/type"] = f"{kind}\n".encode()
+        tree[f"{folder}/temp"] = f"{milli}\n".encode()
+    return tree | CLOCKS
 
 
 _FORM = "the file must be YAML with one name at the top, and the keys below this name"
@@ -112,11 +122,10 @@ def profile(name: str, *, real: bool = False) -> BoardProfile:
 
     `real` means that the board has the real library and shells, and gets no stand-ins for them.
     """
-    row = row_of(name, _table(), "board")
+    row = row_of(name, _table("profiles"), "board")
     if "like" in row:
-        row = {**_table()[row["like"]], **row}
-    sys = {f"devices/soc0/{key}": f"{value}\n".encode() for key, value in row["soc0"].items()}
-    sys |= CLOCKS
+        row = {**_table("profiles")[row["like"]], **row}
+    sys = _soc(row["soc0"], row["thermal"])
     tree = "firmware/devicetree/base"
     sys[f"{tree}/compatible"] = b"".join(text.encode() + b"\0" for text in row["compatible"])
     sys[f"{tree}/model"] = row["model"].encode() + b"\0"
@@ -125,10 +134,6 @@ def profile(name: str, *, real: bool = False) -> BoardProfile:
         sys[f"{folder}/name"] = f"{kind}\n".encode()
         sys[f"{folder}/state"] = f"{state}\n".encode()
         sys[f"{folder}/firmware"] = f"{_FIRMWARE.format(kind)}\n".encode()
-    for number, (kind, milli) in enumerate(row["thermal"].items()):
-        folder = f"class/thermal/thermal_zone{number}"
-        sys[f"{folder}/type"] = f"{kind}\n".encode()
-        sys[f"{folder}/temp"] = f"{milli}\n".encode()
     return BoardProfile(
         name,
         sys,
@@ -168,3 +173,76 @@ def _root(row: Mapping[str, Any]) -> dict[str, bytes]:
         library = rootfs() / "usr/lib/x86_64-linux-gnu/libatomic.so.1"
         files["/usr/lib/libatomic.so.1"] = library.read_bytes()
     return files
+
+
+PLAYS = "aarch64"
+_NODES = ("fastrpc-cdsp", "fastrpc-cdsp-secure", "adsprpc-smd", "dma_heap/system")
+_THERMAL = {"nsphvx-0": 34100, "nsphmx-0": 34500, "cpu-1-0": 36200, "skin": 31000}
+# The format of `dumpsys battery`; the numbers are invented.
+_BATTERY = """Current Battery Service state:
+  AC powered: false
+  USB powered: true
+  Wireless powered: false
+  Dock powered: false
+  status: 2
+  health: 2
+  present: true
+  level: 86
+  scale: 100
+  voltage: 4380
+  temperature: 293
+  technology: Li-ion
+"""
+
+
+@dataclass(frozen=True)
+class PhoneProfile:
+    """A phone type. `sys` maps paths below /sys to contents, `root` maps paths of factory files.
+
+    `nodes` are names below /dev. `source` says where the properties were recorded. `python3` is
+    True if the phone has a python3 in addition to what Android has.
+    """
+
+    name: str
+    sys: Mapping[str, bytes]
+    root: Mapping[str, bytes]
+    nodes: tuple[str, ...]
+    source: str
+    python3: bool = False
+
+    def write(self, folder: Path) -> None:
+        """Write `sys/` and `root/` below a folder."""
+        write_trees(folder, sys=self.sys, root=self.root)
+
+
+def phone_profiles() -> tuple[str, ...]:
+    """Return the names of all phone types."""
+    return tuple(_table("phones"))
+
+
+def phone_profile(name: str, serialno: str = "") -> PhoneProfile:
+    """Return the phone type of that name, for a phone with that serial number. Raises LabError."""
+    row = row_of(name, _table("phones"), "phone")
+    machine = row.get("machine", PLAYS)
+    properties = {
+        "ro.product.cpu.abilist": "arm64-v8a" if machine else "x86_64",
+        "ro.serialno": serialno,
+        "ro.boot.serialno": serialno,
+        "sys.boot_completed": "1",
+        **row["properties"],
+    }
+    root = {
+        "/system/build.prop": "".join(f"{k}={v}\n" for k, v in properties.items() if v).encode(),
+        "/system/etc/lab-dumpsys-battery": _BATTERY.encode(),
+        "/system/etc/lab-selinux": f"{row.get('selinux', 'Enforcing')}\n".encode(),
+        "/vendor/lib64/libcdsprpc.so": fastrpc_library("libcdsprpc.so"),
+    }
+    if machine:
+        root["/system/etc/lab-machine"] = f"{machine}\n".encode()
+    if row.get("linker", True):
+        # Only the name of this file matters: it distinguishes bionic from glibc.
+        root["/system/bin/linker64"] = b""
+    power = "class/power_supply"
+    sys = _soc(row.get("soc0", {}), _THERMAL)
+    sys |= {f"{power}/battery/status": b"Charging\n", f"{power}/usb/online": b"1\n"}
+    return PhoneProfile(name, sys, root, _NODES, row["source"], row.get("python3", False))

@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any
 
 from fleet.content.sources import key_of
+from fleet.device.call import FSCK, STAMP, loaded, runs_worker, worker, worker_command
 from fleet.device.shell import device_script, source
-from fleet.device.worker import fsck, runs_worker, stamp, worker, worker_command
 from fleet.model.command import Call, Command, script
 from fleet.model.errors import InputError
 from fleet.model.facts import Facts
@@ -415,7 +415,7 @@ class PosixWorker(DeviceWorker):
 
     def fsck(self, args: Sequence[str], shas: bytes) -> StoreRequest:
         """Return the request that checks the whole store with a Python program."""
-        return StoreRequest(worker_command(self.facts, *args), [fsck() + shas])
+        return StoreRequest(worker_command(self.facts, *args), [loaded(FSCK) + shas])
 
     def stamped(self, manifest: Manifest) -> StoreRequest | None:
         """Return the request for the stamp:
@@ -425,7 +425,7 @@ class PosixWorker(DeviceWorker):
         args = (self.facts.base_dir, manifest.name, manifest.id)
         if self.tools.find_printf:
             return StoreRequest(device_script("stamp", *args))
-        return StoreRequest(worker_command(self.facts, *args), [stamp()])
+        return StoreRequest(worker_command(self.facts, *args), [loaded(STAMP)])
 
     def sign(self, sha: str) -> StoreRequest | None:
         """Return the request for the signature of a blob."""
@@ -458,8 +458,3 @@ def backend_for(facts: Facts) -> ReleaseBackend:
     if facts.windows is not None:
         return WindowsWorker(facts)
     return PosixWorker(facts) if runs_worker(facts) else ReleaseBackend(facts)
-
-
-def check_file_names(facts: Facts, manifest: Manifest) -> None:
-    """Raise InputError for a file name of the release that the device cannot have."""
-    backend_for(facts).check_names(manifest)

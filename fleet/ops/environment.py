@@ -1,9 +1,6 @@
-"""The environment of a runtime on a device, and the health probe as plain data."""
+"""The environment of a runtime on a device."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 from fleet.model.manifest import BASE
 
@@ -33,24 +30,3 @@ def environment(release: str, lib: str = "lib", dsp: str = "dsp") -> dict[str, s
         "LD_LIBRARY_PATH": f"{release}/{lib}".rstrip("/") + f":{BASE}/shim",
         "ADSP_LIBRARY_PATH": DSP_SEPARATOR.join([f"{release}/{dsp}".rstrip("/")]),
     }
-
-
-def health_as_dict(
-    argv: tuple[str, ...],
-    cwd: str,
-    *,
-    config: str,
-    timeout: float,
-    prompt: str = "",
-    feeds_prompt: bool = True,
-    env: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """Return the health probe for the manifest, so that a rollback needs no bundle on the host.
-
-    `prompt` is written to prompt.txt in the work folder. It is also standard input if
-    `feeds_prompt`, which older manifests do not contain.
-    """
-    base = {"argv": list(argv), "cwd": cwd, "config": config, "timeout": timeout}
-    if prompt:
-        base |= {"prompt": prompt} | ({} if feeds_prompt else {"feeds_prompt": False})
-    return base | ({"env": dict(env)} if env else {})

@@ -18,7 +18,7 @@ from functools import cache
 from msgspec.structs import replace
 
 from fleet.device.shell import device_script
-from fleet.facts.android import service_zones
+from fleet.facts.values import service_zones
 from fleet.model.command import Command, script
 from fleet.model.conditions import Conditions, Sample
 

@@ -128,11 +128,6 @@ def put_command(base: str, name: str, release: str, *, new_token: bool = False) 
     return device_script("serve_put", base, name, release, "new" if new_token else "")
 
 
-def start_command(base: str, name: str) -> Command:
-    """Return the command that starts a service under fleet's supervisor."""
-    return device_script("serve_start", service_dir(base, name))
-
-
 def stop_command(base: str, name: str, seconds: float) -> Command:
     """Return the command that stops fleet's supervisor, and kills it after `seconds`."""
     return device_script("serve_stop", service_dir(base, name), str(math.ceil(seconds)))
@@ -141,16 +136,6 @@ def stop_command(base: str, name: str, seconds: float) -> Command:
 def unit_command(do: str, name: str) -> Command:
     """Return the command to `start` or `stop` the user's unit. The input of start is its text."""
     return device_script("serve_unit", do, unit_name(name))
-
-
-def logs_command(base: str, name: str, lines: int) -> Command:
-    """Return the command that prints the end of the log."""
-    return device_script("serve_logs", service_dir(base, name), str(min(lines, LOG_LINES)))
-
-
-def token_command(base: str, name: str) -> Command:
-    """Return the command that prints the token file."""
-    return device_script("show", f"{service_dir(base, name)}/token")
 
 
 def unit_text(base: str, name: str, stop_seconds: float, user: str = "") -> str:

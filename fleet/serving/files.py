@@ -32,7 +32,6 @@ _SERVER = (
     "geniex",
     "openapi",
     "ort",
-    "peers",
     "server",
     "wire",
     "work",

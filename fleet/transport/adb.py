@@ -24,10 +24,20 @@ from fleet.model.errors import (
 )
 from fleet.model.files import Chunk
 from fleet.model.inventory import ADB, Host
-from fleet.transport.adbserver import AdbDevice, AdbServer, program, rivals, translated
-from fleet.transport.adbstates import absent, check_state, find, is_target, unanswered
+from fleet.transport.adbserver import (
+    AdbDevice,
+    AdbServer,
+    absent,
+    check_state,
+    find,
+    is_target,
+    program,
+    rivals,
+    translated,
+    unanswered,
+)
 from fleet.transport.adbwire import CLOSE, AdbConnection, Decoder, FrameWriter, keep_warm, send
-from fleet.transport.base import Carrier, Identity, Output, PortStream, Traffic
+from fleet.transport.base import Identity, Output, PortStream, Traffic, Transport
 from fleet.transport.quote import render
 from fleet.transport.streams import Collector, Feeder
 
@@ -42,7 +52,7 @@ ALIVE_SECONDS = 5.0  # an answer takes 20 ms; a dead link never answers
 _SERIAL = "getprop ro.serialno 2>/dev/null || cat /etc/machine-id 2>/dev/null; echo fleet-alive"
 
 
-class AdbTransport:
+class AdbTransport(Transport):
     """A phone, or a board with adbd, behind an adb server.
 
     `adb` itself waits forever on a silent link; every wait in this class has a deadline.
@@ -81,17 +91,6 @@ class AdbTransport:
     def serial(self) -> str:
         """The serial number under which the adb server lists the open phone."""
         return self._live().serial
-
-    def carrier(self, deadline: Deadline) -> Carrier:  # noqa: ARG002 - the interface of transports
-        """Raise UnreachableError, because adb has no second connection."""
-        raise UnreachableError(
-            "a phone can only be reached with adb",
-            device=self._host.name,
-        )
-
-    def trial(self) -> Carrier:
-        """Return this transport; see Carrier.trial."""
-        return self
 
     def open(self, deadline: Deadline) -> None:
         """Find the phone, check that it is ready and answers, and read its serial number.

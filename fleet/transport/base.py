@@ -10,6 +10,7 @@ from typing import Protocol, TypedDict, Unpack
 
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
+from fleet.model.errors import UnreachableError
 from fleet.model.files import Chunk
 
 Output = Callable[[bytes], None]
@@ -86,7 +87,7 @@ class Carrier(Protocol):
 
         It is the carrier itself, or another session that does not use up the prepared one.
         """
-        ...
+        return self
 
     def close(self) -> None:
         """Close everything and end fleet's processes on the device. Never raises."""
@@ -139,12 +140,16 @@ class Transport(Carrier, Protocol):
         """
         ...
 
-    def carrier(self, deadline: Deadline) -> Carrier:
+    def expect_carrier(self) -> None:
+        """Begin to open the second carrier, if there is one; `carrier` waits for it."""
+        return
+
+    def carrier(self, deadline: Deadline) -> Carrier:  # noqa: ARG002 - of those that have one
         """Open the second carrier, from any thread, even during `open`. The caller closes it.
 
         Raises a TransportError.
         """
-        ...
+        raise UnreachableError(f"{self.name} has no second connection")
 
     @property
     def describe(self) -> str:

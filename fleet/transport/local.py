@@ -11,12 +11,12 @@ from typing import Unpack
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError, UnreachableError, reason
-from fleet.transport.base import Carrier, Identity, PortStream, Streams, Traffic
+from fleet.transport.base import Identity, PortStream, Streams, Traffic, Transport
 from fleet.transport.process import Processes
 from fleet.transport.quote import render
 
 
-class LocalTransport:
+class LocalTransport(Transport):
     """A transport that runs commands with the shell of this machine."""
 
     name = "local"
@@ -47,14 +47,6 @@ class LocalTransport:
         """Return the name of this machine."""
         deadline.check("asking for the identity")
         return Identity("local", socket.gethostname())
-
-    def carrier(self, deadline: Deadline) -> Carrier:  # noqa: ARG002 - the interface of transports
-        """Raise UnreachableError, because there is no second connection."""
-        raise UnreachableError("the local transport cannot open a second connection")
-
-    def trial(self) -> Carrier:
-        """Return this transport; see Carrier.trial."""
-        return self
 
     def terminal(self, folder: Path, command: str = "") -> list[str]:  # noqa: ARG002 - interface
         """Return the argv of the user's shell, or of sh with the command."""

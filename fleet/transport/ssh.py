@@ -21,15 +21,13 @@ from fleet.model.errors import ConnectionLostError, DeadlineError, DeviceError, 
 from fleet.model.files import Chunk
 from fleet.model.inventory import Host
 from fleet.transport import windows
-from fleet.transport.base import Carrier, Identity, Output, PortStream, Traffic
+from fleet.transport.base import Carrier, Identity, Output, PortStream, Traffic, Transport
 from fleet.transport.connection import Connection, connection_to, hops_of
-from fleet.transport.control import Commands
-from fleet.transport.exchange import Exchange
+from fleet.transport.control import Commands, Exchange
 from fleet.transport.hostkeys import Policy, entry_name, fingerprint, known_keys
-from fleet.transport.opening import Opening
 from fleet.transport.ssh_errors import mapped
 from fleet.transport.sshclient import Hop, SshClient, client, terminal
-from fleet.transport.streams import start
+from fleet.transport.streams import Opening, start
 
 # A socket on which a handshake does not wait for timers. Until its first session, OpenSSH's server
 # collects small packets (Nagle), and this kernel delays its acknowledgements. Each side then waits
@@ -94,7 +92,7 @@ def _transport(sock: object, **options: bool | dict[str, Any] | None) -> _Transp
     return _Transport(prompt(sock), **options)  # type: ignore[arg-type]
 
 
-class SshTransport:
+class SshTransport(Transport):
     """A persistent connection to a device over SSH."""
 
     name = "paramiko"
@@ -132,7 +130,7 @@ class SshTransport:
         which `carrier` then returns.
         """
         if bulk:
-            self._second = Opening(partial(self._carrier, Deadline(self._host.connect_timeout)))
+            self.expect_carrier()
         self._begun = Future()
         start(self._begin, self._begun)
 
@@ -217,9 +215,10 @@ class SshTransport:
         open_now = connection is not None and connection.transport is not None
         return "windows" if open_now and windows.BANNER in self.banner else "posix"
 
-    def trial(self) -> Carrier:
-        """Return this transport; see Carrier.trial."""
-        return self
+    def expect_carrier(self) -> None:
+        """Begin to open the ssh client in a thread; see `carrier`."""
+        if self._second is None:
+            self._second = Opening(partial(self._carrier, Deadline(self._host.connect_timeout)))
 
     def carrier(self, deadline: Deadline) -> Carrier:
         """Return the system's ssh client, connected by the same route to the same key.

@@ -62,7 +62,7 @@ def client() -> str:
     return ""
 
 
-class SshClient:
+class SshClient(Carrier):
     """A connection of the ssh client. Its login shell starts before the first command.
 
     The first command uses that session. A `trial` and parallel commands use other sessions of the
@@ -200,7 +200,7 @@ class SshClient:
         )
 
 
-class _Aside:
+class _Aside(Carrier):
     """A carrier that uses second sessions of a client's connection."""
 
     name = SshClient.name
@@ -211,10 +211,6 @@ class _Aside:
     def run(self, command: Command, deadline: Deadline, **streams: Unpack[Streams]) -> Result:
         """Run a command; see Carrier.run."""
         return self._whole.aside(command, deadline, **streams)
-
-    def trial(self) -> Carrier:
-        """Return this carrier; see Carrier.trial."""
-        return self
 
     def close(self) -> None:
         """Do nothing; the client closes the connection."""

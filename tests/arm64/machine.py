@@ -20,7 +20,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-from fleet.lab.arm64tree import NEEDS, arm64_tree
+from fleet.lab.arm64 import NEEDS, arm64_tree
 from fleet.lab.host import find
 from fleet.lab.namespace import CPU
 from fleet.runtimes.select import select_files

@@ -37,7 +37,7 @@ def test_a_reflashed_board_is_pinned_anew_with_both_fingerprints(
 ) -> None:
     inventory = own_pins(cli, tmp_path)
     cli("trust", "lab001", "-i", inventory, "--yes")
-    lab.reflash("lab001")
+    lab.fault("lab001", "new-host-key")
     try:
         refused = cli("facts", "-i", inventory)
         assert refused.returncode == 3

@@ -11,7 +11,7 @@ from importlib.resources import files
 
 import pytest
 
-from fleet.lab.debian import VERSIONS
+from fleet.lab.debs import VERSIONS
 from fleet.ops.system.packaging import packagings
 from tests.contract import today
 from tests.contract.compare import of_table, shells

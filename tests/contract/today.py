@@ -1,7 +1,7 @@
 """A report: how Debian's packages of today differ from the table and the lab.
 
 `python -m tests.contract.today` prints it; a difference is no failure. What is to be done about
-one: read it, change fleet/data/fastrpc.yaml and fleet/lab/debian.py, and pin the new texts.
+one: read it, change fleet/data/fastrpc.yaml and fleet/lab/debs.py, and pin the new texts.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 
 from fleet.data import load
 from fleet.device.texts import text_of
-from fleet.lab.debian import debian
+from fleet.lab.debs import debian
 from fleet.ops.system.packaging import packagings
 from tests.contract.compare import differences, machines, of_table, shells
 from tests.contract.package import Package, of_lab

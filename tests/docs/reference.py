@@ -13,7 +13,7 @@ from pathlib import Path
 import typer.main
 
 from fleet.cli.main import app
-from fleet.lab.faults import FAULTS, PHONE_FAULT_NAMES
+from fleet.lab.lab import FAULTS, PHONE_FAULT_NAMES
 
 from .tree import Command, commands, options
 

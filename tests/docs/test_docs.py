@@ -10,7 +10,7 @@ import pytest
 import rich.markup
 
 from fleet.cli.main import renewed
-from fleet.lab.faults import FAULTS
+from fleet.lab.lab import FAULTS
 from fleet.lab.profiles import _table
 from fleet.model import errors
 from fleet.profiles.formats.detect import KNOWN
@@ -71,7 +71,7 @@ def test_every_exit_code_is_in_the_one_table() -> None:
 
 def test_every_fault_and_profile_is_on_the_page() -> None:
     text = page("lab.md")
-    for name in (*FAULTS, "new-host-key", *_table()):
+    for name in (*FAULTS, "new-host-key", *_table("profiles")):
         assert f"`{name}`" in text, name
 
 

@@ -15,8 +15,7 @@ from fleet.config.playbook import load_playbook
 from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.options import DeployOptions
 from fleet.lab import Lab
-from fleet.lab.arm64 import can_run_arm64
-from fleet.lab.arm64tree import QEMU
+from fleet.lab.arm64 import QEMU, can_run_arm64
 from fleet.lab.host import find
 from fleet.model.errors import InputError
 from fleet.profiles.runs import RunStore

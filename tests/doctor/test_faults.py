@@ -13,7 +13,7 @@ from fleet.config.schema import schema
 from fleet.doctor.bundle import doctor_members
 from fleet.doctor.examine import Round, _of_checks, diagnose
 from fleet.engine.session import Session
-from fleet.lab.debian import LIB
+from fleet.lab.debs import LIB
 from fleet.model.diagnosis import ADVICE, BAD, HEALTHY, PROBLEM, UNCHECKED, Check
 from fleet.model.plain import to_plain
 from fleet.triage.knowledge import knowledge

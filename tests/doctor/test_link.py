@@ -21,8 +21,7 @@ from fleet.model.errors import (
     UnreachableError,
 )
 from fleet.model.inventory import Host
-from fleet.transport.adbserver import AdbDevice, AdbServer
-from fleet.transport.adbstates import absent, check_state
+from fleet.transport.adbserver import AdbDevice, AdbServer, absent, check_state
 from tests.transport.sshd import free_port, make_key, running
 
 from .conftest import ids

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from fleet.lab import Lab
-from fleet.lab.faults import FAULTS
+from fleet.lab.lab import FAULTS
 from fleet.model.text import harmless
 from tests.support_runtime import cache_root, cached_runtime
 

@@ -21,7 +21,7 @@ from fleet.engine.rollout.journal import Journal
 from fleet.engine.rollout.lines import RunHeader
 from fleet.engine.rollout.waves import Wave
 from fleet.engine.run.ab.journal import Asked
-from fleet.engine.system.undo_log import UndoLog
+from fleet.engine.system.undo import UndoLog
 from fleet.engine.transfer.context import TransferOptions
 from fleet.model.diagnosis import Check, Diagnosis, Evidence, Question, Remedy
 from fleet.model.events import DeviceDone

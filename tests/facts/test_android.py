@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleet.config.inventory import load_inventory
-from fleet.facts.gather import gather, source
-from fleet.facts.identity import check_identity
+from fleet.facts.gather import check_identity, gather, source
 from fleet.facts.parse import parse
 from fleet.facts.soc import by_property, identify
 from fleet.facts.view import summary
 from fleet.lab import Lab, LabPhones
-from fleet.lab.phoneprofiles import phone_profiles
+from fleet.lab.profiles import phone_profiles
 from fleet.model.deadline import Deadline
 from fleet.model.errors import IdentityError
 from fleet.model.facts import Facts, Soc

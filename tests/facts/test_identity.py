@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet.facts.identity import check_identity
+from fleet.facts.gather import check_identity
 from fleet.facts.parse import parse
 from fleet.model.errors import IdentityError
 from fleet.model.facts import Facts

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from fleet.device.call import runs_worker
 from fleet.device.texts import path_of
-from fleet.device.worker import runs_worker
 from fleet.facts.gather import gather, short_source, source
 from fleet.facts.parse import parse
 from fleet.facts.view import summary

@@ -72,5 +72,5 @@ class Watch:
             "fleet.engine.lease.lease.threading",
             SimpleNamespace(Event=Event, Lock=threading.Lock, Thread=threading.Thread),
         )
-        patch.setattr("fleet.transport.exchange.SLICE_SECONDS", POLL_SECONDS)
+        patch.setattr("fleet.transport.control.SLICE_SECONDS", POLL_SECONDS)
         patch.setattr(paramiko.transport, "time", mine)

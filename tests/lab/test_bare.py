@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from fleet.lab import Lab
-from fleet.lab.debian import LIB
-from fleet.lab.faults import FAULTS, SET_UP_FAULTS
+from fleet.lab.debs import LIB
+from fleet.lab.lab import FAULTS, SET_UP_FAULTS
 from fleet.model.errors import LabError
 from tests import warm
 

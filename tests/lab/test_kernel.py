@@ -21,16 +21,14 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from fleet.engine.deploy.apply import apply_system
+from fleet.engine.deploy.apply import apply_system, wait_for_reboot
 from fleet.engine.deploy.switch import apply_plan
 from fleet.engine.lease.lease import Lease
 from fleet.engine.session import Session
 from fleet.engine.states import ask_state
-from fleet.engine.system.reboot import boot_id, wait_for_reboot
-from fleet.engine.system.undo import undo
-from fleet.engine.system.undo_log import UndoLog
+from fleet.engine.system.undo import UndoLog, undo
 from fleet.facts.gather import gather
-from fleet.lab import Lab, arm64tree, kinds, rootfs
+from fleet.lab import Lab, arm64, kinds, rootfs
 from fleet.lab.kernel import can_run_kernel
 from fleet.model.command import Command
 from fleet.model.deadline import Deadline
@@ -229,7 +227,7 @@ def test_a_kernel_that_panics_on_this_cpu_is_named_before_it_boots(
 
 @pytest.mark.parametrize(
     ("kind", "program", "package"),
-    [("kernel", "linux.uml", "user-mode-linux"), ("arm64", arm64tree.QEMU, "qemu-user-static")],
+    [("kernel", "linux.uml", "user-mode-linux"), ("arm64", arm64.QEMU, "qemu-user-static")],
 )
 def test_a_program_that_is_not_installed_is_named_with_exit_code_2(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, program: str, package: str
@@ -291,7 +289,7 @@ def test_a_lease_and_a_unit_live_over_a_reboot_and_undo_takes_the_unit_back(
         with Lease(session, "provision") as lease:
             log = UndoLog(tmp_path / "undo", "run1", NAME)
             apply_system(session, planned(session, spec), log, allow_reboot=False)
-            boot = boot_id(session)
+            boot = session.boot_id()
             with session.over_reboot():
                 lab.exec(NAME, ["systemctl", "reboot"])
                 wait_for_reboot(session, boot)

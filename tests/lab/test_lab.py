@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from fleet.lab import Lab, LabPhones
-from fleet.lab.faults import FAULTS
 from fleet.lab.folder import LabFolder, start_ticks
+from fleet.lab.lab import FAULTS
 from fleet.lab.namespace import is_apart
 from fleet.lab.process import free_port
 from fleet.lab.profiles import profile

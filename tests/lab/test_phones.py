@@ -12,7 +12,7 @@ import pytest
 
 from fleet.lab import Lab, LabPhones
 from fleet.lab.adbserver import adb_program
-from fleet.lab.phoneprofiles import phone_profile, phone_profiles
+from fleet.lab.profiles import phone_profile, phone_profiles
 from fleet.model.deadline import Deadline
 from fleet.model.errors import LabError
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from fleet.lab.host import find
-from fleet.lab.kernel import can_run_kernel
-from fleet.lab.kerneldisk import UML
+from fleet.lab.kernel import UML, can_run_kernel
 from fleet.runtimes.stage import file_lock
 from tests.apt import SECONDS, downloaded
 from tests.support_runtime import cache_root

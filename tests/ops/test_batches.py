@@ -15,15 +15,16 @@ from fleet.ops import upload
 from fleet.ops.backend import backend_for
 from fleet.ops.batches import BATCH_BYTES, BATCH_FILES
 from fleet.ops.frames import CHUNK, SMALL, Style, frames
+from tests.transport.windows.board import board_of
 
 from .board import KINDS, Board, flat, make_files
 
-FAST = ("dash", "mksh", "python")
+FAST = ("dash", "mksh", "python", "windows")
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=(*KINDS, "windows"))
 def board(request: pytest.FixtureRequest, tmp_path: Path) -> Board:
-    return Board(tmp_path, request.param)
+    return board_of(request.param, tmp_path)
 
 
 def blobs_of(root: Path, count: int, size: int = 500) -> list[Blob]:
@@ -55,7 +56,7 @@ def test_a_byte_that_changed_on_the_way_is_found(board: Board, tmp_path: Path) -
     data = flat(frames(blobs, lambda *_: None, style))
     content = victim.source.read_bytes()
     data = data.replace(content, bytes([content[0] ^ 1]) + content[1:])
-    done = board.argv(backend_for(board.facts).receive().argv, data)
+    done = board.do(backend_for(board.facts).receive(), data)
     receipt = upload.Receipt()
     receipt.take(done.stdout)
     assert set(receipt.bad) == {victim.sha256}
@@ -112,7 +113,7 @@ def test_chunks_are_gathered(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "board",
-    [kind if kind in FAST else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS],
+    [*FAST, *(pytest.param(one, marks=pytest.mark.slow) for one in KINDS if one not in FAST)],
     indirect=True,
 )
 def test_a_link_a_blob_and_a_size_that_differ_are_found_among_many(

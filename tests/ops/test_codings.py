@@ -15,7 +15,7 @@ import pytest
 
 from fleet.content.delta import after, delta
 from fleet.content.signatures import BLAKE2, CRC, XXH3, BlockSignature, hash_and_sign
-from fleet.device.worker import worker, worker_command
+from fleet.device.call import worker, worker_command
 from fleet.model.errors import DiskFullError
 from fleet.model.facts import Facts
 from fleet.model.files import BLOCK_BYTES, FileRef, file_ref

@@ -19,10 +19,11 @@ from fleet.model.plain import to_plain
 from fleet.ops import fsck
 from fleet.ops.fsck import Contents, Damage
 from tests import needs
+from tests.transport.windows.board import board_of
 
 from .board import Board, manifest
 
-KINDS = ("dash", "bash", "busybox", "mksh", "python")
+KINDS = ("dash", "bash", "busybox", "mksh", "python", "windows")
 SEEDS = 50
 ODD = "odd 'name' $x é \\n %s.bin"
 
@@ -50,7 +51,7 @@ def damages(board: Board) -> list[Damage]:
 
 @pytest.fixture(params=KINDS)
 def board(request: pytest.FixtureRequest, tmp_path: Path) -> Board:
-    return Board(tmp_path, request.param)
+    return board_of(request.param, tmp_path)
 
 
 def apps(root: Path, rng: random.Random) -> list[Manifest]:

@@ -8,17 +8,19 @@ from pathlib import Path
 import pytest
 
 from fleet.model.manifest import Manifest
+from tests.transport.windows.board import board_of
 
 from .board import Board, make_files
 
 USED = ("readlink", "find", "rm")
 NOT_USED = ("wc", "cat", "ls", "sed", "tr", "grep", "printf", "test", "[")
+SHELLS = ("dash", "bash", "busybox", "mksh")
 OTHERS = ("mv", "mkdir", "sync", "dash", "bash", "mksh", "busybox")
 
 
-@pytest.fixture(params=("dash", "bash", "busybox", "mksh"))
+@pytest.fixture(params=SHELLS)
 def board(request: pytest.FixtureRequest, tmp_path: Path) -> Board:
-    return Board(tmp_path, request.param)
+    return board_of(request.param, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -50,9 +52,10 @@ def test_prune_without_a_tool_never_takes_what_is_in_use(
         assert board.store() == kept, done.stderr
 
 
+@pytest.mark.parametrize("board", [*SHELLS, "python", "windows"], indirect=True)
 def test_a_whole_board_is_pruned(board: Board, tmp_path: Path) -> None:
     releases = [Manifest("app", make_files(tmp_path, {"a": b"%d" % n})) for n in range(4)]
     for one in releases:
         board.deploy(one)
-    assert board.run("prune", str(board.base), "app", "2").returncode == 0
+    assert board.prune("2").returncode == 0
     assert board.store() == {sha for one in releases[2:] for sha in one.blobs}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from fleet.device.worker import worker
+from fleet.device.call import worker
 from fleet.model.command import Command
 from fleet.model.errors import CancelledError
 from fleet.model.files import FileRef, file_ref

@@ -64,7 +64,8 @@ class Kept:
         assert done.returncode == 0, done.stderr
 
     def start(self) -> None:
-        done = self.board.argv(serving.start_command(self.base, "app").argv)
+        folder = serving.service_dir(self.base, "app")
+        done = self.board.argv(device_script("serve_start", folder).argv)
         assert done.returncode == 0, done.stderr
 
     def seen(self) -> ServiceSeen:

@@ -18,8 +18,8 @@ import pytest
 
 from fleet.content.delta import after, delta, in_place
 from fleet.content.signatures import BlockSignature, hash_and_sign
+from fleet.device.call import worker
 from fleet.device.store import recycle
-from fleet.device.worker import worker
 from fleet.model.files import BLOCK_BYTES, FileRef
 from fleet.model.manifest import Manifest
 from fleet.model.plan import Blob, Delta, Piece

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet.engine.system.undo_log import UndoLog
+from fleet.engine.system.undo import UndoLog
 from fleet.model.errors import InputError, WorkstationError
 from fleet.model.plain import to_plain
 from fleet.model.record import Metrics, Record

@@ -21,8 +21,7 @@ from fleet.engine.options import DeployOptions
 from fleet.engine.pool import DeviceResult
 from fleet.engine.session import Session
 from fleet.engine.system.provision import system_snapshot
-from fleet.engine.system.undo import undo, undo_root
-from fleet.engine.system.undo_log import UndoLog
+from fleet.engine.system.undo import UndoLog, undo, undo_root
 from fleet.facts.gather import gather
 from fleet.lab import Lab
 from fleet.lab.namespace import can_unshare

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fleet.engine.deploy import apply as rebooting
 from fleet.engine.session import Session
-from fleet.engine.system import reboot as rebooting
 from fleet.model.errors import DeviceError
 from fleet.model.events import StepStarted
 
@@ -52,7 +52,7 @@ def test_a_board_that_does_not_go_down_is_said(bare: Make, monkeypatch: pytest.M
     session = Session(board.host, board.events.append)
     session.open()
     with pytest.raises(DeviceError, match="did not shut down"):
-        rebooting.wait_for_reboot(session, rebooting.boot_id(session))
+        rebooting.wait_for_reboot(session, session.boot_id())
     session.close()
 
 
@@ -61,7 +61,7 @@ def test_a_board_that_stays_away_is_said(bare: Make, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(rebooting, "UP_SECONDS", 3.0)
     session = Session(board.host, board.events.append)
     session.open()
-    before = rebooting.boot_id(session)
+    before = session.boot_id()
     board.lab.power_off("lab001")
     try:
         with pytest.raises(DeviceError, match="did not start again"):
@@ -79,8 +79,8 @@ def test_a_board_with_another_host_key_after_the_reboot_is_not_trusted(
     board = bare("bare-evk-nopasswd")
     session = Session(board.host, board.events.append)
     session.open()
-    before = rebooting.boot_id(session)
-    board.lab.reflash("lab001")
+    before = session.boot_id()
+    board.lab.fault("lab001", "new-host-key")
     try:
         with pytest.raises(HostKeyError):
             rebooting.wait_for_reboot(session, before)

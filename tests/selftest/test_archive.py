@@ -15,8 +15,7 @@ import yaml
 from msgspec import structs
 
 from fleet.doctor.bundle import write_archive
-from fleet.lab.phoneprofiles import phone_profile
-from fleet.lab.profiles import profile
+from fleet.lab.profiles import phone_profile, profile
 from fleet.lab.recorded import MOST_BYTES, MOST_MEMBERS, recorded
 from fleet.model.errors import LabError
 from fleet.model.facts import Android, DeviceNode, Facts, Soc, ThermalZone

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleet.lab import Lab
-from fleet.lab.arm64 import can_run_arm64
-from fleet.lab.arm64tree import QEMU
+from fleet.lab.arm64 import QEMU, can_run_arm64
 from fleet.lab.host import find
 from fleet.lab.kernel import can_run_kernel
 from fleet.runtimes.store import RuntimeStore

@@ -23,7 +23,7 @@ from jsonschema import Draft202012Validator
 
 from fleet.device import server
 from fleet.device.server import wire
-from fleet.device.server.peers import Peers
+from fleet.device.server.server import Peers
 from fleet.serving.files import service_files
 
 from .conftest import ROOT, TOKEN, Echo, config, echo

@@ -16,10 +16,18 @@ from fleet.content.signatures import BLAKE2, CRC, Signatures, hash_and_sign
 from fleet.engine.session import Session
 from fleet.engine.transfer import carriers as ways
 from fleet.engine.transfer.carriers import PIECE_BYTES, Carriers, Choice
-from fleet.engine.transfer.compression import CompressionSample, Sampler
-from fleet.engine.transfer.context import SharedSource, TransferContext, TransferOptions
+from fleet.engine.transfer.context import (
+    CompressionSample,
+    Hubs,
+    Sampler,
+    SharedSource,
+    Throttle,
+    TransferContext,
+    TransferOptions,
+    hub_of,
+    parse_rate,
+)
 from fleet.engine.transfer.deltas import with_asked
-from fleet.engine.transfer.limits import Hubs, Throttle, hub_of, parse_rate
 from fleet.model.command import Command, Result
 from fleet.model.deadline import Deadline
 from fleet.model.errors import ConnectionLostError, InputError, UnreachableError

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleet.content.hashes import HashCache
-from fleet.engine.transfer import carriers, compression
+from fleet.engine.transfer import carriers, context
 from fleet.engine.transfer.context import TransferOptions
 from fleet.engine.transfer.upload import Upload
 from fleet.model.deadline import Deadline
@@ -116,7 +116,7 @@ def test_a_client_that_comes_late_goes_on_in_the_middle(
     monkeypatch.setattr(Upload, "_try", sent)
     monkeypatch.setattr(carriers, "WAIT_SECONDS", 0.0)
     monkeypatch.setattr(carriers, "PIECE_BYTES", MIB)
-    monkeypatch.setattr(compression, "WORTH", 1e9)  # however quick the link is here
+    monkeypatch.setattr(context, "WORTH", 1e9)  # however quick the link is here
     source = a_folder(tmp_path)
     content = LARGE if compress == "never" else RNG.randbytes(MIB) + bytes(47 * MIB)
     (source / "model.bin").write_bytes(content)

@@ -10,8 +10,7 @@ from fleet.config.playbook import load_playbook
 from fleet.config.playbook_file import TUNE_WORD
 from fleet.engine.deploy.operation import Operation
 from fleet.engine.options import DeployOptions
-from fleet.engine.transfer.context import TransferOptions
-from fleet.engine.transfer.tuning import options_of
+from fleet.engine.transfer.context import TransferOptions, options_of
 from fleet.model.errors import InputError
 
 

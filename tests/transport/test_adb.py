@@ -37,8 +37,17 @@ from fleet.model.files import Span
 from fleet.model.inventory import Host
 from fleet.transport import transport_for
 from fleet.transport.adb import _SERIAL, AdbTransport
-from fleet.transport.adbserver import AdbDevice, AdbServer, address, parse_row, program, rivals
-from fleet.transport.adbstates import check_state, find, is_target
+from fleet.transport.adbserver import (
+    AdbDevice,
+    AdbServer,
+    address,
+    check_state,
+    find,
+    is_target,
+    parse_row,
+    program,
+    rivals,
+)
 from fleet.transport.adbwire import FRAME_BYTES, Decoder
 
 ROWS = {

@@ -27,7 +27,7 @@ from fleet.model.errors import (
 from fleet.model.inventory import Host
 from fleet.model.secret import Secret, SecretRef
 from fleet.transport import hostkeys, transport_for
-from fleet.transport.exchange import _drain
+from fleet.transport.control import _drain
 from fleet.transport.ssh import SshTransport
 from fleet.transport.ssh_errors import mapped
 
@@ -403,7 +403,7 @@ def test_an_answer_in_the_instant_after_the_wait_is_an_answer(
             if timeout is not None:
                 raise TimeoutError
 
-    monkeypatch.setattr("fleet.transport.exchange.Future", Late)
+    monkeypatch.setattr("fleet.transport.control.Future", Late)
     link = SshTransport(server.host())
     link.open(Deadline(10))
     assert link.run(Command(("true",)), Deadline(5)).ok

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fleet.config.cause_file import load_causes
-from fleet.lab.phoneprofiles import phone_profile, phone_profiles
+from fleet.lab.profiles import phone_profile, phone_profiles
 from fleet.model.cause import Fix
 from fleet.model.errors import InputError
 from fleet.triage.knowledge import knowledge

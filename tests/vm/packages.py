@@ -14,8 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fleet.lab import kinds as lab
-from fleet.lab.debian import LIB, UNITS, debian
-from fleet.lab.debs import Deb
+from fleet.lab.debs import LIB, UNITS, Deb, debian
 from fleet.lab.elf import fastrpc_library
 from fleet.lab.kinds import REPOSITORY, bare_tree
 from fleet.lab.rootfs import rootfs

@@ -18,10 +18,8 @@ import tempfile
 import threading
 from collections.abc import Callable
 
-from fleet.device.store.clock import FailedError, boot
 from fleet.device.store.files import is_file, reason, remove
-from fleet.device.store.guard import guarded
-from fleet.device.store.lease import answer, drop, free, take, who
+from fleet.device.store.lease import FailedError, answer, boot, drop, free, guarded, take, who
 from fleet.device.store.links_windows import WindowsLinks
 from fleet.device.store.release import Releases
 from fleet.device.store.stamp import own_of, say, text_of

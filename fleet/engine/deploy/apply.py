@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 
 from fleet.device.shell import device_script
@@ -11,10 +12,17 @@ from fleet.engine.session import Session
 from fleet.engine.states import ask_state
 from fleet.engine.system.become import Become
 from fleet.engine.system.provision import accounts, came, carry_out
-from fleet.engine.system.reboot import boot_id, wait_for_reboot
-from fleet.engine.system.undo_log import UndoLog
+from fleet.engine.system.undo import UndoLog
 from fleet.engine.transfer.upload import Upload
-from fleet.model.errors import ConnectionLostError, DeadlineError, DeviceError, FleetError
+from fleet.model.command import Command
+from fleet.model.deadline import Deadline
+from fleet.model.errors import (
+    ConnectionLostError,
+    DeadlineError,
+    DeviceError,
+    FleetError,
+    TransportError,
+)
 from fleet.model.events import StepStarted
 from fleet.model.facts import Facts
 from fleet.model.manifest import Manifest
@@ -100,8 +108,81 @@ def _place(session: Session, facts: Facts, action: PlaceFiles) -> None:
 
 def reboot(session: Session, become: Become, action: Reboot) -> None:
     """Restart the device as root and wait until it is back. Raises DeviceError and BecomeError."""
-    before = boot_id(session)
+    before = session.boot_id() or session.boot or ""
     with session.over_reboot():
         with contextlib.suppress(ConnectionLostError, DeadlineError):
             carry_out(session, action, become)
         wait_for_reboot(session, before)
+
+
+DOWN_SECONDS = 120.0  # systemd kills services that do not end after 90 s
+UP_SECONDS = 300.0  # an EVK needs 40 s; a file system check takes minutes
+READY_SECONDS = 120.0
+POLL_SECONDS = 1.0  # between two polls
+_SYSTEM = Command(("sh", "-c", "systemctl is-system-running 2>/dev/null || echo none"))
+
+
+def wait_for_reboot(session: Session, before: str) -> str:
+    """Wait until the device runs with another boot id than `before`; return the new one.
+
+    The connection is closed and opened again, with a check of its identity. Raises DeviceError that
+    names the phase that did not end.
+    """
+    host = session.host.name
+    session.emit(StepStarted(host, "reboot", "waiting until the device shuts down"))
+    _until_down(session, before)
+    session.emit(StepStarted(host, "reboot", "waiting until the device is up again"))
+    after = _until_up(session, before)
+    session.emit(StepStarted(host, "reboot", "waiting until the services of the device are up"))
+    _until_ready(session)
+    return after
+
+
+def _until_down(session: Session, before: str) -> None:
+    end = time.monotonic() + DOWN_SECONDS
+    while time.monotonic() < end:
+        try:
+            if session.boot_id() != before:
+                return
+        except FleetError:
+            return
+        time.sleep(POLL_SECONDS)
+    raise DeviceError(
+        f"the device did not shut down within {DOWN_SECONDS:g} s after the reboot command",
+        step="reboot",
+        hint="run on the device, to find the service that blocks the shutdown: journalctl -b",
+    )
+
+
+def _until_up(session: Session, before: str) -> str:
+    end = time.monotonic() + UP_SECONDS
+    last: FleetError | None = None
+    while time.monotonic() < end:
+        try:
+            session.reopen()
+            now = session.boot_id()
+        except (TransportError, DeviceError) as error:
+            last = error
+            if not (error.retryable or isinstance(error, DeviceError)):
+                raise
+        else:
+            if now not in {"", before}:
+                return now
+        time.sleep(POLL_SECONDS)
+    raise DeviceError(
+        f"the device did not start again within {UP_SECONDS:g} s after the reboot"
+        + (f": {last.message}" if last is not None else ""),
+        step="reboot",
+        hint="look at the serial console of the device; when the device is up: fleet deploy",
+    )
+
+
+def _until_ready(session: Session) -> None:
+    """Wait until systemd has finished its start; `degraded` counts too. Return without systemd."""
+    deadline = Deadline(READY_SECONDS)
+    while True:
+        words = session.ask(_SYSTEM, "ready", seconds=15.0).text.split()
+        if not words or words[0] not in {"initializing", "starting"}:
+            return
+        deadline.check("the services of the device")
+        time.sleep(POLL_SECONDS)

@@ -36,10 +36,8 @@ from fleet.engine.run.verify import (
 )
 from fleet.engine.session import Session
 from fleet.engine.system.provision import still_lacking
-from fleet.engine.system.undo import undo_root
-from fleet.engine.system.undo_log import UndoLog
-from fleet.engine.transfer.context import TransferContext, TransferOptions
-from fleet.engine.transfer.tuning import options_of
+from fleet.engine.system.undo import UndoLog, undo_root
+from fleet.engine.transfer.context import TransferContext, TransferOptions, options_of
 from fleet.model.errors import InputError, WorkstationError
 from fleet.model.events import DevicePlanned, Listener
 from fleet.model.inventory import Host

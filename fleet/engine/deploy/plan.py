@@ -8,7 +8,6 @@ is still to be sent.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -36,22 +35,6 @@ from fleet.runtimes.targets import target_facts
 if TYPE_CHECKING:  # a push needs no runtimes
     from fleet.engine.deploy.release_builder import Builder
     from fleet.engine.deploy.resolver import Parts
-
-
-def libraries_command(names: Iterable[str], programs: Iterable[str] = ()) -> Command:
-    """Return the command that lists the libraries that the loader finds and programs of the
-    shell.
-    """
-    return device_script("libraries", *names, "--", *programs)
-
-
-def parse_libraries(text: str, host: str) -> frozenset[str]:
-    """Return the requested names that the device has. Raises DeviceError for a malformed answer."""
-    return frozenset(
-        words[1]
-        for words in framed(text, "fleet-libraries 1", host)
-        if len(words) == 2 and words[0] == "there"
-    )
 
 
 _TRIAL_BYTES = 1 << 20
@@ -195,8 +178,10 @@ def _opened(
     findings = (*findings, *newer_glibc(own, manifest.files, facts))
     if not wanted and not programs:
         return findings
-    answer = session.run(libraries_command(wanted, programs), "libraries of the device")
-    there = parse_libraries(answer.text, session.host.name)
+    command = device_script("libraries", *wanted, "--", *programs)
+    answer = session.run(command, "libraries of the device").text
+    lines = framed(answer, "fleet-libraries 1", session.host.name)
+    there = frozenset(words[1] for words in lines if len(words) == 2 and words[0] == "there")
     return (*findings, *lacking(wanted, there, facts), *absent(programs, there, run.runner))
 
 

@@ -118,7 +118,7 @@ class Push:
         """Push to one device, in one round trip if it is known and has everything."""
         late = self.sources.late()
         if self.transfer.bulk:
-            session.expect_bulk()
+            session.transport.expect_carrier()
         known = None if self.options.verify or late else remembered(session)
         keep = self.options.keep
         look = Survey(session, known, self.manifest, keep).first() if known else None

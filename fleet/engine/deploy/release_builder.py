@@ -34,7 +34,7 @@ from fleet.model.lockfile import Lock
 from fleet.model.manifest import RELEASE, Manifest
 from fleet.model.plan import DevicePlan
 from fleet.model.playbook import Playbook, RunSpec
-from fleet.ops.environment import environment, health_as_dict, windows_environment
+from fleet.ops.environment import environment, windows_environment
 from fleet.runners import Defaults, Kit, Layout, Runner
 from fleet.runners.exec import ExecRunner, uses_qairt
 from fleet.runners.options import OwnProgram
@@ -318,20 +318,20 @@ class ReleaseBuilder(Builder):
         return (others.get(item.name, item) for item in self.bundle.files)
 
     def _health(self, kit: Kit) -> dict[str, Any]:
+        """Return the health probe for the manifest, so that a rollback needs no bundle here.
+
+        `prompt` is written to prompt.txt in the work folder. It is also standard input, unless
+        `feeds_prompt` is False.
+        """
         start = self.runner.health(kit, self.playbook.health_timeout)
         if start is None:
             return {}
-        return {
-            "health": health_as_dict(
-                start.argv,
-                start.cwd,
-                config=start.config,
-                timeout=start.timeout,
-                prompt=start.prompt.decode("utf-8", "replace"),
-                feeds_prompt=start.feeds_prompt,
-                env=start.env,
-            )
-        }
+        keys = ("argv", "cwd", "config", "timeout")
+        health = {key: getattr(start, key) for key in keys} | {"argv": list(start.argv)}
+        if start.prompt:
+            health["prompt"] = start.prompt.decode("utf-8", "replace")
+            health |= {} if start.feeds_prompt else {"feeds_prompt": False}
+        return {"health": health | ({"env": dict(start.env)} if start.env else {})}
 
 
 def features_of(runner: Runner, bundle: Bundle, run: RunSpec | None) -> tuple[str, ...]:

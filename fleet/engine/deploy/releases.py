@@ -12,7 +12,7 @@ from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Session
 from fleet.engine.states import gathered
 from fleet.engine.status import deployed
-from fleet.facts.identity import check_identity
+from fleet.facts.gather import check_identity
 from fleet.model.errors import DeviceError
 from fleet.model.events import Listener
 from fleet.model.inventory import Host

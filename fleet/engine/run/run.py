@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from fleet.engine.deploy.release_builder import Builder
 from fleet.engine.run.measuring.gate import cool_down
 from fleet.engine.run.measuring.series import Series, warm
-from fleet.engine.run.measuring.validity import REBOOTED, marks_of, problems_of
+from fleet.engine.run.measuring.validity import REBOOTED, marks_of
 from fleet.engine.run.start import Placed, Sampling, execute, place
 from fleet.engine.session import Session
 from fleet.model.deadline import utc_text
@@ -157,7 +157,7 @@ def _once(job: RunJob, kit: Kit, start: Start, turn: Turn, records: list[Record]
             write_private(made.folder / SAMPLES_FILE, masked(sampling.output))
     conditions = conditions_of(sampling.output if sampling else "", job.run.sample)
     record = made.record(placed, turn, outcome, ended.status)
-    problems = (*record.problems, *problems_of(conditions))
+    problems = (*record.problems, *([REBOOTED] if conditions.rebooted else ()))
     record = replace(record, seconds=seconds, problems=problems, conditions=conditions)
     metric = job.run.until.metric if job.run.until else ""
     marks = (*turn.marks, *placed.start.marks, *outcome.marks)

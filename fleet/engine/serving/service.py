@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fleet.device.shell import MARK
+from fleet.device.shell import MARK, device_script
 from fleet.engine.deploy.apply import apply_system
 from fleet.engine.deploy.operation import Operation
 from fleet.engine.deploy.plan import plan_device, plan_system, refuse, require_current
@@ -17,8 +17,7 @@ from fleet.engine.lease.lease import Lease
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
 from fleet.engine.session import Session
 from fleet.engine.states import facts_of
-from fleet.engine.system.undo import undo_root
-from fleet.engine.system.undo_log import UndoLog
+from fleet.engine.system.undo import UndoLog, undo_root
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeadlineError, DeviceError, InputError, reason
 from fleet.model.events import Listener, StepStarted
@@ -229,7 +228,8 @@ class Serving:
     def _begin(self, session: Session, operation: Operation, facts: Facts, way: str) -> None:
         name, base = self.playbook.name, facts.base_dir
         if way == NONE:
-            session.ask(serving.start_command(base, name), "serve", mutates=True)
+            command = device_script("serve_start", serving.service_dir(base, name))
+            session.ask(command, "serve", mutates=True)
         elif way == USER:
             text = serving.unit_text(base, name, self.spec.stop_timeout)
             command = serving.unit_command("start", name)
@@ -296,7 +296,8 @@ class Serving:
         return serving.parse_service(text, session.host.name)
 
     def _log(self, session: Session, base: str, lines: int) -> str:
-        done = session.run(serving.logs_command(base, self.playbook.name, lines), "logs")
+        folder, most = serving.service_dir(base, self.playbook.name), serving.LOG_LINES
+        done = session.run(device_script("serve_logs", folder, str(min(lines, most))), "logs")
         return done.stdout.partition(MARK)[2].decode("utf-8", "replace")
 
     def status(self) -> list[DeviceResult[ServiceStatus]]:
@@ -350,7 +351,8 @@ class Serving:
                     fresh = f"{secrets.token_urlsafe(TOKEN_BYTES)}\n".encode()
                     put = serving.put_command(base, name, "", new_token=True)
                     session.ask(put, "token", stdin=[fresh], mutates=True)
-            done = session.run(serving.token_command(base, name), "token")
+            path = f"{serving.service_dir(base, name)}/token"
+            done = session.run(device_script("show", path), "token")
             token = done.stdout.partition(MARK)[2].decode("ascii", "replace").strip()
             if not token:
                 raise DeviceError("the service has no token yet", hint="fleet serve start")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -99,13 +100,7 @@ class Become:
 
 def _words(result: Result) -> str:
     """Return the last words without sudo's prompt."""
-    lines_of_sudo = masked(result.error_text or result.text).splitlines()
-    lines = [
-        line.partition("[sudo] password for ")[0] or _after_prompt(line) for line in lines_of_sudo
-    ]
-    return " | ".join([line.strip() for line in lines if line.strip()][-4:]) or "no message"
-
-
-def _after_prompt(line: str) -> str:
-    """Return the text after `[sudo] password for ubuntu: ` on the same line."""
-    return line.partition("[sudo] password for ")[2].partition(": ")[2]
+    text = masked(result.error_text or result.text)
+    lines = re.sub(r"(?m)^\[sudo\] password for [^:\n]*(: |$)", "", text).splitlines()
+    lines = [line.partition("[sudo] password for ")[0].strip() for line in lines]
+    return " | ".join([line for line in lines if line][-4:]) or "no message"

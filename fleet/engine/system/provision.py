@@ -15,12 +15,11 @@ from fleet.model.finding import Finding
 from fleet.model.plan import Action, DevicePlan
 from fleet.model.system import SystemSpec, SystemState
 from fleet.ops.system.provision import SystemPlan, provision
-from fleet.ops.system.state import parse_system, system_command, system_input
+from fleet.ops.system.state import parse_system, questions, system_input
 from fleet.ops.system.step import SystemStep
 from fleet.ops.system.steps_files import LinkLibrary, ReloadUdev
 from fleet.ops.system.steps_packages import InstallPackages, RefreshPackages, bare_name, undo_of
 from fleet.ops.system.steps_users import AddMember, Reboot, Reconnect
-from fleet.ops.system.wanted import questions
 
 Undo = tuple[Command, ...]
 _RIGHTS = (AddMember, ReloadUdev, Reconnect, Reboot)
@@ -65,7 +64,7 @@ def ask_system(session: Session, spec: SystemSpec) -> SystemState:
     """Return the state of everything in the spec, in one round trip that only reads."""
     asked = questions(spec)
     result = session.ask(
-        system_command(),
+        device_script("system"),
         "system",
         stdin=system_input(asked.packages, asked.groups, asked.files, asked.units),
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from fleet.engine.session import Session
 from fleet.engine.transfer.neighbours import LEAST_BYTES, lan_of
+from fleet.model.deadline import Deadline
 from fleet.model.errors import FleetError, TransportError
 from fleet.model.plan import Blob
 from fleet.transport.base import WORTH_BYTES, Carrier, Transport
@@ -96,7 +97,8 @@ class Carriers:
         if self._second is not None:
             return
         try:
-            opened = self._session.second()
+            limit = Deadline(self._session.host.connect_timeout)
+            opened = self._session.transport.carrier(limit)
             with self._lock:
                 if not self._closed:
                     self._second = opened

@@ -56,7 +56,7 @@ def deliver(
 
     Blobs that no neighbour delivers, or all if the device cannot relay, are sent directly too.
     """
-    near, relaying = [blob for blob in blobs if suits(blob)], None
+    near, relaying = [b for b in blobs if b.plain and b.left >= LEAST_BYTES], None
     try:
         relaying = Relaying(session, facts, neighbours, upload) if near else None
     except UnreachableError as error:
@@ -69,11 +69,6 @@ def deliver(
     lacking = _settled(upload) if relaying.fetch(near) else ()
     upload.send_directly(lacking, tail)
     relaying.have(near)
-
-
-def suits(blob: Blob) -> bool:
-    """Return True for a blob that is large enough for a relay."""
-    return blob.plain and blob.left >= LEAST_BYTES
 
 
 def _settled(upload: DirectUpload) -> tuple[Blob, ...]:
@@ -228,9 +223,6 @@ class Relaying:
         if passage.inside:
             self._neighbours.broke(self._lan, turn)
         else:
-            self._shut_out(turn)
+            self._alone = True
+            self._neighbours.shut_out(self._lan, turn, self._session.host.name)
         return f"the relay stopped: {output}" if passage.inside else f"the login failed: {output}"
-
-    def _shut_out(self, turn: RelayTurn) -> None:
-        self._alone = True
-        self._neighbours.shut_out(self._lan, turn, self._session.host.name)

@@ -13,7 +13,7 @@ from fleet.engine.lease.lease import LeasedStall
 from fleet.engine.session import Session
 from fleet.engine.states import HASHING_BYTES_PER_SECOND, ask_state
 from fleet.engine.transfer.carriers import Carriers
-from fleet.engine.transfer.compression import Compression
+from fleet.engine.transfer.context import Compression
 from fleet.engine.transfer.deltas import with_asked
 from fleet.model.command import Command
 from fleet.model.deadline import Stall
@@ -230,16 +230,13 @@ class Upload:
             choice = carriers.choose(blobs, self._try)
             if choice.why != "little to send":
                 self._session.chose(choice.carrier.name, choice.why)
-            if choice.rate is None and self._rate_decides(choice.blobs):
+            if choice.rate is None and self._compression.shrinking(choice.blobs) >= WORTH_BYTES:
                 choice = choice.measured(self._try)
             packed = self._compression.files(choice.blobs, choice.rate)
             style = replace(self._style, gzip=packed)
             self._stream(choice.blobs, choice.carrier, style, tail=tail)
         finally:
             carriers.close()
-
-    def _rate_decides(self, blobs: Sequence[Blob]) -> bool:
-        return self._compression.shrinking(blobs) >= WORTH_BYTES
 
     def _try(self, blob: Blob, count: int, carrier: Carrier) -> float:
         """Send `count` bytes of a longer blob; return bytes per second."""

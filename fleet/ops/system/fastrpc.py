@@ -254,9 +254,11 @@ def _with_rights(need: FastRpc, view: _View) -> FastRpc:
     member = False
     for node in refusing:
         given = view.given(node)
-        if given is None and _would_open(node.mode, node.group, group, view.facts):
+        owner, mode = given or (None, None)
+        opens = _would_open(mode or node.mode, owner or node.group, group, view.facts)
+        if given is None and opens:
             member = True
-        elif given is not None and _helps(given, node, group, view):
+        elif given is not None and opens:
             member = member or not readable(given[1] or node.mode, False, False)
             if not _is_as(node, given):
                 apply_to.append(_name(node))
@@ -309,11 +311,6 @@ def _would_open(mode: str | None, owner_group: str | None, group: str, facts: Fa
     """Return True if mode and group let a member of `group` read."""
     member = owner_group == group or owner_group in facts.user.groups_db
     return readable(mode, facts.user.uid == 0, member)
-
-
-def _helps(given: tuple[str | None, str | None], node: DeviceNode, group: str, view: _View) -> bool:
-    """Return True if the rules let a member of `group` read."""
-    return _would_open(given[1] or node.mode, given[0] or node.group, group, view.facts)
 
 
 def _is_as(node: DeviceNode, given: tuple[str | None, str | None]) -> bool:

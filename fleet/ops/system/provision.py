@@ -20,6 +20,7 @@ from fleet.model.system import (
 from fleet.ops.system.access import ACTION, HEAP
 from fleet.ops.system.fastrpc import FIXED_UNITS, LIBRARY, FastRpc, fastrpc, has_setfacl
 from fleet.ops.system.packaging import qnn_packages
+from fleet.ops.system.state import deb_name, repository_files, wanted_files
 from fleet.ops.system.steps_files import (
     NOT_THERE,
     LinkLibrary,
@@ -45,7 +46,6 @@ from fleet.ops.system.steps_users import (
     ReloadUnits,
     SetUnit,
 )
-from fleet.ops.system.wanted import deb_name, repository_files, wanted_files
 
 # Packages and their sources: add, refresh, install and remove.
 
@@ -66,8 +66,9 @@ def package_steps(
     names = [name for name in (*also, *spec.packages) if not _has(state, name)]
     names = list(dict.fromkeys(names))
     before: list[Action] = []
-    if (names or debs) and (halfway := _halfway(state)):
-        before.append(RepairPackages(halfway))
+    halfway = sorted(name for name, package in state.packages.items() if not package.whole)
+    if (names or debs) and halfway:
+        before.append(RepairPackages(tuple(halfway)))
     added = [
         repository
         for repository in spec.repositories
@@ -99,10 +100,6 @@ def _has_deb(state: SystemState, file_name: str) -> bool:
     package, version = deb_name(file_name)
     there = state.installed(package)
     return there is not None and there.rpartition(":")[2] == version
-
-
-def _halfway(state: SystemState) -> tuple[str, ...]:
-    return tuple(sorted(name for name, package in state.packages.items() if not package.whole))
 
 
 def _has_repository(spec: SystemSpec, state: SystemState, repository: Repository) -> bool:
@@ -193,7 +190,7 @@ def provision(spec: SystemSpec, facts: Facts, state: SystemState) -> SystemPlan:
     if spec.empty:
         return SystemPlan()
     draft = _Draft(spec, facts, state, None)
-    writes = _writes(draft, wanted_files(spec))
+    writes = [*filter(None, (_write(draft, file) for file in wanted_files(spec)))]
     if spec.fastrpc != "off":
         reload = any(step.file.path.startswith(UDEV_RULES) for step in writes)
         draft.dsp = fastrpc(spec, facts, state, reload=reload)
@@ -210,7 +207,7 @@ def provision(spec: SystemSpec, facts: Facts, state: SystemState) -> SystemPlan:
         *files,
         *_units(draft, rules_applied=any(isinstance(step, ReloadUdev) for step in files)),
         *members,
-        *_links(draft),
+        *([LinkLibrary(LIBRARY, dsp.link, draft.base)] if dsp and dsp.link is not None else ()),
     ]
     steps += _end(draft, steps)
     _warn_of_foreign(draft)
@@ -252,13 +249,9 @@ def _members(draft: _Draft) -> list[AddMember]:
     return list(steps)
 
 
-def _writes(draft: _Draft, wanted: tuple[WantedFile, ...]) -> list[WriteFile]:
-    return [step for file in wanted if (step := _write(draft, file)) is not None]
-
-
 def _files(draft: _Draft, writes: list[WriteFile]) -> list[Action]:
     if draft.dsp is not None and draft.dsp.rule is not None:
-        writes = [*writes, *_writes(draft, (draft.dsp.rule,))]
+        writes = [*filter(None, (*writes, _write(draft, draft.dsp.rule)))]
     steps: list[Action] = list(writes)
     paths = [step.file.path for step in writes]
     if any(path.startswith(LOADER_CONF) for path in paths):
@@ -357,12 +350,6 @@ def _no_systemd(name: str) -> Finding:
         need="systemd",
         cure="remove the unit from `system.units`",
     )
-
-
-def _links(draft: _Draft) -> list[Action]:
-    if draft.dsp is None or draft.dsp.link is None:
-        return []
-    return [LinkLibrary(LIBRARY, draft.dsp.link, draft.base)]
 
 
 def _end(draft: _Draft, steps: list[Action]) -> list[Action]:

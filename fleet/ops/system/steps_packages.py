@@ -15,6 +15,7 @@ from fleet.ops.system.steps_files import NOT_THERE, WriteFile
 DOWNLOAD_SECONDS = 1800.0
 LOCK_SECONDS = 120  # unattended-upgrades holds dpkg's lock for a minute after boot
 # Configuration files of the device are kept, without a prompt.
+_PURGE = ("env", "DEBIAN_FRONTEND=noninteractive", "dpkg", "--purge", "--")
 _APT = (
     *("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-y", "-q"),
     *("-o", f"DPkg::Lock::Timeout={LOCK_SECONDS}"),
@@ -179,17 +180,13 @@ def undo_of(
     """
     back = ("--allow-downgrades", "--no-install-recommends", "install", "--", *older)
     return (
-        *((_purge(packages),) if packages else ()),
+        # by dpkg: apt fails for names that are not installed
+        *((argv(*_PURGE, *packages),) if packages else ()),
         *((argv(*_APT, *back),) if older else ()),
         *(argv("usermod", "-g", "nogroup", "--", name) for name in namesakes),
         *(argv("userdel", "--", name) for name in users),
         *(argv("groupdel", "--", name) for name in groups),
     )
-
-
-def _purge(names: tuple[str, ...]) -> Command:
-    """Return the purge by dpkg, because apt fails for names that are not installed."""
-    return argv("env", "DEBIAN_FRONTEND=noninteractive", "dpkg", "--purge", "--", *names)
 
 
 def bare_name(name: str) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fleet.engine.cluster.connecting import ClusterExecutor
-from fleet.engine.facts import gather_facts
 from fleet.engine.pool import DeviceResult, PoolOptions, on_every_device
+from fleet.engine.states import gather_facts
 from fleet.model.events import DeviceDone, RunDone, StepStarted
 from fleet.model.files import sha256_file
 from fleet.model.plain import to_plain
@@ -122,8 +122,10 @@ def test_facts_and_plan(fleet: Fleet, executor: ClusterExecutor) -> None:
         fleet.hosts,
         gather_facts,
         fleet.events.append,
-        admit=lambda host: asked.append(host.name) or host.name != "lab002",  # type: ignore[func-returns-value]
-        done=lambda result: heard.append(result.host.name),
+        PoolOptions(
+            admit=lambda host: asked.append(host.name) or host.name != "lab002",  # type: ignore[func-returns-value]
+            done=lambda result: heard.append(result.host.name),
+        ),
     )
     assert [one.outcome for one in some] == ["ok", "not attempted", "ok"]
     assert (sorted(asked), sorted(heard)) == (["lab001", "lab002", "lab003"], ["lab001", "lab003"])

@@ -18,8 +18,8 @@ from fleet.config.inventory import load_inventory
 from fleet.engine.cluster import worker
 from fleet.engine.cluster.connecting import ClusterExecutor, executor_for
 from fleet.engine.cluster.wire import TOPIC
-from fleet.engine.facts import gather_facts
 from fleet.engine.pool import PoolOptions, on_every_device
+from fleet.engine.states import gather_facts
 from fleet.lab import Lab
 from fleet.model.errors import InputError, UnreachableError
 from fleet.model.events import Event, RunDone, StepStarted, Warned

@@ -14,13 +14,12 @@ from typing import Any, NoReturn
 
 import pytest
 
-from fleet.engine.cluster import broadcast, worker
+from fleet.engine.cluster import remote_job, worker
 from fleet.engine.cluster.blobs import Blobs
-from fleet.engine.cluster.broadcast import Broadcast
-from fleet.engine.cluster.fanout import ResultCollection
-from fleet.engine.cluster.placement import Place, place_of, serving
-from fleet.engine.cluster.publisher import PROGRESS_SECONDS, Publisher
-from fleet.engine.cluster.wire import Carried, Order, Reply, event_of
+from fleet.engine.cluster.connecting import ResultCollection
+from fleet.engine.cluster.remote_job import Broadcast
+from fleet.engine.cluster.wire import Carried, Order, Place, Reply, event_of, place_of, serving
+from fleet.engine.cluster.worker import PROGRESS_SECONDS, Publisher
 from fleet.engine.pool import DeviceResult
 from fleet.model import errors
 from fleet.model.errors import (
@@ -89,7 +88,7 @@ def test_a_site_is_a_name_or_a_resource() -> None:
 
 
 def test_events_are_batched_and_progress_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fleet.engine.cluster.publisher.FLUSH_SECONDS", 3600.0)
+    monkeypatch.setattr("fleet.engine.cluster.worker.FLUSH_SECONDS", 3600.0)
     batches: list[list[dict[str, Any]]] = []
     publisher = Publisher(batches.append)
     for done in range(10_000):
@@ -189,7 +188,7 @@ class Machines:
 
 @pytest.fixture
 def machines(monkeypatch: pytest.MonkeyPatch) -> Machines:
-    monkeypatch.setattr(broadcast, "PIECE_BYTES", 10)
+    monkeypatch.setattr(remote_job, "PIECE_BYTES", 10)
     return Machines()
 
 
@@ -281,7 +280,7 @@ def test_a_full_disk_at_home_is_said_of_it(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     where = (
-        "fleet.engine.cluster.fanout.open_private"
+        "fleet.engine.cluster.connecting.open_private"
         if what == "file"
         else ("fleet.profiles.runs.write_private")
     )

@@ -24,7 +24,6 @@ from fleet.engine.run.run import LINK_BROKE, RunJob, run_device
 from fleet.engine.run.verify import ask_suite
 from fleet.engine.session import Session
 from fleet.engine.system.provision import ask_rights
-from fleet.engine.system.reboot import boot_id
 from fleet.model.command import Command
 from fleet.model.deadline import Deadline
 from fleet.model.errors import DeviceError, InputError
@@ -355,7 +354,7 @@ class _Board:
         before = {
             pair.a.conditions.boot_id for pair in pairs if pair.number < number // each * each
         }
-        if self.journal.asked.boots == 1 or not before or boot_id(self.session) not in before:
+        if self.journal.asked.boots == 1 or not before or self.session.boot_id() not in before:
             return False
         tools = self.session.run(Command(("sh", "-c", "command -v systemctl")), "reboot")
         step = Reboot(f"pair {number + 1} of fleet ab", systemd=tools.ok)

@@ -41,11 +41,6 @@ _OTHERS = (
 )
 
 
-def problems_of(conditions: Conditions) -> tuple[str, ...]:
-    """Return why a run under these conditions is not valid; () if it is."""
-    return (REBOOTED,) if conditions.rebooted else ()
-
-
 def words_of(problem: str) -> str:
     """Return a problem of a record in words, without its kind."""
     if problem == REBOOTED:
