@@ -76,8 +76,8 @@ def download(url: str, digest: str, folder: Path, progress: Progress) -> Path:
     """
     private_folder(folder)
     part = folder / f"{digest}.part"
-    by_hand = "check the URL", "fleet runtime add FILE"
-    _fill(url, part, progress, by_hand, _Partial.need_whole)
+    advice = "check the URL", "fleet runtime add FILE"
+    _fill(url, part, progress, advice, _Partial.need_whole)
     got = sha256_file(part)
     if got != digest:
         forget(part)
@@ -161,8 +161,8 @@ def download_members(
         part.need_contents()
         part.need(wanted(copy))
 
-    by_hand = "check the version", "fleet runtime add FILE.zip --target TARGET"
-    _fill(url, copy, progress, by_hand, work)
+    advice = "check the version", "fleet runtime add FILE.zip --target TARGET"
+    _fill(url, copy, progress, advice, work)
     return copy
 
 
@@ -170,7 +170,7 @@ def _fill(
     url: str,
     copy: Path,
     progress: Progress,
-    by_hand: tuple[str, str],
+    advice: tuple[str, str],
     work: Callable[[_Partial], None],
 ) -> None:
     """Do the work on the copy, again from the beginning if the file on the server changes."""
@@ -178,7 +178,7 @@ def _fill(
     with httpx.Client(timeout=timeout, follow_redirects=True) as client:
         for _ in range(_CHANGES):
             with contextlib.suppress(_ChangedError):
-                work(_Partial(client, url, copy, progress, by_hand))
+                work(_Partial(client, url, copy, progress, advice))
                 return
     raise RuntimeStoreError(
         f"the file at {url} changed several times during the download",
@@ -222,10 +222,10 @@ class _Partial:
         url: str,
         copy: Path,
         progress: Progress,
-        by_hand: tuple[str, str],
+        advice: tuple[str, str],
     ) -> None:
         self._client, self._url, self._copy, self._progress = client, url, copy, progress
-        self._by_hand = by_hand  # what to check if the server refuses, and the command instead
+        self._advice = advice  # what to check if the server refuses, and the command instead
         self._known = _known(copy)
         self._have: list[Span] = []
         self._size = 0  # of the remote file; 0: not known yet
@@ -293,7 +293,7 @@ class _Partial:
         if wanted and self._validator:
             headers["If-Range"] = self._validator
         with self._client.stream("GET", self._url, headers=headers) as answer:
-            _refuse(answer, self._url, *self._by_hand)
+            _refuse(answer, self._url, *self._advice)
             match = _RANGE.match(answer.headers.get("Content-Range", ""))
             whole = answer.status_code == httpx.codes.OK
             if not whole and (match is None or match[2] == "*"):
