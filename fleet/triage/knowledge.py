@@ -205,18 +205,10 @@ def _known(
         saying=matcher([expanded(row["match"]) for row in tables["sentences"]["sentences"]]),
         subjects=matcher([row["match"] for row in families["subjects"]]),
         symptoms=matcher([row["match"] for row in families["symptoms"]]),
-        families={
-            cell: families["table"][subject].get(symptom, "")
-            for cell, subject, symptom in _cells(families)
-        },
+        families=_table(families),
         unsure=_unsure(families),
         stages=tuple(tables["stages"]["stages"]),
-        codes={
-            name: {int(number): names for number, names in rows.items()}
-            if isinstance(rows, dict)
-            else rows
-            for name, rows in tables["error_codes"].items()
-        },
+        codes=_codes(tables["error_codes"]),
         staged=matcher([stage["words"] for stage in tables["stages"]["stages"]]),
     )
 
@@ -229,6 +221,19 @@ def _owners(causes: Sequence[Cause]) -> tuple[tuple[Cause, Signature, str], ...]
         for part in PARTS
         if getattr(signature, part)
     )
+
+
+def _codes(tables: dict[str, Any]) -> dict[str, Any]:
+    """Return the tables of error codes with numbers as keys, which JSON stores as text."""
+    return {
+        name: {int(key): row for key, row in rows.items()} if isinstance(rows, dict) else rows
+        for name, rows in tables.items()
+    }
+
+
+def _table(families: dict[str, Any]) -> dict[tuple[int, int], str]:
+    table = families["table"]
+    return {cell: table[about].get(wrong, "") for cell, about, wrong in _cells(families)}
 
 
 def _unsure(families: dict[str, Any]) -> frozenset[tuple[int, int]]:
