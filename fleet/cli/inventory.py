@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,7 +27,9 @@ from fleet.config.ssh_files import lost_includes
 from fleet.config.trusted import Distrust, fault_of
 from fleet.model.errors import InputError
 from fleet.model.inventory import Host
-from fleet.transport.connection import Route, route_of
+
+if TYPE_CHECKING:
+    from fleet.transport.connection import Route
 
 _FILE_HELP = "Inventory (of fleet, Ansible or pyinfra), ssh config, or playbook."
 File = Annotated[Path | None, typer.Argument(metavar="FILE", help=_FILE_HELP)]
@@ -204,7 +206,9 @@ def list_hosts(
     hosts = select(loaded, limit or ())
     routes = {host.name: _route(host) for host in hosts}
     resolved = [
-        replace(host, address=route.address, user=route.user) if isinstance(route, Route) else host
+        replace(host, address=route.address, user=route.user)
+        if route and not isinstance(route, InputError)
+        else host
         for host, route in zip(hosts, routes.values(), strict=True)
     ]
     configs = [host.ssh_config for host in hosts if host.ssh_config and host.ssh_config.is_file()]
@@ -232,6 +236,8 @@ def _route(host: Host) -> Route | InputError | None:
     """Return the way to a host by its ssh config; the reason if the config cannot be used."""
     if host.transport != "ssh":
         return None
+    from fleet.transport.connection import route_of  # noqa: PLC0415 - imports paramiko
+
     try:
         return route_of(host)
     except InputError as error:
@@ -240,7 +246,7 @@ def _route(host: Host) -> Route | InputError | None:
 
 def _reached(host: Host, route: Route | InputError | None) -> tuple[object, ...]:
     """Return address, port, user and jump hosts, for a table."""
-    if not isinstance(route, Route):
+    if route is None or isinstance(route, InputError):
         return host.serial or host.address, host.port or "", host.user or "", host.proxy_jump or ""
     return route.address, route.port or "", route.user or "", ", ".join(route.via)
 
