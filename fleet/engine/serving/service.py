@@ -391,8 +391,10 @@ def _way(state: ServiceSeen, wanted: str, facts: Facts, session: Session) -> str
 def _judged(state: ServiceSeen, answer: dict[str, Any] | None, why: str = "") -> tuple[str, str]:
     """Return (`ok` or `failed`, sentence) for a service with this /health `answer`."""
     older = "; the service is running an older release: fleet serve restart" if state.older else ""
+    if state.kept_by is None and state.failed:
+        return "failed", "the service cannot start: fleet serve logs"
     if state.kept_by is None:
-        return "ok", "the service cannot start: fleet serve logs" if state.failed else "stopped"
+        return "ok", "stopped"
     if answer is None:
         why = f" ({why})" if why else ""
         return "failed", f"the service is running but does not answer{why}: fleet serve logs"

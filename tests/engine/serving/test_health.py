@@ -85,3 +85,9 @@ def test_where_nothing_listens_there_is_nothing_to_tell() -> None:
             raise DeviceError("nothing listens") from error
 
     assert service.health_or_why(refused, port) == (None, None)
+
+
+def test_a_service_that_cannot_start_is_no_success() -> None:
+    outcome, text = _judged(ServiceSeen(failed=True), None)
+    assert (outcome, text) == ("failed", "the service cannot start: fleet serve logs")
+    assert _judged(ServiceSeen(), None) == ("ok", "stopped")
