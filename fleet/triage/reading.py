@@ -254,8 +254,13 @@ class LogReading:
 
     @cached_property
     def of_people(self) -> bool:
-        """True if the text is a document: a README, a change log, a licence."""
-        marks = len(self.about("document"))
+        """True if the text is a document: a README, a change log, a licence.
+
+        Separators such as `====` count as one mark in all, because programs print them, too.
+        """
+        about = self.about("document")
+        named = [line for line in about if any(map(str.isalnum, line.text))]
+        marks = len(named) + (len(named) < len(about))
         prose = sum(_prose(line.text) for line in self.lines)
         changes = sum(line.text.startswith(("* ", "- ", "+ ")) for line in self.lines)
         many = len(self.lines)
