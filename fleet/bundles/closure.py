@@ -271,7 +271,10 @@ def _linked(path: Path, size: int, changed: int) -> Linked | None:
 
 
 def linked(path: Path) -> Linked | None:
-    """Return the linked libraries of a file, or None if no loader accepts the file."""
+    """Return the linked libraries of an ELF file for a CPU; None for any other file.
+
+    None also stands for a file that is missing, truncated or for a DSP.
+    """
     try:
         stat = path.stat()
     except OSError:
@@ -280,7 +283,7 @@ def linked(path: Path) -> Linked | None:
 
 
 def linked_files(paths: Iterable[Path]) -> dict[Path, Linked]:
-    """Return the linked libraries of each file, without the files that no loader accepts."""
+    """Return the linked libraries of each file, without the files for which `linked` is None."""
     return {path: result for path in paths if (result := linked(path)) is not None}
 
 
@@ -487,8 +490,9 @@ def _cure(library: str, facts: Facts) -> str:
 def executorch_pair(own: Collection[Path], qairt: str, *, emulator: bool) -> tuple[Finding, ...]:
     """Return a finding for an ExecuTorch and a QAIRT version that fail together on x86_64.
 
-    The finding is a refusal only on the emulator, and only for the backend that was tested. This
-    backend is recognised by its name. The user's own build may have other headers.
+    The finding is a refusal only with `emulator`, and only for the backend that was tested;
+    otherwise it is a warning. This backend is recognised by its name. The user's own build may have
+    other headers. The result is empty if the table does not list this QAIRT version.
     """
     row = load("qairt_releases")["executorch"]
     if qairt not in row["fails"]:

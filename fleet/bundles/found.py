@@ -47,7 +47,8 @@ def check_sums(files: tuple[FileRef, ...], found: Found) -> tuple[tuple[WrongHas
 def qairt_of(found: Found, contexts: tuple[ContextBinary, ...]) -> tuple[str | None, str]:
     """Return the QAIRT version that the bundle needs, and the name of the file with this version.
 
-    Adds a warning if the version differs from the build of the context binaries.
+    Returns (None, "") if neither a version file nor a context binary tells it. If both do and
+    differ, adds a warning and returns the build of the context binary.
     """
     first = next((item for item in contexts if item.build_id), None)
     for name, keys in VERSION_FILES:

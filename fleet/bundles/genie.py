@@ -390,9 +390,10 @@ def _engines(dialog: dict[str, Any]) -> Iterator[Engine]:
 
 
 def deciding_backend(engines: tuple[Engine, ...]) -> str | None:
-    """Return the backend of the engine whose tokens are the answer.
+    """Return the backend of the engine whose tokens are the answer, None if no engine names one.
 
-    That is the engine with the role target or primary, or else the first engine.
+    The first backend of the engines with the role target or primary counts; if no engine has such
+    a role, the first backend of any engine.
     """
     chosen = [engine for engine in engines if engine.role in {"target", "primary"}] or engines
     return next((engine.backend for engine in chosen if engine.backend), None)

@@ -141,9 +141,9 @@ def net_run_option(packages: Iterable[OpPackage], *, dsp: bool, lib: str) -> str
     """Return the value of qnn-net-run's `--op_packages`, or "" without op packages.
 
     The form is `path:provider:target`, comma-separated. `lib` is the folder of the CPU libraries as
-    the program sees it. The DSP finds its own library by name in ADSP_LIBRARY_PATH. Without a DSP
-    there is one library and no target. Raises BundleError if no provider is known, and InputError
-    for a folder name that this form cannot contain.
+    the program sees it. The DSP finds its own library by name in ADSP_LIBRARY_PATH. Without
+    `dsp`, each package has only its CPU library, and no target. Raises BundleError if no provider
+    is known, and InputError for a folder name that this form cannot contain.
     """
     return ",".join(entry for package in packages for entry in _entries(package, dsp=dsp, lib=lib))
 

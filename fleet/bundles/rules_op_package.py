@@ -21,7 +21,7 @@ def _libraries(case: Case) -> Iterator[tuple[OpPackage, OpLibrary]]:
 @rule("op-package-machine", REFUSE, "mllm docs/qnn_backend/aot_execute.rst; onnxruntime-qnn UDO "
       "sample: one half alone ends with `Could not find an implementation` or 6001")  # fmt: skip
 def op_package_machine(case: Case) -> Iterator[Fault]:
-    """Each op package has a library for the CPU of the target and one for its DSP."""
+    """Each op package has a library for the DSP, and each library fits the machine and system."""
     for package in case.bundle.op_packages:
         if case.has_dsp and package.library(HTP) is None:
             yield Fault(

@@ -103,7 +103,10 @@ def write_planned(
     releases: tuple[LockedRelease, ...],
     limit: Sequence[str] | None,
 ) -> None:
-    """Write the planned files to the lock file (`plan --write-lock`)."""
+    """Write the planned releases to the lock file (`plan --write-lock`), and print what changed.
+
+    With `limit`, the releases of other kinds of device are kept.
+    """
     where, name = lock_path(playbook, given), operation.playbook.name
     now = Lock(name, playbook_hash(playbook), releases)
     old = before(where, name, limit)

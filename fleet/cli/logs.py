@@ -44,8 +44,8 @@ def logs(
 ) -> None:
     """Show the journal, the kernel messages, logcat and the service log of devices.
 
-    What cannot be read is said, with the reason of the device. The log of a service has no
-    times, so --since does not cut it. Takes no lease and says who holds a board.
+    If a log cannot be read, prints the reason that the device gives. The log of a service has no
+    times, so --since does not cut it. Takes no lease, and prints who holds a board.
 
     Example: fleet logs -i inventories/lab.yaml --limit lab001 --since 10m
     """

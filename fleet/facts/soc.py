@@ -27,19 +27,19 @@ def by_chip(name: str) -> Row | None:
 
 
 def by_property(name: str) -> Row | None:
-    """Return the row of ro.soc.model; `SM8750P` and `SM8650-AC` are bins of the unmarked chip."""
+    """Return the row of ro.soc.model, or None; `SM8750P` and `SM8650-AC` are bins of a chip."""
     bare = re.fullmatch(r"(SM[0-9]{4})-?[A-Z]{1,2}", name)
     return by_chip(name) or (by_chip(bare[1]) if bare else None)
 
 
 def by_hub_chipset(name: str) -> Row | None:
-    """Return the row of AI Hub's `qualcomm-qcs9075`, `qualcomm-qcs8550-proxy` or `sm8750-ac`."""
+    """Return the row of AI Hub's `qualcomm-qcs9075`, `qcs8550-proxy` or `sm8750-ac`, or None."""
     bare = name.lower().removeprefix("qualcomm-").removesuffix("-proxy")
     return by_property(load("socs")["aihub"].get(bare, bare).upper())
 
 
 def by_kernel_id(number: int) -> Row | None:
-    """Return the row of a number in /sys/devices/soc0/soc_id."""
+    """Return the row of a number in /sys/devices/soc0/soc_id, None for an unlisted number."""
     return next((row for row in _rows() if number in row["kernel_soc_ids"]), None)
 
 
@@ -49,12 +49,12 @@ def by_soc_model(number: int) -> tuple[Row, ...]:
 
 
 def by_inf(code: str | None) -> Row | None:
-    """Return the row of the INF code of a Windows NPU driver (`8380`)."""
+    """Return the row of the INF code of a Windows NPU driver (`8380`), None if no row has it."""
     return next((row for row in _rows() if code and _pc(row).get("inf_code") == code), None)
 
 
 def by_processor(name: str | None) -> Row | None:
-    """Return the row of a Windows processor (`Snapdragon(R) X 12-core X1E80100 @ 3.40 GHz`)."""
+    """Return the row of a Windows processor (`Snapdragon(R) X X1E80100 @ 3.40 GHz`), or None."""
     words = set((name or "").split())
     return next((row for row in _rows() if words & set(_pc(row).get("processors", ()))), None)
 
@@ -73,6 +73,7 @@ def models_of(row: Row) -> tuple[int, ...]:
 def by_tree(compatible: Iterable[str], model: str | None) -> Row | None:
     """Return the row of a device tree: by its most specific compatible string, else by its model.
 
+    Returns None if neither is in the table.
     The upstream tree of the IQ-9075 EVK names qcs9100 and never qcs9075. Both belong to one die
     family with one soc_model, so only the name of the family's row is wrong.
     """
@@ -94,13 +95,14 @@ def identify(
     platform: str | None = None,
     windows: Windows | None = None,
 ) -> Soc:
-    """Add chip, soc_model, arch and VTCM to the observed identity.
+    """Return the observed identity with chip, soc_model, arch and VTCM.
 
-    `override` is the inventory's chip; raises InputError if the table does not contain it.
-    `android` is ro.soc.model of a phone. `platform` is its ro.board.platform, which several chips
-    share, so that nothing is derived from it. `windows` has the INF code of the NPU driver, which
-    takes precedence over the processor name. A kernel id takes precedence over the phone's
-    property, which takes precedence over the device tree. A contradiction goes into `conflict`.
+    The source is `unknown` if no row fits. `override` is the inventory's chip; raises InputError if
+    the table does not contain it. Otherwise the first source with a row is used: kernel id,
+    `android` (ro.soc.model), INF code of the NPU driver and processor name (both in `windows`),
+    device tree. The device tree comes first if the file soc_id is covered, and is ignored if the
+    kernel id is not in the table. `platform` (ro.board.platform) is shared by several chips, so it
+    appears only in `conflict`, as does any contradiction.
     """
     rows = {
         "soc_id": None if (kernel := observed.kernel_soc_id) is None else by_kernel_id(kernel),

@@ -23,19 +23,19 @@ def value_of(values: Values, key: str) -> str | None:
 
 
 def whole(values: Values, key: str) -> int | None:
-    """Return a value of digits only as a number."""
+    """Return a value as a number; None if it is absent or is not 1 to 18 digits."""
     text = value_of(values, key) or ""
     return int(text) if _WHOLE.fullmatch(text) else None
 
 
 def kilobytes(values: Values, key: str) -> int | None:
-    """Return a number of KiB in bytes."""
+    """Return a number of KiB in bytes; None if it is absent or invalid, as in `whole`."""
     number = whole(values, key)
     return None if number is None else number * 1024
 
 
 def seconds(values: Values, key: str) -> float | None:
-    """Return the first word as seconds; /proc/uptime has two words."""
+    """Return the first word of a value as seconds (/proc/uptime has two); None for no number."""
     text = (value_of(values, key) or "").split(" ")[0]
     return float(text) if _SECONDS.fullmatch(text) else None
 

@@ -63,7 +63,8 @@ DIFFERS = "*"
 def overview(every: Mapping[str, Facts]) -> tuple[list[str], list[list[str | None]]]:
     """Return the column titles, and a row for each device by name.
 
-    A value that most devices do not have ends with `DIFFERS`.
+    A value ends with `DIFFERS` if more than half of the devices agree on another one; values that
+    differ by nature (device, disk, °C) never do. A cell is None if the value is unknown.
     """
     rows = [{"device": name, **_short(facts)} for name, facts in every.items()]
     heads = list(rows[0]) if rows else ["device"]

@@ -430,7 +430,10 @@ class Lab:
         return True
 
     def close(self) -> None:
-        """End the daemon and thereby all boards. Only the recorded process is killed."""
+        """End the daemon and thereby all boards, and delete their files.
+
+        The daemon is asked first, then killed; only the recorded process is killed.
+        """
         state = self.folder.read_state()
         if state is not None and self.alive():
             with contextlib.suppress(OSError, LabError):

@@ -398,7 +398,7 @@ class DeviceWorker(ReleaseBackend):
         return StoreRequest(self._command(name, *args), [head + "".join(rows).encode()])
 
     def receive(self, *, single: bool = False, steps: bool = False) -> Command:
-        """Return the command that receives the stream. The worker needs neither flag."""
+        """Return the command that receives the stream. The worker ignores both flags."""
         del single, steps
         return self._command("receive")
 
@@ -418,17 +418,14 @@ class PosixWorker(DeviceWorker):
         return StoreRequest(worker_command(self.facts, *args), [loaded(FSCK) + shas])
 
     def stamped(self, manifest: Manifest) -> StoreRequest | None:
-        """Return the request for the stamp:
-
-        GNU find takes a third of the time of the small program.
-        """
+        """Return the request for the stamp. GNU find takes a third of the time of the program."""
         args = (self.facts.base_dir, manifest.name, manifest.id)
         if self.tools.find_printf:
             return StoreRequest(device_script("stamp", *args))
         return StoreRequest(worker_command(self.facts, *args), [loaded(STAMP)])
 
     def sign(self, sha: str) -> StoreRequest | None:
-        """Return the request for the signature of a blob."""
+        """Return the request for the signature of a stored blob."""
         path = f"{self.facts.base_dir}/store/{sha}"
         return StoreRequest(worker_command(self.facts, "sign", path, str(BLOCK_BYTES)), [worker()])
 

@@ -68,7 +68,7 @@ def celsius(text: str) -> float | None:
 
 
 def hertz(text: str, factor: int) -> float | None:
-    """Return a clock in Hz: cpufreq reports kHz (factor 1000), devfreq Hz; 0 is not a clock."""
+    """Return a clock in Hz, None for 0 or no number. cpufreq has kHz (factor 1000), devfreq Hz."""
     hz = int(text) * factor if _INTEGER.fullmatch(text) else 0
     return float(hz) if hz > 0 else None
 
@@ -228,7 +228,7 @@ def _power(static: dict[str, str]) -> dict[str, str]:
 
 
 def _cost(read: _Read) -> float | None:
-    """Return the share of one CPU that the sampler and its `sleep` used."""
+    """Return the share of one CPU that the sampler and its `sleep` used; None if it is unknown."""
     last = next((words for words in reversed(read.looks) if words[0] == "during"), None)
     uptime = _number(last[1]) if last else None
     if last is None or uptime is None or read.start is None or uptime <= read.start:

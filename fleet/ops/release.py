@@ -46,7 +46,7 @@ class ReleaseState(Struct, frozen=True):
 
     @property
     def previous(self) -> str | None:
-        """The release for a rollback: the newest in the history that is not current."""
+        """The release for a rollback: the newest in the history that is not current, or None."""
         return next((past for past in reversed(self.history) if past != self.current), None)
 
 

@@ -69,7 +69,7 @@ class ServiceSeen:
 
     @property
     def port(self) -> int | None:
-        """The port on which it listens."""
+        """The port of the stored configuration, None if it has none."""
         port = self.config.get("port")
         return port if isinstance(port, int) else None
 

@@ -406,7 +406,7 @@ def _cuts(prompt: str) -> bool:
 
 
 def _root(run: RunSpec) -> Path:
-    """Return the folder that has bin/ and lib/."""
+    """Return the folder with bin/ and lib/; an empty path if the playbook names no program."""
     return run.program.parent.parent if run.program is not None else Path()
 
 

@@ -91,7 +91,7 @@ class Catalog:
         return tuple(sorted(self.root.glob("qairt-*")))
 
     def lookup(self, version: str | None, target: str) -> Runtime | None:
-        """Return the runtime as `find` does, without checking its files."""
+        """Return the runtime as `find` does, without checking its files; None if there is none."""
         for runtime in self.list():
             fits = version is None or same_build(runtime.build_id, version)
             if fits and target in runtime.targets:

@@ -58,9 +58,10 @@ def bring_program(
 
 
 def stored_programs(folder: Path) -> list[dict[str, Any]]:
-    """Return the unpacked archives: SHA-256, bytes, and the playbooks that name them.
+    """Return the unpacked archives: SHA-256, size in bytes, and the playbooks that name them.
 
-    The playbooks are those in `folder` and in the folders in it.
+    The playbooks are the YAML files in `folder` and in its direct subfolders; files that this user
+    cannot read are skipped.
     """
     home = fleet_home() / "programs"
     playbooks = [path for pattern in ("*.y*ml", "*/*.y*ml") for path in sorted(folder.glob(pattern))

@@ -48,7 +48,8 @@ def release(version: str) -> Mapping[str, Any] | None:
     """Return the row of a QAIRT version or build id (`2.51.0`, `2.51.0.260929181845`, with v or
     _nnn).
 
-    A build id matches only its own row: 2.51.0 of another day is another build.
+    A build id matches only its own row: 2.51.0 of another day is another build. Returns None for a
+    release that is not in the table.
     """
     return next((row for row in _rows() if same_build(row["build_id"], version)), None)
 

@@ -60,7 +60,9 @@ def scan_file(path: Path, name: str) -> Library:
 def identify(head: bytes, name: str) -> tuple[str, str | None]:
     """Return machine and Hexagon arch (`v73`) from the first bytes of a file.
 
-    Raises RuntimeStoreError for a .so or .dll with an invalid header.
+    The machine is `other` for an unknown CPU and for a file that is no library or program. The arch
+    is None unless the machine is hexagon. Raises RuntimeStoreError for a .so or .dll with an
+    invalid header.
     """
     try:
         if head[:4] == b"\x7fELF":
@@ -150,8 +152,9 @@ _ONE_RUN = re.compile(r"Htp|Genie")  # backend, Prepare, stubs, skels, NetRunExt
 
 
 def build_of(libraries: Sequence[Library]) -> Library | None:
-    """Return the file that defines the build: libQnnHtp, else an HTP file, else any with a build
-    id.
+    """Return the file that defines the build, None if no file has a build id.
+
+    That is libQnnHtp, else an HTP or Genie file, else any file with a build id.
     """
     known = sorted(
         (item for item in libraries if item.build_id),

@@ -54,8 +54,9 @@ def _sweep(root: Path) -> None:
 
 
 def fill(tree: FileTree, layout: Layout, folder: Path, progress: Progress) -> list[Library]:
-    """Place and scan every file of `layout`. Licence files are placed but not returned.
+    """Place every file of `layout`, and return the scanned files of its targets.
 
+    Licence files are placed, but neither scanned nor returned.
     Raises RuntimeStoreError for a damaged file or a full disk.
     """
     sizes = tree.sizes()

@@ -246,10 +246,11 @@ class RuntimeStore(Catalog):
     ) -> Runtime:
         """Return the runtime of the vendor's SDK of a version with date (`2.45.0.260326`).
 
-        Only the files of `target` are downloaded if the server allows it. The SHA-256 of the zip's
-        table of contents is stored and must be the same the next time. With `sha256` the whole zip
-        is downloaded and verified. Raises InputError for a version without a date, and
-        RuntimeStoreError if the SDK is unavailable.
+        An undamaged runtime of the store is returned without a download. Only the files of
+        `target` are downloaded if the server allows it. The SHA-256 of the zip's table of contents
+        is stored and must be the same the next time. With `sha256` the whole zip is downloaded and
+        verified. Raises InputError for a version without a date, and
+        RuntimeStoreError if the SDK is unavailable or `offline` forbids the download.
         """
         target_facts(target)
         wanted = sdk_version(version)
@@ -405,7 +406,7 @@ class RuntimeStore(Catalog):
                 return commit(staged, self.root)
 
     def _of_source(self, digest: str) -> Runtime | None:
-        """Return the undamaged runtime to which this file was added."""
+        """Return the runtime to which this file was added; None if it is unknown or damaged."""
         for runtime in self.list():
             if any(item.sha256 == digest for item in runtime.sources):
                 return None if manifest.damaged(runtime) else runtime

@@ -67,7 +67,7 @@ def default_target(os_family: str, machine: str) -> str | None:
 
 
 def target_of_wheel(machine: str) -> str | None:
-    """Return the target for a wheel with libQnnHtp for this machine (`aarch64`, ...)."""
+    """Return the target for a wheel with libQnnHtp for this machine (`aarch64`, ...), or None."""
     for name, row in load("runtime_files")["targets"].items():
         if (row.get("wheel") or {}).get("machine") == machine:
             return str(name)

@@ -73,8 +73,8 @@ class Matcher:
     ) -> None:
         """Check the patterns. Raises InputError for an invalid pattern; `names` state where it is.
 
-        `words` are the literals of each pattern, from an index that was checked when it was
-        written.
+        `words` are the literals of each pattern, from an index whose patterns were checked when it
+        was written. With `words`, the patterns are not checked again.
         """
         self.patterns = patterns
         if words is None:

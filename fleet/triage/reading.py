@@ -183,7 +183,7 @@ class LogReading:
         )
 
     def in_reach(self, number: int) -> bool:
-        """Return True if the text is short, or a word of a deployment is near the line."""
+        """Return True if the text is short, or a word about a device, runtime or loader is near."""
         return len(self.lines) <= _LONG or any(
             abs(line.number - number) <= _NEAR for line in self._words
         )

@@ -210,9 +210,9 @@ def led(ranked: tuple[Ranked, ...], plain: tuple[Ranked, ...]) -> tuple[Ranked, 
 
 # The origin of a log limits the confidence of its causes.
 
-_CAPPED = 0.45  # limit without a word of a deployment: a cause is a guess then
+_CAPPED = 0.45  # limit without a word about a device, runtime or loader: a cause is a guess then
 _OWN = 0.75  # from this confidence on, the line belongs to the NPU whatever the other words
-_FAR = 0.3  # limit in a long log, far from every word of a deployment
+_FAR = 0.3  # limit in a long log, far from every word about a device, runtime or loader
 # The layers, and the causes in a model, that a build or converter on a workstation can show.
 _OF_A_BUILD = {"host", "link", "os", "library"}
 _OF_A_MODEL = {

@@ -57,7 +57,7 @@ class Peers:
             self._link.close()
 
     def origin(self, peer: Any, own: Any) -> str:
-        """Return `uid N` of a program on this board, the address of another machine, or
+        """Return `uid N` for a program on this board, `address A` for another machine, or
         `unknown`.
         """
         if not peer or not own:

@@ -33,8 +33,10 @@ def nodes(facts: Facts, paths: Iterable[str]) -> list[DeviceNode]:
 
 
 def readable(mode: str | None, owner_is_user: bool, in_group: bool) -> bool:
-    """Return True if the mode (octal text) allows the user to read the node.
+    """Return True if the mode (octal text) allows the user to read the node; False if unknown.
 
+    One triple of bits counts: the owner's with `owner_is_user`, else the group's with `in_group`,
+    else that of the others.
     Reading is enough: the client opens with O_NONBLOCK only, the heap with O_RDONLY
     (qualcomm/fastrpc src/fastrpc_apps_user.c, src/rpcmem_linux.c).
     """

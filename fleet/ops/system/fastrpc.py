@@ -320,7 +320,11 @@ def _is_as(node: DeviceNode, given: tuple[str | None, str | None]) -> bool:
 
 
 def _group(need: FastRpc, refusing: list[DeviceNode], view: _View) -> str:
-    """Return the group of the rules, or the node's own if no rule names it, or the packaging's."""
+    """Return the group that the user should join: that of the rules, or the node's own without one.
+
+    A group that is root, has no name, or may not read the node is skipped. If no group is left,
+    returns that of the packaging.
+    """
     for node in refusing:
         given = view.given(node)
         if given is None:

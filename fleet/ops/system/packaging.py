@@ -119,6 +119,7 @@ def _marked(packaging: Packaging, spec: SystemSpec, state: SystemState) -> bool:
 def offered(spec: SystemSpec, state: SystemState, model: str | None = None) -> Packaging | None:
     """Return the row that can be installed: requested, begun, offered, or set up as a source.
 
+    Returns None if the device offers no packaging and no such source is set up.
     The row of the board's `model` is preferred. A source that is set up but not read yet counts,
     because its lists are refreshed first.
     """

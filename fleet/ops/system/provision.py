@@ -308,7 +308,10 @@ def _write(draft: _Draft, want: WantedFile) -> WriteFile | None:
 
 
 def _units(draft: _Draft, *, rules_applied: bool) -> list[Action]:
-    """Return steps for units that differ from the desired state, or will after rules start them."""
+    """Return steps for units that differ from the desired state, or will after rules start them.
+
+    With `rules_applied`, a unit that only rules can start counts as running if it should not run.
+    """
     steps: list[Action] = []
     for want in draft.spec.units:
         current = draft.state.units.get(want.name)

@@ -174,7 +174,10 @@ class ReloadUdev(SystemStep):
         return f"apply udev rules to {', '.join(self.names)}{again}"
 
     def commands(self) -> tuple[Command, ...]:
-        """Return commands to reload, trigger for these names, wait, and record the event."""
+        """Return commands to reload, trigger for these names, wait, and record the event.
+
+        The first command installs a comment as a new rule file, so that udevd really reloads.
+        """
         match = [f"--sysname-match={name}" for name in self.names]
         return (
             argv("install", "-D", "-m", "0644", "--", *self.staged(), ANEW),

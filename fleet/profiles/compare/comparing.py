@@ -331,7 +331,7 @@ def _side(records: Sequence[Record], *, by_boot: bool) -> Side:
 
 
 def _seconds(runs: Sequence[Sequence[Record | None]]) -> float | None:
-    """Return the median over the runs of the total duration of their repeats."""
+    """Return the median over the runs of the total duration of their repeats, None if unknown."""
     whole = [
         sum(record.seconds for record in run if record is not None and record.seconds)
         for run in runs

@@ -43,19 +43,19 @@ def _digest(value: object) -> str:
 
 
 def model_files(record: Record) -> str | None:
-    """Return one hash for all files that are neither programs nor libraries."""
+    """Return one hash for all files that are neither programs nor libraries, None without any."""
     mine = {name: h for name, h in record.files.items() if not _LIBRARY.search(name)}
     return _digest(mine) if mine else None
 
 
 def library_files(record: Record) -> str | None:
-    """Return one hash for programs and libraries."""
+    """Return one hash for programs and libraries, None if the record names none."""
     mine = {name: h for name, h in record.files.items() if _LIBRARY.search(name)}
     return _digest(mine) if mine else None
 
 
 def options(record: Record) -> str | None:
-    """Return arguments and environment without the folders and ids that differ in each run."""
+    """Return arguments and environment without the parts that differ in each run, or None."""
     if not record.argv:
         return None
     words = [f"{name}={value}" for name, value in sorted(record.env.items())]
@@ -72,7 +72,7 @@ def op_packages(record: Record) -> str | None:
 
 
 def system(record: Record) -> str | None:
-    """Return operating system, version and kernel."""
+    """Return operating system, version and kernel, as far as known; None if all are unknown."""
     facts = record.facts
     words = [str(facts.get(name) or "") for name in ("os_id", "os_version", "kernel")]
     return " ".join(word for word in words if word) or None
@@ -82,17 +82,17 @@ Named = frozenset[tuple[str, object]]
 
 
 def governors(record: Record) -> Named | None:
-    """Return (clock, governor) pairs."""
+    """Return (clock, governor) pairs, None if the record has none."""
     return frozenset(record.conditions.governors.items()) or None
 
 
 def limits(record: Record) -> Named | None:
-    """Return (clock, highest frequency in Hz) pairs."""
+    """Return (clock, highest frequency in Hz) pairs, None if the record has none."""
     return frozenset(record.conditions.limits.items()) or None
 
 
 def power(record: Record) -> Named | None:
-    """Return (supply, state) pairs."""
+    """Return (supply, state) pairs, None if the record has none."""
     return frozenset(record.conditions.power.items()) or None
 
 

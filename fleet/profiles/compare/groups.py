@@ -34,7 +34,7 @@ class RecordGroup:
 
     @property
     def counts(self) -> dict[str, object]:
-        """The numbers of boards and records in the group, for JSON."""
+        """The numbers of boards, records and counting records, and the set of `emulated` values."""
         return {
             "boards": len(self.boards),
             "records": len(self.records),
@@ -142,7 +142,7 @@ def by_board(runs: Iterable[Sequence[Record | None]], name: str) -> list[list[fl
 
 
 def _row(repeats: dict[int, Record | None]) -> list[Record | None]:
-    """Return the repeats as a list indexed by number.
+    """Return the repeats as a list indexed by number; a missing number is None.
 
     Numbers far beyond the number of repeats only give the order.
     """

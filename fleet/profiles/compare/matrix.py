@@ -44,7 +44,7 @@ class MatrixCell:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The bounds of the spread."""
+        """The bounds of the spread, None if the spread is unknown."""
         return None if self.spread is None else (self.spread.low, self.spread.high)
 
 

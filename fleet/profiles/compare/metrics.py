@@ -94,7 +94,10 @@ def loss_text(name: str, share: float, records: Sequence[Record] = ()) -> str:
 
 
 def wrong_way(name: str, below: bool, records: Sequence[Record] = ()) -> str:
-    """Return why a gate that fails below (or above) a limit can never fail on a loss, or ""."""
+    """Return why a gate can never fail on a loss, or "" if it can or the better way is unknown.
+
+    With `below`, the gate fails below its limit, otherwise above.
+    """
     way = better_way(name, records)
     if not way or below == (way > 0):
         return ""

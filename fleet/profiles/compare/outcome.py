@@ -25,6 +25,8 @@ def require(
 ) -> None:
     """Raise GateError if B is worse, NotComparableError if fleet cannot decide.
 
+    With `strict`, a difference between the conditions of A and B is refused first. Wrong answers of
+    B raise GateError only with gates or `strict`.
     A tripped gate takes precedence over an unjudged one, because it is the more certain result.
     `again` is the command that measures A and B alternately.
     """

@@ -58,8 +58,9 @@ USUAL = Design()
 def design_of(boards: int, *, sustained: bool = False) -> Design:
     """Return the design for this number of boards.
 
-    Several boards use 4 of the 4.9 %, so eight pairs can still answer two questions. A sustained
-    pair takes minutes; six of them answer one question, and the first look is after six pairs.
+    Several boards use 4 of the 4.9 %, so eight pairs can still answer two questions. With
+    `sustained`, a pair takes minutes; six pairs answer one question, and the first look is after
+    six pairs.
     """
     looks, shares = (SLOW_LOOKS, SLOW_SHARES) if sustained else (LOOKS, SHARES)
     mine = CHANCE if boards == 1 else BOARDS_CHANCE

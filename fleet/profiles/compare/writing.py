@@ -183,8 +183,9 @@ def _md(text: str) -> str:
 def junit(comparison: Comparison, judged: Sequence[JudgedGate] = ()) -> str:
     """Return JUnit XML for CI systems: a test case for each gate and board.
 
-    A gate that tripped is a failure; a gate that could not be judged is an error. Without gates
-    each row is a case. A row without a verdict (too few runs, not comparable) is skipped, because
+    A gate that tripped is a failure; a gate that could not be judged is an error. The answers of
+    each board to a suite are a case, too: a failure if B does not pass it. Without gates each row
+    is a case. A row without a verdict (too few runs, not comparable) is skipped, because
     no gate requires it.
     """
     suite = ET.Element("testsuite", name="fleet profiles compare", time="0")

@@ -82,7 +82,7 @@ class Try:
 
     @property
     def pair(self) -> Pair | None:
-        """The pair, if both runs count."""
+        """The pair; None unless both sides ran and both runs count."""
         if self.a is None or self.b is None or not (self.a.counts and self.b.counts):
             return None
         return Pair(self.number, self.a, self.b)

@@ -240,7 +240,7 @@ class Judged:
         return f"{low:.2f} to {high:.2f}"
 
     def _times(self, change: float | None) -> float | None:
-        """Return how many times as fast B is as A, for a change as a share of A."""
+        """Return how many times as fast B is as A, for a change as a share of A (None: None)."""
         if change is None:
             return None
         return 1 + change if self.limit < 0 else 1 / (1 + change)
@@ -318,7 +318,7 @@ class _Board:
         return record
 
     def ask(self, word: str) -> Record | None:
-        """Ask one side the suite of B.
+        """Ask one side the suite of B, and return the record; None if B has no suite.
 
         Answers that the journal has already are returned from there.
         """

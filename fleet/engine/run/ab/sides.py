@@ -108,7 +108,9 @@ def side_of(
 ) -> AbSide:
     """Return the side for a word of the command line: a playbook, a bundle folder, or a release.
 
-    A bundle or a release needs `playbook`; InputError is raised without one.
+    A word with the ending .yaml or .yml is a playbook, a folder a bundle, any other word a release.
+    A bundle or a release needs `playbook`, and each playbook needs `run:`; raises InputError
+    otherwise. With `offline`, nothing is downloaded.
     """
     path = Path(word)
     if path.suffix in {".yaml", ".yml"}:

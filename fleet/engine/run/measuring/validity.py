@@ -85,8 +85,10 @@ def _gigahertz(value: float) -> str:
 
 
 def _limit_fell(now: Conditions, first: Conditions | None) -> Iterator[str]:
-    """Yield clock limits that fell during this run or since the first one, unless the device
-    cooled.
+    """Yield clock limits that fell during this run, or since before the first counting run.
+
+    Samples that are cooler than the start of this run are ignored. The comparison with `first`
+    uses the limits before each run and does not depend on heat.
     """
     begin = heat_of(now.before)
     for sample in (*now.during, *((now.after,) if now.after else ())):
