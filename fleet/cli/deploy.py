@@ -147,7 +147,7 @@ def plan(
     if all(result.fine for result in results):
         write_planned(playbook, lock_file, operation, releases, limit)
     else:
-        output.note("fleet.lock was not written: correct the errors below first")
+        output.note("the lock file was not written: correct the errors below first")
     _show_planned(results, as_json, admin=admin)
 
 

@@ -68,7 +68,10 @@ def tell_holders(results: Sequence[DeviceResult[Any]]) -> None:
     """Print who holds a board that the command read, and which boards it did not attempt."""
     for result in results:
         if result.outcome == "not attempted":
-            output.note(f"{result.host.name}: fleet did not attempt this device")
+            output.note(
+                f"{result.host.name}: not attempted, because an earlier wave failed; correct its "
+                "devices, then run the command on the others (--limit)"
+            )
         holders: Holders | None = result.value.holders if result.value else None
         for text in holders.notes if holders else ():
             output.note(f"{result.host.name}: {text}")

@@ -155,7 +155,7 @@ def parsed_line(line: str, key: Path | None = None) -> FarmLine:
     identity = str(key or given.get("-i", ""))
     if not Path(identity).expanduser().is_file():
         raise InputError(
-            f"the private key {identity or '(none in the line)'} is not a file on this computer",
+            f"the private key {identity or '(the line names none)'} is not a file on this computer",
             hint="give the key that the farm made for the session: --key FILE",
         )
     port = f":{given['-p']}" if "-p" in given else ""

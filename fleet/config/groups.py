@@ -116,8 +116,8 @@ class GroupTree:
             self._bad(
                 f"'{pattern}' is not a valid host name",
                 at,
-                "use only letters, digits and . _ - : in the name; write the address as `host: "
-                "ADDRESS`",
+                "use only letters, digits, dots, hyphens and underscores in the name; write the "
+                "address as `host: ADDRESS`",
             )
             return
         if len(self.hosts) + len(names) > MAX_HOSTS:

@@ -112,7 +112,7 @@ def trust(folder: Path) -> Path:
     fault = next(_faults(_Walk(path)), None)
     if fault is not None:
         raise InputError(
-            f"the list of trusted folders {path} does not count: {fault}",
+            f"fleet ignores the list of trusted folders {path}: {fault}",
             hint="set FLEET_HOME to a folder that only you can change",
         )
     return real

@@ -33,7 +33,8 @@ def check_name(name: str) -> None:
     if not is_name(name):
         raise InputError(
             f"'{name}' is not a valid release name",
-            hint="give a name of letters, digits and . _ - : --name NAME",
+            hint="use at most 64 letters, digits, dots, hyphens and underscores, and begin with a "
+            "letter or digit: --name NAME",
         )
 
 

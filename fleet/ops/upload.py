@@ -156,8 +156,8 @@ class Receipt:
             )
             if "File too large" not in self.failed
             else (
-                "set base_dir in the inventory to another file system of the device, or "
-                "raise its limit of the file size (on the device: ulimit -f, df -T)"
+                "set base_dir in the inventory to another file system of the device, or raise the "
+                "limit of the file size (on the device, ulimit -f and df -T show what limits it)"
             ),
         )
 

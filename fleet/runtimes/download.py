@@ -63,10 +63,7 @@ def checked_digest(url: str, sha256: str | None) -> str:
 
 @contextlib.contextmanager
 def part_lock(folder: Path, digest: str) -> Iterator[None]:
-    """Hold the lock with which only one process at a time downloads a file.
-
-    Raises RuntimeStoreError if another process holds the lock for an hour.
-    """
+    """Hold the download lock of a file. Raises RuntimeStoreError after an hour of waiting."""
     with file_lock(folder / f"{digest}.lock", _WAIT_SECONDS):
         yield
 

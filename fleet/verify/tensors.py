@@ -259,8 +259,8 @@ def prepare(use: TensorUse, inputs: Ends | None, outputs: Ends | None) -> Prepar
             raise SuiteError(
                 f"sample {sample.name} has no expected outputs, and `verify:` has no reference",
                 position=sample.position,
-                hint="add `expected:` to the sample, or to `verify:` `reference: model.onnx`, or "
-                "what `fleet verify --record FILE.npz` recorded",
+                hint="add `expected:` to the sample, or `reference: model.onnx` under `verify:`; "
+                "or record outputs: fleet verify --record FILE.npz, then `reference: FILE.npz`",
             )
         expected.append(wanted)
     if use.reference is not None and not all(expected):

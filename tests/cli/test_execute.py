@@ -71,7 +71,7 @@ def test_after_a_canary_that_fails_no_other_board_is_touched(desk: Desk, tmp_pat
     )
     assert done.returncode == 1
     assert (tmp_path / "seen").read_text() == "x\n"
-    assert "evk-1: fleet did not attempt" in done.stderr
+    assert "evk-1: not attempted, because an earlier wave failed" in done.stderr
 
 
 @pytest.mark.parametrize(

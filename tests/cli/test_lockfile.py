@@ -247,7 +247,7 @@ def test_plan_writes_the_same_lock(locked: tuple[Cli, str, str]) -> None:
     try:
         refused = cli(*argv)
         assert refused.returncode == 1
-        assert "fleet.lock was not written" in refused.stderr
+        assert "the lock file was not written" in refused.stderr
         assert not path.exists()
     finally:
         cli.lab.heal("lab001", "no-python3")

@@ -76,7 +76,7 @@ def test_the_tunnel_commands_of_farms(
         (f"scp -i qdc.pem -L 1:{FAR}:22 t@gw", "not a tunnel command"),
         (f"ssh -i qdc.pem -L 1:{FAR}:22 t@gw 'rm -rf /'", "not a tunnel command"),
         (f"ssh -i <PRIVATE_KEY_FILE_PATH> -L 1:{FAR}:22 -N t@gw", "private key <PRIVATE_KEY"),
-        (f"ssh -L 1:{FAR}:22 -N t@gw", "private key .none in the line"),
+        (f"ssh -L 1:{FAR}:22 -N t@gw", "private key .the line names none"),
         ("ssh -i 'qdc.pem", "no ssh command"),
         (f"ssh -i qdc.pem -L 1:{FAR}:\u00b2 -N t@gw", "not a tunnel command"),
         (f"ssh -i qdc.pem -L 1:{FAR}:22 -L 2:other:22 -N t@gw", "not a tunnel command"),

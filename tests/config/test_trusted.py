@@ -140,7 +140,7 @@ def test_a_list_that_others_can_write_does_not_count(
     with pytest.raises(InventoryError):
         load_inventory(shared / "inv.yaml")
     monkeypatch.setenv("FLEET_HOME", str(shared / "home"))
-    with pytest.raises(InputError, match="does not count"):
+    with pytest.raises(InputError, match="fleet ignores the list"):
         trusted.trust(shared)
 
 

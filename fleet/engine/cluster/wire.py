@@ -112,7 +112,8 @@ def may_travel(host: Host) -> None:
         )
     if host.transport == "local":
         raise InputError(
-            "`transport: local` means this workstation, not the worker",
+            f"{host.name} has `transport: local`, which means this workstation, so a worker of the "
+            "cluster cannot reach it",
             hint=f"leave the host out: --limit 'all' --limit '!{host.name}'",
         )
 

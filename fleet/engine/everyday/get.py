@@ -154,7 +154,7 @@ class Fetching:
         return DeviceError(
             f"{self.remote} does not exist on the device, or this user cannot read it",
             step="get",
-            hint="list the home folder of the device: fleet exec 'ls -la'",
+            hint="correct the path; list the home folder of the device: fleet exec 'ls -la'",
         )
 
     def _root(self, host: Host) -> Path:

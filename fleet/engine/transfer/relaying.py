@@ -164,7 +164,9 @@ class Relaying:
         if why:
             passage.report(0)
             file, board = blob.file.name, source.peer.name
-            session.warn(f"{file} cannot come from {board}: {why}; sent directly")
+            session.warn(
+                f"fleet could not copy {file} from {board}: {why}; the file is sent directly"
+            )
             return False
         session.relayed_bytes += blob.left
         session.emit(Relayed(name, source.peer.name, blob.left))

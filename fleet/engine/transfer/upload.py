@@ -303,7 +303,11 @@ class Upload:
             blobs = known
         session, host = self._session, self._session.host.name
         if receipt.cut and not receipt.failed:
-            raise ConnectionLostError("the device was still writing the data of an earlier try")
+            raise ConnectionLostError(
+                "the device was still writing the data of an earlier try",
+                hint="wait some seconds until the device has finished; then run the same command "
+                "again",
+            )
         doubtful = [blob for blob in blobs if not blob.plain or blob.offset]
         if wrong := [blob for blob in doubtful if blob.file.sha256 in receipt.bad]:
             self._send_again(wrong, receipt)
