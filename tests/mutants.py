@@ -49,12 +49,13 @@ def load(path: Path = SOURCE) -> list[Mutant]:
 def page(mutants: list[Mutant]) -> str:
     """Return the section of docs/promises.md about the mutants."""
     survived = sum(mutant.survived for mutant in mutants)
-    counts = Counter(mutant.promise for mutant in mutants)
+    (first, number), *others = Counter(mutant.promise for mutant in mutants).items()
+    rest = [f"{count} to {key}" for key, count in others]
     return (
         "## Mutants\n\n"
         f"`python -m tests.mutants` removes {len(mutants)} lines of the code, one at a time, and "
-        "runs tests that must then fail. [mutants.yaml](mutants.yaml) lists the lines, of the "
-        f"promises {', '.join(f'{key} ({number})' for key, number in counts.items())}. "
+        "runs tests that must then fail. [mutants.yaml](mutants.yaml) lists these lines: "
+        f"{number} belong to promise {first}, {', '.join(rest[:-1])} and {rest[-1]}. "
         f"{survived} survived the last run.\n"
     )
 

@@ -13,12 +13,12 @@ from fleet.triage.knowledge import knowledge
 
 _HEAD = """# Troubleshooting
 
-Made from `fleet/data/causes/*.yaml`; change those, then `python -m fleet.doctor.page FILE`.
+This page is generated from `fleet/data/causes/*.yaml` by `python -m fleet.doctor.page FILE`.
 
-Have a log? `fleet doctor --log FILE` reads it without any device. Have the device?
-`fleet doctor -i INVENTORY`. Have only a number? `fleet doctor --explain 14001`. The layers
-stand in the order in which they are checked: a fault in one makes those after it fail, so the
-first one that is broken is the one to cure.
+For a log, type `fleet doctor --log FILE`; no device is needed. For a device, type
+`fleet doctor -i INVENTORY`. For a number, type `fleet doctor --explain 14001`. The layers are
+listed in the order in which fleet checks them. A fault in one layer makes later layers fail, so
+repair the first broken layer first.
 """
 _ABOUT = {
     "host": "The workstation",
