@@ -391,8 +391,8 @@ def _way(state: ServiceSeen, wanted: str, facts: Facts, session: Session) -> str
 def _judged(state: ServiceSeen, answer: dict[str, Any] | None, why: str = "") -> tuple[str, str]:
     """Return (outcome, sentence) of a service.
 
-    The outcome is `failed` only for a service that is running without an `answer` to /health; `why`
-    is the error of that question. A service that is stopped or cannot start is `ok`.
+    The outcome is `failed` for a service that cannot start, or is running without an `answer` to
+    /health; `why` is the error of that question. A stopped service is `ok`.
     """
     older = "; the service is running an older release: fleet serve restart" if state.older else ""
     if state.kept_by is None and state.failed:
