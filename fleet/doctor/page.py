@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -45,6 +46,12 @@ def page(causes: Iterable[Cause]) -> str:
             parts.append(f"## {_ABOUT[layer]}\n")
             parts += [_cause(cause) for cause in mine]
     return filled("\n".join(parts).rstrip() + "\n", {})
+
+
+def cause_page(cause: Cause) -> str:
+    """Return the page of the site for one cause, with links to the pages of the others."""
+    text = _cause(cause).replace("### ", "# ", 1).replace("](#", "](")
+    return filled(re.sub(r"\]\(([a-z0-9-]+)\)", r"](\1.md)", text), {})
 
 
 def _codes(causes: list[Cause]) -> str:
