@@ -7,9 +7,10 @@ import sys
 from dataclasses import fields
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from importlib.resources import as_file, files
 from typing import Any
 
-from fleet.config.runners import GROUP, RunnerFacts
+from fleet.config.runners import GROUP, TABLE, RunnerFacts
 from fleet.config.shape import keys_of
 from fleet.model.errors import InputError
 from fleet.runners.base import Runner
@@ -110,4 +111,5 @@ def _model_beside(instance: Runner) -> type[Options] | None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(described(), indent=1) + "\n")
+    with as_file(files("fleet") / "data" / TABLE) as table:
+        table.write_text(json.dumps(described(), indent=1) + "\n", "utf-8")

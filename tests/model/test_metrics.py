@@ -66,6 +66,10 @@ def test_a_record_has_a_field_for_each_metric_that_the_list_describes() -> None:
     assert set(FIELDS).isdisjoint(NETWORK)
 
 
+def test_a_metric_with_a_column_has_a_field() -> None:
+    assert [m.name for m in METRICS if (m.tabled or m.listed) and not m.about] == []
+
+
 def test_the_page_has_the_list() -> None:
     page = (ROOT / "docs" / "profiles.md").read_text("utf-8")
     words = {MORE: "more", LESS: "less"}

@@ -35,8 +35,7 @@ MLLM = ("qwen3-1.7B-lpbq-sha.bin", "qwen3-tokenizer.json", "config_1.7B.json")
 
 def test_what_playbooks_know_of_our_runners_is_what_their_classes_say() -> None:
     made = json.dumps(described(), indent=1) + "\n"
-    again = "python -m fleet.runners.registry > runners.json; mv runners.json fleet/data/"
-    assert shipped_text(TABLE) == made, again
+    assert shipped_text(TABLE) == made, "run python -m fleet.runners.registry"
     assert set(DEFAULT_RUNNERS) == {*KINDS, "runtime"}, "each kind has a runner of its own"
 
 
