@@ -188,7 +188,8 @@ def hops_of(connection: Connection | str | None) -> Iterator[Connection]:
 class Route:
     """The way to a host by inventory and ssh config. None is unset: ssh's own default applies.
 
-    `via` are the jump hosts, or the ProxyCommand, nearest first.
+    `via` are the jump hosts, or the ProxyCommand, nearest first: `address:port`, with `user@` where
+    the user is given.
     """
 
     address: str
@@ -210,7 +211,12 @@ def route_of(host: Host) -> Route:
     via = (
         (gateway,)
         if isinstance(gateway, str)
-        else [f"{hop.host}:{hop.port}" for hop in hops_of(gateway)]
+        else [
+            f"{hop.user}@{hop.host}:{hop.port}"
+            if hop.user != getpass.getuser()
+            else f"{hop.host}:{hop.port}"
+            for hop in hops_of(gateway)
+        ]
     )
     return Route(
         made.host,

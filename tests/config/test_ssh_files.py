@@ -59,10 +59,10 @@ def test_the_list_shows_what_ssh_would_use(home: Path) -> None:
         "address": "10.0.0.1", "port": 2222, "user": "me", "via": [], "identity_files": [],
     }  # fmt: skip
     assert rows["rb3-2"] == {
-        "address": "rb3-2.lab", "port": None, "user": "root", "via": ["10.0.0.1:2222"],
+        "address": "rb3-2.lab", "port": None, "user": "root", "via": ["me@10.0.0.1:2222"],
         "identity_files": [key],
     }  # fmt: skip
-    assert "10.0.0.1:2222" in fleet("config", "list", path).stdout
+    assert "me@10.0.0.1:2222" in fleet("config", "list", path).stdout
 
 
 def test_a_config_of_patterns_only_has_no_host(home: Path) -> None:

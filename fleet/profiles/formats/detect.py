@@ -361,6 +361,8 @@ _LOGGED = (
     b"numInferences",
 )  # the level `client` has only the last of these
 _VIEWER = "qnn-profile-viewer --input_log LOG --output NEW.csv (then import NEW.csv)"
+# A log line such as `[INFO] ...` or `{main} ...` is no damaged JSON.
+_JSON = re.compile(r"[\s\ufeff]*(\{\s*([\"'}]|$)|\[\s*([\[{\"'\]\d-]|true\b|false\b|null\b|$))")
 _GIVE = f"give a file of one of these formats: {KNOWN}"
 
 
@@ -493,7 +495,8 @@ def _log_or(text: str, error: Exception) -> Profile | list[Profile]:
     """Return the content of a log that begins like JSON, as `[INFO]` does. Raises ProfileError."""
     made = _logged(text)
     if made is None:
-        raise (recognised(text) or _no_json(text, error)) from error
+        unknown = _no_json(text, error) if _JSON.match(text) else _unknown()
+        raise (recognised(text) or unknown) from error
     return made
 
 
@@ -508,9 +511,11 @@ def _text(text: str) -> Profile | list[Profile]:
     made = _logged(text)
     if made is not None:
         return made
-    raise recognised(text) or UnknownProfileError(
-        "the file is in no profile format that fleet knows", hint=_GIVE
-    )
+    raise recognised(text) or _unknown()
+
+
+def _unknown() -> UnknownProfileError:
+    return UnknownProfileError("the file is in no profile format that fleet knows", hint=_GIVE)
 
 
 def _is_bench_csv(text: str) -> bool:
