@@ -95,14 +95,14 @@ def identify(
     platform: str | None = None,
     windows: Windows | None = None,
 ) -> Soc:
-    """Return the observed identity with chip, soc_model, arch and VTCM.
+    """Return the observed identity with chip, soc_model, arch and VTCM, or the source `unknown`.
 
-    The source is `unknown` if no row fits. `override` is the inventory's chip; raises InputError if
-    the table does not contain it. Otherwise the first source with a row is used: kernel id,
-    `android` (ro.soc.model), INF code of the NPU driver and processor name (both in `windows`),
-    device tree. The device tree comes first if the file soc_id is covered, and is ignored if the
-    kernel id is not in the table. `platform` (ro.board.platform) is shared by several chips, so it
-    appears only in `conflict`, as does any contradiction.
+    `override` is the inventory's chip; raises InputError if the table does not contain it.
+    Otherwise the first source with a row is used: kernel id, `android` (ro.soc.model), INF code of
+    the NPU driver and processor name (both in `windows`), device tree. The device tree comes first
+    if the file soc_id is covered, and is ignored if the kernel id is not in the table. `platform`
+    (ro.board.platform) is shared by several chips, so it appears only in `conflict`, as does any
+    contradiction.
     """
     rows = {
         "soc_id": None if (kernel := observed.kernel_soc_id) is None else by_kernel_id(kernel),

@@ -52,17 +52,14 @@ def test_reserve_see_respect_and_give_back(desk: Desk) -> None:
 
 
 def test_the_old_words_work_and_name_the_new_ones(desk: Desk) -> None:
-    for old, new in (
-        ("lock", "reserve"), ("unlock", "reserve --end"), ("who", "reserve --list"),
-        ("unreserve", "reserve --end"),
-    ):  # fmt: skip
+    for old, new in (("who", "reserve --list"), ("unreserve", "reserve --end")):
         done = desk.fleet("ann@desk", old, "evk-1")
         assert done.returncode == 0, done.stderr
         assert f"`fleet {old}` is now `fleet {new}`" in done.stderr
         assert "is now" not in desk.fleet("ann@desk", old, "evk-1", "--json").stderr
         assert "is now" not in desk.fleet("ann@desk", *new.split(), "evk-1").stderr
     tree: Any = get_command(app)
-    assert {"reserve", "lock", "unlock", "who", "unreserve"} & set(tree.commands) == {"reserve"}
+    assert {"reserve", "who", "unreserve"} & set(tree.commands) == {"reserve"}
 
 
 def test_force_breaks_what_others_hold(desk: Desk) -> None:

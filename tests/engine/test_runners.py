@@ -15,6 +15,8 @@ from fleet.config.playbook import load_playbook
 from fleet.engine.deploy.release_builder import ReleaseBuilder
 from fleet.model.errors import InputError, PlaybookError
 
+from ..bundles.test_content import pte
+from ..runners.kits import gguf
 from .conftest import Bench
 
 LLAMA = """#!/bin/sh
@@ -44,7 +46,8 @@ run: {program: llama-bench, libraries: ["lib*.so"], max_tokens: 4, options: {pro
 """
     (tmp_path / "libggml-hexagon.so").write_bytes(b"\x7fELF")
     (tmp_path / "libggml-htp-v73.so").write_bytes(b"\x7fELF2")
-    bench.playbook = load_playbook(written(tmp_path, text, LLAMA, model_gguf="GGUF"))
+    bench.playbook = load_playbook(written(tmp_path, text, LLAMA, model_gguf=""))
+    (tmp_path / "bundle" / "model.gguf").write_bytes(gguf())
     (result,) = bench.operation(offline=True).deploy()
     assert result.error is None, result.error
     assert result.plan is not None
@@ -103,7 +106,8 @@ bundle: {{path: bundle, kind: executorch}}
 runtime: "2.51.0"
 run: {{program: qnn_executor_runner, options: {options}}}
 """
-    path = written(tmp_path, text, "", model_pte="x")
+    path = written(tmp_path, text, "", model_pte="")
+    (tmp_path / "bundle" / "model.pte").write_bytes(pte(200))
     (tmp_path / "bundle" / "input_list.txt").write_text("a.raw\n")
     (tmp_path / "qnn_executor_runner").write_text(QNN_EXECUTOR_RUNNER)
     bench.playbook = load_playbook(path)
