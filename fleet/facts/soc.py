@@ -101,8 +101,7 @@ def identify(
     Otherwise the first source with a row is used: kernel id, `android` (ro.soc.model), INF code of
     the NPU driver and processor name (both in `windows`), device tree. The device tree comes first
     if the file soc_id is covered, and is ignored if the kernel id is not in the table. `platform`
-    (ro.board.platform) is shared by several chips, so it appears only in `conflict`, as does any
-    contradiction.
+    (ro.board.platform), shared by several chips, appears only in `conflict`.
     """
     rows = {
         "soc_id": None if (kernel := observed.kernel_soc_id) is None else by_kernel_id(kernel),
