@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fleet.lab import Lab
+from tests.runners.kits import gguf
 
 PROGRAM = """#!/bin/sh
 case $* in *"-n 4"*) fails={fails};; *) fails=0;; esac  # never the health probe
@@ -43,7 +44,7 @@ run: {program: llama-bench, max_tokens: 4, sample: off}
 def playbook(folder: Path, rate: float, fails: float = 0) -> Path:
     """Write a playbook of its own, whose program says such a rate and fails so often."""
     (folder / "bundle").mkdir(parents=True)
-    (folder / "bundle" / "model.gguf").write_text("GGUF")
+    (folder / "bundle" / "model.gguf").write_bytes(gguf())
     program = PROGRAM.format(rate=rate, fails=fails, name=folder.name)
     (folder / "llama-bench").write_text(program)
     (folder / "playbook.yaml").write_text(PLAYBOOK)

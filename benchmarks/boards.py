@@ -2,7 +2,7 @@
 
 Lab boards on loopback share the CPU with the workstation's process, so wall time says little;
 CPU seconds are those of the one process that works on the boards, without its import. Each
-figure is a process of its own. Run: python benchmarks/boards.py --counts 10,50,200
+figure is a process of its own. Run: python -m benchmarks.boards --counts 10,50,200
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from fleet.config.inventory import load_inventory
 from fleet.config.playbook import load_playbook
 from fleet.engine.cluster.connecting import executor_for
-from fleet.engine.deploy.operation import Operation
+from fleet.engine.deploy.operation import Operation, Resources
 from fleet.engine.options import DeployOptions
-from fleet.engine.pool import DeviceResult, Remote, on_every_device
+from fleet.engine.pool import DeviceResult, PoolOptions, Remote, on_every_device
 from fleet.engine.session import Session
 from fleet.engine.states import gather_facts
 from fleet.lab import Lab
 from fleet.profiles.runs import RunStore
 from fleet.runtimes.store import RuntimeStore
+from tests.runners.kits import gguf
 
 WORKS = ("facts", "deploy", "no-op")
 PLAYBOOK = """
@@ -40,7 +42,7 @@ run: {program: llama-bench, max_tokens: 4, options: {prompt_tokens: 8}}
 
 def files(folder: Path, payload: int) -> None:
     (folder / "bundle").mkdir()
-    (folder / "bundle" / "model.gguf").write_bytes(os.urandom(payload))
+    (folder / "bundle" / "model.gguf").write_bytes(gguf(os.urandom(payload)))
     (folder / "llama-bench").write_text("#!/bin/sh\necho scale\n")
     (folder / "playbook.yaml").write_text(PLAYBOOK)
 
@@ -57,26 +59,25 @@ def one(
     sent: list[int] = []
     received: list[int] = []
 
-    def measured(session: Session, result: DeviceResult) -> None:
+    def measured(session: Session, result: DeviceResult[Any]) -> None:
         gather_facts(session, result)
         sent.append(session.traffic.bytes_sent)
         received.append(session.traffic.bytes_received)
 
     hosts = load_inventory(inventory).hosts
-    options = DeployOptions("never", offline=True, parallel=parallel)
+    options = DeployOptions(run="never", offline=True, parallel=parallel)
     operation = Operation(
         load_playbook(folder / "playbook.yaml"),
         hosts,
         lambda _: None,
         options=options,
-        runtimes=RuntimeStore(folder / "runtimes"),
-        runs=RunStore(folder / "runs"),
-        executor=executor,
+        resources=Resources(RuntimeStore(folder / "runtimes"), RunStore(folder / "runs"), executor),
     )
     before, cpu, wall = resident(), time.process_time(), time.monotonic()
     if what == "facts":
         work = measured if executor is None else gather_facts
-        results = on_every_device(hosts, work, lambda _: None, parallel=parallel, executor=executor)
+        pool = PoolOptions[Any](parallel=parallel, executor=executor)
+        results = on_every_device(hosts, work, lambda _: None, pool)
     else:
         results = operation.deploy()
     cpu, wall = time.process_time() - cpu, time.monotonic() - wall
@@ -118,7 +119,13 @@ def main() -> None:
             files(folder, args.payload_kb << 10)
             with Lab.up(folder / "lab", count=count, kind=args.kind, base_port=0) as lab:
                 for what in WORKS:
-                    argv = [sys.executable, __file__, "--parallel", str(args.parallel)]
+                    argv = [
+                        sys.executable,
+                        "-m",
+                        "benchmarks.boards",
+                        "--parallel",
+                        str(args.parallel),
+                    ]
                     argv += ["--executor", args.executor] if args.executor else []
                     argv += ["--one", what, str(lab.inventory), str(folder)]
                     done = subprocess.run(argv, capture_output=True, text=True, check=False)

@@ -18,8 +18,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec import structs
 
 from fleet.model.facts import Facts, Tools
 from fleet.ops import fsck
@@ -85,8 +86,8 @@ def main() -> None:
         paths = fill(base / "store", int(options.gib * (1 << 30)))
         rows = {
             "sha256sum alone": lambda: alone(paths),
-            "sh": lambda: ours(replace(SHELL, base_dir=str(base)), paths),
-            "Python": lambda: ours(replace(PYTHON, base_dir=str(base)), paths),
+            "sh": lambda: ours(structs.replace(SHELL, base_dir=str(base)), paths),
+            "Python": lambda: ours(structs.replace(PYTHON, base_dir=str(base)), paths),
         }
         taken: dict[str, list[tuple[float, float]]] = {name: [] for name in rows}
         for _ in range(options.rounds):

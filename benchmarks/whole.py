@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from benchmarks.ab import FAMILIES, Family
 from fleet.model.conditions import Conditions
@@ -102,14 +103,17 @@ def blanks(design: Design) -> list[list[Record]]:
         at = datetime(2026, 11, 1, tzinfo=UTC)
         for place, (side, boot) in enumerate(zip(design.order, design.boots, strict=True)):
             made = Record(
-                f"run{place:02}", f"evk-{board}", "llm", f"release-{side}", "genie",
+                run_id=f"run{place:02}", host=f"evk-{board}", name="llm",
+                release=f"release-{side}", runner="genie", metrics=Metrics(),
                 finish="eos", emulated=True, prompt_sha256="p", identity=f"board {board}",
                 files={"model.bin": "m"}, facts={"soc": {"chip": "QCS9075"}},
                 origin={"build_id": "2.50.0.1" if side == "A" else "2.51.0.1"},
                 conditions=Conditions(boot_id=boot), seconds=10.0,
             )  # fmt: skip
             for repeat in range(design.repeats):
-                mine.append(replace(made, repeat=repeat, started=f"{at:%Y-%m-%dT%H:%M:%SZ}"))
+                mine.append(
+                    structs.replace(made, repeat=repeat, started=f"{at:%Y-%m-%dT%H:%M:%SZ}")
+                )
                 at += timedelta(seconds=12)
             at += timedelta(hours=design.hours)
         found.append(mine)
@@ -127,7 +131,8 @@ def table(
     for records, board in zip(blank, numbers, strict=True):
         flat = board.reshape(len(NAMES), -1).T.tolist()
         for record, found in zip(records, flat, strict=True):
-            object.__setattr__(record, "metrics", Metrics(**dict(zip(NAMES, found, strict=True))))
+            numbered = Metrics(**dict(zip(NAMES, found, strict=True)))
+            structs.force_setattr(record, "metrics", numbered)
             sides[record.release[-1]].append(record)
     whole = compare(group("A", sides["A"]), group("B", sides["B"]), NAMES)
     asked = [row for row in whole.rows if row.metric.name == GATE.metric]
