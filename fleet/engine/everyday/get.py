@@ -169,7 +169,7 @@ class Fetching:
             raise DeviceError(
                 f"{self.remote} has only links and special files: fleet copied nothing",
                 step="get",
-                hint=f"fleet get {shlex.quote(first)}  (a link that is named itself is followed)",
+                hint=f"fleet get {shlex.quote(first)} (a link that is named itself is followed)",
             )
         root, folders = self._root(session.host), dict[bytes, Path]()
         top = os.fsencode(self.remote.rstrip("/").rpartition("/")[2]) if listing.folder else b""
