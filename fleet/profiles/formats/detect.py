@@ -361,8 +361,8 @@ _LOGGED = (
     b"numInferences",
 )  # the level `client` has only the last of these
 _VIEWER = "qnn-profile-viewer --input_log LOG --output NEW.csv (then import NEW.csv)"
-# A log line such as `[INFO] ...` or `{main} ...` is no damaged JSON.
-_JSON = re.compile(r"[\s\ufeff]*(\{\s*([\"'}]|$)|\[\s*([\[{\"'\]\d-]|true\b|false\b|null\b|$))")
+# A log line such as `[INFO] ...`, `[  0.5] ...` or `{main} ...` is no damaged JSON.
+_JSON = re.compile(r"[\s\ufeff]*(\{\s*([\"'}]|$)|\[\s*([\[{\"'\]]|$))")
 _GIVE = f"give a file of one of these formats: {KNOWN}"
 
 

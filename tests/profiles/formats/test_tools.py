@@ -383,6 +383,8 @@ def test_a_file_without_numbers_is_damaged(data: object) -> None:
         ("=== Performance Summary ===\nTotal Trades: 1\n", "no profile format"),
         ("the prefill of the cup took 3 t/s\ndecode 2 t/s\n", "no profile format"),
         ("[dump_profile_info, 444]: [npu] finalize 4905 US\n", "no profile format"),
+        ("[    0.512345] cdsprpc: created 12 sessions\n", "no profile format"),
+        ("{main} 12 ms in libQnnHtp.so\n", "no profile format"),
     ],
 )
 def test_what_is_not_read_is_not_damaged(text: str, words: str) -> None:
