@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import mmap
 import re
+import shlex
 import struct
 import zipfile
 from collections.abc import Callable
@@ -21,11 +22,16 @@ from fleet.bundles.tflite import operations
 from fleet.model.bundle import FileContent
 from fleet.model.errors import BundleError
 from fleet.model.files import human_bytes
+from fleet.runtimes.tree import ZIP_ERRORS
 
 _LFS = re.compile(rb"version https://git-lfs\.github\.com/spec/v\d+\r?\n")
 _LFS_SIZE = re.compile(rb"(?m)^size (\d{1,18})\r?$")
 _ANNEX = re.compile(rb"[^\n]{0,200}/annex/objects/")
-_PAGE = re.compile(rb"\s*<(?:!doctype html|html|head|body|\?xml|error)\b", re.IGNORECASE)
+# An XML file is the answer of a server only if it is an <Error>, as object stores send it.
+_PAGE = re.compile(
+    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?<(?:!doctype html|html|head|body|error)\b",
+    re.IGNORECASE,
+)
 _READABLE = (
     *("*.htm", "*.html", "*.xml", "*.svg", "*.txt", "*.md", "*.csv", "*.yaml", "*.yml", "*.json"),
     *("*.jinja", "*.log", "*.py", "*.sh", "LICENSE*", "NOTICE*", "README*", "SHA256SUMS"),
@@ -47,6 +53,7 @@ _OTHERS = (
 HEAD = 1024
 _EXTENDED = 8  # the place of the extended header of a .pte: eh00, length, sizes and places
 _DELEGATE = re.compile(rb"(Qnn|Xnnpack|Vulkan|CoreML|MPS|EthosU|Neuropilot|Enn|Openvino)Backend")
+_METADATA_BYTES = 1 << 20  # a dlc.metadata has a few kB
 _CONVERTER = re.compile(r"(?m)^converter-version=[vV]?(\d[\w.]*)")
 
 
@@ -56,11 +63,10 @@ def file_content(name: str, path: Path) -> FileContent | None:
     A `problem` says that the file is not what its name says, or is cut. Raises OSError.
     """
     base = name.rpartition("/")[2].lower()
-    size = path.stat().st_size
     with path.open("rb") as stream:
         head = stream.read(HEAD)
-    if problem := pointer(head, size) or _page(base, head):
-        return FileContent(name, problem=problem)
+    if found := pointer(head, path) or _page(base, head):
+        return FileContent(name, problem="; ".join(found))
     suffix = base[base.rfind(".") :] if "." in base else ""
     if suffix in _MARKS:
         place, mark, what = _MARKS[suffix]
@@ -70,24 +76,24 @@ def file_content(name: str, path: Path) -> FileContent | None:
     return reader(name, path) if reader else None
 
 
-def pointer(head: bytes, size: int) -> str:
-    """Return the problem of a pointer file, whose content is on a server."""
+def pointer(head: bytes, path: Path) -> tuple[str, str] | None:
+    """Return the problem of a pointer file, whose content is on a server, and its cure."""
+    git, size = f"git -C {shlex.quote(str(path.parent))}", path.stat().st_size
     if _LFS.match(head):
         real = _LFS_SIZE.search(head)
         whole = f" of {human_bytes(int(real[1]))}" if real else ""
-        return (
-            f"a Git LFS pointer of {size} bytes in place of the file{whole}; git lfs pull (gets "
-            "the file)"
-        )
+        text = f"a Git LFS pointer of {size} bytes in place of the file{whole}"
+        return text, f"{git} lfs pull (gets the file)"
     if size <= HEAD and _ANNEX.match(head):
-        return "a git-annex pointer in place of the file; git annex get FILE (gets the file)"
-    return ""
+        cure = f"{git} annex get {shlex.quote(path.name)} (gets the file)"
+        return "a git-annex pointer in place of the file", cure
+    return None
 
 
-def _page(base: str, head: bytes) -> str:
+def _page(base: str, head: bytes) -> tuple[str, str] | None:
     if _PAGE.match(head) and not any(fnmatchcase(base, like.lower()) for like in _READABLE):
-        return "a web page or an XML answer of a server in place of the file; download it again"
-    return ""
+        return "a web page or an error of a server in place of the file", "download it again"
+    return None
 
 
 def described(head: bytes) -> str:
@@ -115,9 +121,9 @@ def _gguf(name: str, path: Path) -> FileContent:
             model, size = read_gguf(data), len(data)
     except struct.error:
         return FileContent(name, problem="a GGUF model that is cut: the file ends inside its head")
-    except (ValueError, TypeError) as error:
+    except (ValueError, RecursionError) as error:
         return FileContent(name, problem=f"a GGUF model that is cut or damaged: {error}")
-    if not model.types:
+    if not model.types and "split.count" not in model.values:  # a first part may have no tensors
         return FileContent(name, problem="a GGUF file with a vocabulary only: it has no tensors")
     if model.end > size:
         return FileContent(
@@ -145,7 +151,7 @@ def _pte(name: str, path: Path) -> FileContent:
                     name, problem=f"truncated: the file has {size} bytes, but needs {need}"
                 )
         speaks = data.find(b"get_vocab_size", 0, program) >= 0  # a method of exported LLMs
-        backends = sorted({match[0].decode() for match in _DELEGATE.finditer(data[:program])})
+        backends = sorted({match[0].decode() for match in _DELEGATE.finditer(data, 0, program)})
     note = (
         ""
         if "QnnBackend" in backends
@@ -180,11 +186,11 @@ def _dlc(name: str, path: Path) -> FileContent | None:
         fault = not head or text.startswith("it is")
         return FileContent(name, problem=f"not a DLC: {text}") if fault else None
     try:
-        with zipfile.ZipFile(path) as archive:
-            text = archive.read("dlc.metadata").decode("utf-8", "replace")
+        with zipfile.ZipFile(path) as archive, archive.open("dlc.metadata") as member:
+            text = member.read(_METADATA_BYTES).decode("utf-8", "replace")
     except KeyError:
         return None
-    except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
+    except (*ZIP_ERRORS, OSError) as error:
         return FileContent(name, problem=f"a DLC that is cut or damaged: {error}")
     version = _CONVERTER.search(text)
     return FileContent(name, f"DLC, converted with QAIRT {version[1]}") if version else None

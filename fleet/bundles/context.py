@@ -104,7 +104,7 @@ def inspect_context(
             return replace(base, problem="the file is empty")
         markers = read_markers(path)
         with path.open("rb") as stream:
-            what = described(stream.read(HEAD))
+            head = stream.read(HEAD)
     except (OSError, ValueError) as error:
         raise BundleError(
             f"the context binary {path} cannot be read: {reason(error)}",
@@ -112,13 +112,13 @@ def inspect_context(
         ) from error
     answer = ask_library(system_library, path) if system_library else None
     if answer is None:
-        return _from_markers(base, markers, what)
+        return _from_markers(base, markers, head)
     return _from_library(base, markers, answer)
 
 
-def _from_markers(base: ContextBinary, markers: Markers, what: str) -> ContextBinary:
+def _from_markers(base: ContextBinary, markers: Markers, head: bytes) -> ContextBinary:
     if markers.build_id is None:
-        return replace(base, problem=_NO_MARKERS.format(what))
+        return replace(base, problem=_NO_MARKERS.format(described(head)))
     return replace(base, read_by=_TEXT, **vars(markers))
 
 

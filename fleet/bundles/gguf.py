@@ -16,6 +16,7 @@ from typing import Any
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?",
             10: "Q", 11: "q", 12: "d"}  # fmt: skip
 _STRING, _ARRAY = 8, 9
+_DIMENSIONS = 4  # GGML_MAX_DIMS
 _MOST = 1 << 24  # entries of one list; the vocabularies of today have up to 300,000
 # Type number → name, elements of a block, bytes of a block.
 _TYPES = {
@@ -74,6 +75,8 @@ def read_gguf(data: mmap) -> Gguf:
     values = dict(reader.pair() for _ in range(_checked(pairs)))
     rows = [reader.tensor() for _ in range(_checked(tensors))]
     align = values.get("general.alignment", 32)
+    if type(align) is not int or align < 1:
+        raise ValueError(f"its general.alignment is {align}")
     start = -(-reader.at // align) * align
     end = max((start + offset + size for _, offset, size in rows), default=reader.at)
     return Gguf(values, Counter(kind for kind, _, _ in rows), end)
@@ -124,7 +127,9 @@ class _Reader:
     def tensor(self) -> tuple[str, int, int]:
         """Return type, offset and size in bytes of a tensor; an unknown type has the size 1."""
         self._text()
-        shape = [self.number("Q") for _ in range(_checked(self.number("I")))]
+        if (dimensions := self.number("I")) > _DIMENSIONS:
+            raise ValueError(f"its head announces a tensor of {dimensions} dimensions")
+        shape = [self.number("Q") for _ in range(dimensions)]
         kind, offset = self.number("I"), self.number("Q")
         name, block, size = _TYPES.get(kind, (f"type {kind}", 0, 1))
         elements = 1

@@ -28,8 +28,8 @@ def read_text(path: Path) -> str:
             f"{path} cannot be read: {reason(error)}",
             hint=f"copy or export the file again; file '{path}' (shows what it is)",
         ) from error
-    if problem := pointer(text[:HEAD].encode(), len(text)):
-        raise BundleError(f"{path} is {problem}", hint=f"git -C '{path.parent}' lfs pull")
+    if found := pointer(text[:HEAD].encode(), path):
+        raise BundleError(f"{path} is {found[0]}", hint=found[1])
     return text
 
 

@@ -59,15 +59,24 @@ def test_a_pointer_of_git_lfs_is_no_file(tmp_path: Path, name: str) -> None:
 
 
 def test_a_pointer_of_git_annex_is_no_file(tmp_path: Path) -> None:
-    assert "git-annex" in problem(tmp_path, "m.bin", b"/annex/objects/SHA256E-s5--ab.bin\n")
+    found = problem(tmp_path, "m o.bin", b"/annex/objects/SHA256E-s5--ab.bin\n")
+    assert "git-annex" in found
+    assert f"git -C {tmp_path} annex get 'm o.bin'" in found
 
 
 @pytest.mark.parametrize(
-    "page", [b"<!DOCTYPE html><html>", b"\n<html lang=en>", b"<?xml v><Error>"]
-)
+    "page",
+    [b"<!DOCTYPE html><html>", b"\n<html lang=en>", b"<?xml v><Error>",
+     b"\xef\xbb\xbf<!doctype html>", b'<?xml version="1.0"?>\n<!DOCTYPE html PUBLIC "x">'],
+)  # fmt: skip
 def test_a_page_in_place_of_a_model(tmp_path: Path, page: bytes) -> None:
     assert "web page" in problem(tmp_path, "m.gguf", page)
     assert content(tmp_path, "page.html", page) is None
+
+
+@pytest.mark.parametrize("root", [b"<launch/>", b"<!DOCTYPE plist>\n<plist/>", b"<errors/>"])
+def test_an_xml_file_is_no_page(tmp_path: Path, root: bytes) -> None:
+    assert content(tmp_path, "node.launch", b'<?xml version="1.0"?>\n' + root) is None
 
 
 @pytest.mark.parametrize(
@@ -98,6 +107,49 @@ def test_a_gguf_is_described_and_a_cut_one_refused(tmp_path: Path) -> None:
         assert "cut" in problem(tmp_path, "m.gguf", whole[:size]), size
 
 
+def test_a_first_part_without_tensors_is_whole(tmp_path: Path) -> None:
+    """llama-gguf-split --no-tensor-first-split writes such a part."""
+    head = b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text("split.count") + struct.pack("<IH", 2, 3)
+    assert problem(tmp_path, "m-00001-of-00003.gguf", head) == ""
+
+
+def _nested(levels: int) -> bytes:
+    return struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * levels + struct.pack("<IQ", 4, 0)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("general.alignment", struct.pack("<II", 4, 0), "general.alignment is 0"),
+        ("general.alignment", struct.pack("<I", 8) + text("x"), "general.alignment is x"),
+        ("a", _nested(5000), "recursion"),
+    ],
+)
+def test_a_hostile_head_of_a_gguf(tmp_path: Path, key: str, value: bytes, words: str) -> None:
+    head = b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text(key) + value
+    assert words in problem(tmp_path, "m.gguf", head)
+
+
+def test_a_tensor_of_a_gguf_has_few_dimensions(tmp_path: Path) -> None:
+    head = b"GGUF" + struct.pack("<IQQ", 3, 1, 0) + text("t") + struct.pack("<I", 5) + bytes(99)
+    assert "5 dimensions" in problem(tmp_path, "m.gguf", head)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_both_versions_of_gguf_are_read(tmp_path: Path, version: int) -> None:
+    whole = gguf((32, 8), data=34)
+    whole = whole[:4] + struct.pack("<I", version) + whole[8:]
+    assert content(tmp_path, "m.gguf", whole) == FileContent("m.gguf", "qwen2, 1 tensors Q8_0")
+
+
+@pytest.mark.parametrize("header", [b"", b"eh00" + struct.pack("<IQQ", 24, 100, 128)])
+def test_programs_of_older_executorch(tmp_path: Path, header: bytes) -> None:
+    """Without an extended header, and with one that does not tell the size of the segments."""
+    data = (struct.pack("<I", 60) + b"ET12" + header + b"QnnBackend").ljust(256, b"\0")
+    result = content(tmp_path, "m.pte", data)
+    assert result == FileContent("m.pte", "ExecuTorch program for QnnBackend")
+
+
 def test_a_program_of_executorch(tmp_path: Path) -> None:
     result = content(tmp_path, "m.pte", pte(128, 16))
     assert result == FileContent("m.pte", "ExecuTorch program for QnnBackend")
@@ -115,6 +167,19 @@ def test_a_dlc_names_its_converter(tmp_path: Path) -> None:
     result = content(tmp_path, "m.dlc", whole)
     assert result == FileContent("m.dlc", "DLC, converted with QAIRT 2.31.0.250130")
     assert "cut or damaged" in problem(tmp_path, "m.dlc", whole[:-8])
+
+
+@pytest.mark.parametrize("at", [8, 10])
+def test_a_dlc_with_damage_inside(tmp_path: Path, at: int) -> None:
+    """Another coding than the directory says, and data that deflate cannot read."""
+    with zipfile.ZipFile(tmp_path / "m.dlc", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("dlc.metadata", "converter-version=2.31.0.250130\n" * 9)
+    data = bytearray((tmp_path / "m.dlc").read_bytes())
+    data[30 + len("dlc.metadata") + at] ^= 0xFF
+    assert "cut or damaged" in problem(tmp_path, "m.dlc", bytes(data))
+    flags = data.index(b"PK\x01\x02") + 8
+    data[6] = data[flags] = 1  # encrypted
+    assert "cut or damaged" in problem(tmp_path, "m.dlc", bytes(data))
 
 
 def look(folder: Path) -> Bundle:
