@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fleet.engine.run.ab.measuring import AbReport, Judged
     from fleet.engine.run.ab.verdict import AbFailures, AbRow, AbVerdict
     from fleet.model.record import Record
+
 PARALLEL = 16
 COLUMNS = ("device", "metric", "B is", "95 %, table", "answer", "A", "B", "pairs", "emulated")
 Side = Annotated[

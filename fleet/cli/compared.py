@@ -26,13 +26,11 @@ from fleet.profiles.compare.outcome import AGAIN
 from fleet.profiles.compare.verdict import Verdict
 from fleet.profiles.runs import RunStore
 
-# The `fleet ab` command that measures two groups of runs again, alternately.
-
 _MOST = 3  # devices that the command names individually
 
 
 def command(comparison: Comparison) -> str:
-    """Return the `fleet ab` command for two groups of runs.
+    """Return the `fleet ab` command that measures two groups of runs again, alternately.
 
     It names the playbooks of both sides, else their releases. If these or the inventory are
     unknown, it is the help of the command.

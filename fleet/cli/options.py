@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
@@ -26,23 +27,18 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     kinds = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     flat: list[Parameter] = []
     for each in signature(command).parameters.values():
-        options = _spread(kinds[each.name]) if each.name in kinds else (each,)
         hint = hints[each.name]
-        flat += [p if each.name in kinds else p.replace(annotation=hint) for p in options]
+        option = each.replace(kind=Parameter.KEYWORD_ONLY, annotation=hint)
+        flat += _spread(hint) if each.name in kinds else [option]
 
+    @wraps(command)
     def run(**values: Any) -> None:  # noqa: ANN401 - the values that typer read
         for name, kind in kinds.items():
             values[name] = _gathered(kind, values)
         command(**values)
 
-    run.__name__, run.__module__, run.__doc__ = (
-        command.__name__,
-        command.__module__,
-        command.__doc__,
-    )
-    parameters = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in flat]
-    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__signature__ = Signature(flat)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in flat}
     return run
 
 

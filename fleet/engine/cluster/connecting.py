@@ -1,4 +1,4 @@
-"""The connection to a cluster: an executor for `dask://HOST:PORT`.
+"""An executor for `dask://HOST:PORT`, and the distribution of boards to its workers.
 
 The import raises InputError with the install command if dask.distributed is missing.
 """
@@ -22,15 +22,18 @@ from msgspec.structs import replace
 from fleet.engine.cluster import worker
 from fleet.engine.cluster.remote_job import PIECE_BYTES, Call, RemoteJob
 from fleet.engine.cluster.wire import (
+    TOPIC,
     Carried,
     Place,
     Reply,
     brought_home,
+    check_versions,
     may_travel,
+    place_of,
     serving,
     site_of,
 )
-from fleet.engine.pool import DeviceResult, done_event, note
+from fleet.engine.pool import DeviceResult, PoolOptions, Remote, Value, Work, done_event, note
 from fleet.engine.system.undo import undo_root
 from fleet.model.errors import (
     CancelledError,
@@ -57,17 +60,11 @@ except ModuleNotFoundError as error:
         hint=install_extra("dask"),
     ) from error
 
-from fleet.engine.cluster.wire import TOPIC, check_versions, place_of
-from fleet.engine.pool import PoolOptions, Remote, Value, Work
-
-# The concurrent.futures.Executor that uses the workers of a dask.distributed cluster.
-
 CALL_SECONDS = 60.0  # a worker needs less for 4 MiB, unless its disk hangs
 
 
 class ClusterExecutor(Remote):
-    """An executor that works on boards with workers near them. `submit` accepts any module
-    function.
+    """A concurrent.futures.Executor whose workers, those of a dask cluster, are near the boards.
 
     `limit` is the number of boards at a time, None for as many as the workers have threads. Close
     it with `shutdown`, or use it as a context manager; then the workers forget the work.
@@ -234,11 +231,8 @@ def executor_for(text: str, *, limit: int | None = None) -> Remote:
     return ClusterExecutor(client, limit=limit)
 
 
-# Records and undo logs of workers are copied to the folders of the workstation.
-
-
 class ResultCollection:
-    """A writer of the files of replies below the folders of `runs`, with one piece in memory."""
+    """A writer of records and undo logs of workers below `runs`, with one piece in memory."""
 
     def __init__(self, call: Call, order: str, runs: RunStore) -> None:
         self._call, self._order, self._runs = call, order, runs
@@ -302,16 +296,13 @@ class ResultCollection:
 WINDOW = 2  # tasks for each thread: a running one and a waiting one
 POLL_SECONDS = 2.0
 REPLY_SECONDS = 30.0
-ABSENT_SECONDS = (
-    60.0  # a nanny restarts a dead worker within seconds, a machine takes longer to boot
-)
+# a nanny restarts a dead worker within seconds, a machine takes longer to boot
+ABSENT_SECONDS = 60.0
 STARTS = 3  # processes that were started again under the address of a dead process
 # Work that another worker may start again: it only reads, or the lease on the board keeps two
 # apart. A second run would measure next to the program that the lost worker left running. The undo
 # log of system steps is on the machine of the lost worker.
 REPEATABLE = {"_plan", "_deploy", "bring"}
-
-
 _AGAIN = "fleet deploy (resumes where it stopped)"
 
 

@@ -137,8 +137,6 @@ class Publisher:
                 self._wake.set()
 
 
-# The release builder of a worker: the parts from the workstation, with files of this machine.
-
 AskKind = Callable[[str, str | None, str | None], DeviceKind]
 Fetch = Callable[[str, dict[str, tuple[int, Path]]], None]
 

@@ -71,12 +71,8 @@ class Deployment(Protocol):
         """Run `work` as on_every_device does, with the operation's options."""
 
 
-# The executor of a real rollout, which runs the engine's workers and records their events, and the
-# check of a board after the soak.
-
-
 class DeviceExecutor:
-    """The executor on the hosts of an operation."""
+    """The executor of a real rollout, which writes the events of its workers into the journal."""
 
     def __init__(self, operation: Deployment, journal: Journal, listener: Listener) -> None:
         self._operation, self._journal, self._listener = operation, journal, listener

@@ -72,7 +72,7 @@ class Rollout:
         return ending
 
     def _forth(self) -> Ending:
-        for wave in self._state.waves:
+        for wave in self._state.header.waves:
             verdict = self._wave(wave)
             if verdict.word == "go":
                 continue

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from fleet.engine.pool import FINE
 from fleet.engine.rollout import lines
-from fleet.engine.rollout.waves import Wave
 from fleet.model.rollout import ALL_AT_ONCE, RolloutSpec
 
 LEFT, BACK = "left", "rolled back"  # final outcomes of a rollback
@@ -71,8 +70,6 @@ class RunState:
     """
 
     began: lines.RunHeader | None = None
-    waves: tuple[Wave, ...] = ()
-    spec: RolloutSpec = ALL_AT_ONCE
     devices: dict[str, RolloutDevice] = field(default_factory=dict)
     passed: set[str] = field(default_factory=set)
     releases: dict[str, str] = field(default_factory=dict)
@@ -104,10 +101,9 @@ class RunState:
 
     def _begin(self, header: lines.RunHeader) -> None:
         self.began = header
-        self.waves, self.spec = header.waves, header.rollout or ALL_AT_ONCE
         self.devices = {
             name: RolloutDevice(name, wave.name, afar=header.afar)
-            for wave in self.waves
+            for wave in header.waves
             for name in wave.hosts
         }
 
@@ -138,6 +134,11 @@ class RunState:
         """The first line of a run that has begun."""
         assert self.began is not None
         return self.began
+
+    @property
+    def spec(self) -> RolloutSpec:
+        """The `rollout:` of the playbook, or its default."""
+        return self.header.rollout or ALL_AT_ONCE
 
     @property
     def complete(self) -> bool:

@@ -87,7 +87,7 @@ def check_no_attempt_after_a_stop(played: Played, rules: RolloutSpec) -> None:
     if stops:
         started = [one.wave for one in played.events if isinstance(one, WaveStarted)]
         assert started[-1] == stops[0].wave, "no wave begins after a stop"
-    for wave in state.waves:
+    for wave in state.header.waves:
         outcomes = {name: state.devices[name].outcome for name in wave.hosts}
         untouched = [name for name in wave.hosts if name not in played.attempted]
         if untouched and played.attempted & set(wave.hosts):
