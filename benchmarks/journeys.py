@@ -133,8 +133,9 @@ def main() -> None:
         for label, tree, python in sides:
             side = Side(tree, python, Path(name) / label, given.runtimes)
             for what, entered in side.journeys():
-                files = {file for file, _ in entered}
-                rows.setdefault(what, []).append(f"{len(files)} files, {len(entered)} functions")
+                rows.setdefault(what, []).append(
+                    f"{len({file for file, _ in entered})} files, {len(entered)} functions"
+                )
             files, lines, imports = size(side.tree)
             text = f"{files} files, {lines:,} lines, imports {imports / lines:.1%}"
             rows.setdefault("the package", []).append(text)

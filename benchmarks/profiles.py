@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -101,15 +102,15 @@ def finding(folder: Path, count: int, rounds: int) -> None:
             query = parse(text)
             say(
                 f"list {text} ({store.count(query)} records)",
-                timed(rounds, lambda query=query: store.list_runs(query, 50)),
+                timed(rounds, partial(store.list_runs, query, 50)),
             )
         say("as a process", timed(rounds, command(path, "list", FILTERS[0])))
         for text in GROUPS:
             query = parse(text)
-            say(f"whole records of {text}", timed(1, lambda query=query: store.records(query)))
+            say(f"whole records of {text}", timed(1, partial(store.records, query)))
         for kind in ("jsonl", "csv"):
             target = folder / f"x.{kind}"
-            say(f"export all as {kind}", timed(1, lambda at=target: export(store, parse(""), at)))
+            say(f"export all as {kind}", timed(1, partial(export, store, parse(""), target)))
 
 
 def importing(folder: Path, count: int, rounds: int) -> None:
@@ -147,7 +148,7 @@ def importing(folder: Path, count: int, rounds: int) -> None:
         say("  as a process", whole)
         again = folder / f"{root.name}0.db"
         with ProfileStore(again) as store:
-            say("  all of it again", timed(1, lambda at=store, of=root: Importer(at).take([of])))
+            say("  all of it again", timed(1, partial(Importer(store).take, [root])))
     with ProfileStore(runs) as store:
         say(f"first look at {count} runs of fleet", timed(1, store.look))
         say("next look", timed(rounds, store.look))

@@ -21,6 +21,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 
 LAYOUTS = ("workstation", "workers", "relay")
@@ -220,9 +221,9 @@ class Simulation:
             self.out.boards_at_once = max(self.out.boards_at_once, self._busy)
             board = self._waiting[driver].popleft()
             if board in self._dead:
-                self.clock.after(self.scene.timeout, lambda b=board: self._leave(b, fine=False))
+                self.clock.after(self.scene.timeout, partial(self._leave, board, fine=False))
             else:
-                self._cores[driver].spend(self._cpu, lambda b=board: self._talk(b))
+                self._cores[driver].spend(self._cpu, partial(self._talk, board))
 
     def _talk(self, board: int) -> None:
         self.clock.after(self.scene.trips * self._rtt, lambda: self._transfer(board))
@@ -265,7 +266,7 @@ class Simulation:
         while waiting and self._servers[site]:
             self._servers[site] -= 1
             then = waiting.pop(0)
-            self._lan.send(site, self.scene.payload, lambda t=then: self._handed(site, t, 2))
+            self._lan.send(site, self.scene.payload, partial(self._handed, site, then, 2))
 
     def _handed(self, site: int, then: Callable[[], None], servers: int) -> None:
         self._servers[site] += servers

@@ -50,7 +50,7 @@ class Net:
     nodes: list[Any] = field(default_factory=list)
     weights: dict[str, Array] = field(default_factory=dict)
 
-    def __call__(self, kind: str, *inputs: str | Array, **attributes: object) -> str:
+    def __call__(self, kind: str, *inputs: str | Array, **attributes: Any) -> str:  # noqa: ANN401 - of any node
         """Add a node and return its output."""
         name = f"{kind.lower()}{len(self.nodes)}"
         names = []

@@ -52,7 +52,7 @@ class Timed(Push):
     clock: Clock
     dialled: float
 
-    def _push(self, session: Session, result: DeviceResult) -> None:
+    def _push(self, session: Session, result: DeviceResult[None]) -> None:
         start = time.perf_counter()
         self.clock.figures["connect"] = start - self.dialled
         super()._push(session, result)
