@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """A stand-in for `geniex serve` of GenieX, whose program is for ARM alone and is written in Go.
 
-Routes, fields and frames are as in cli/server of qualcomm/GenieX cb60a5d; it finds its model in the
-data folder as sdk/model-manager does. It answers with the words of the prompt. The model echoes:
+Options, answers and errors are as in cli/ of qualcomm/GenieX cb60a5d; it finds its model in the
+data folder as sdk/model-manager does, and answers one request at a time. An error of a streamed
+answer is an event of the stream, whose status is 200. The answer has the words of the prompt:
 `fail`, `gone` and `hold` do so, and a prompt of more than 20 words does not fit. The file calls
 beside the data folder has one line for each completion.
 """
@@ -12,12 +13,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
+import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 WINDOW = 20
+ONE_AT_A_TIME = threading.Lock()  # cli/server/middleware/gil.go
+# sdk/include/geniex.h and sdk/src/error.cpp
+NO_MODEL = {"error": "SDKError(Model loading failed)", "code": -100201}
+NO_PLUGIN = {"error": "SDKError(Invalid plugin)", "code": -100302}
+FAILED = {"error": "SDKError(Text generation failed)", "code": -200101}
+TOO_LONG = {"error": "SDKError(Input prompt too long)", "code": -200103}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -26,23 +33,32 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         return
 
-    def do_GET(self) -> None:
-        self.answer(200 if self.path == "/v1/" else 404, b"GenieX-CLI is running", "text/plain")
-
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        with (args.data_dir.parent / "calls").open("a") as calls:
-            calls.write(json.dumps(body) + "\n")
-        words = body["prompt"].split()
-        if body["model"] != NAME or self.path != "/v1/completions":
-            self.refuse(404, "model not found")
-        elif len(words) > WINDOW:
-            error = {"message": "too long", "type": "x", "code": "context_length_exceeded"}
-            self.refuse(400, error)
-        elif words == ["fail"]:
-            self.refuse(500, "SDKError(-200103): generation failed")
+        with ONE_AT_A_TIME:
+            with (args.data_dir.parent / "calls").open("a") as calls:
+                calls.write(json.dumps(body) + "\n")
+            self.complete(body)
+
+    def complete(self, body: dict[str, object]) -> None:
+        path = args.data_dir / "models" / str(body["model"]) / "geniex.json"
+        prompt = body.get("prompt")
+        if self.path != "/v1/completions":
+            self.answer(404, "404 page not found")
+        elif not isinstance(prompt, str) or not prompt:
+            self.refuse(400, {"error": "prompt must be non-empty"})
+        elif not path.is_file():
+            self.refuse(400, {"error": "model not found"})
         else:
-            self.stream(words, body["max_tokens"])
+            manifest = json.loads(path.read_text())
+            (file,) = manifest["ModelFile"].values()
+            plugin = Path(os.environ["GENIEX_PLUGIN_PATH"], manifest["PluginId"])
+            if not (plugin / "libgeniex_plugin.so").is_file():
+                self.refuse(500, NO_PLUGIN)
+            elif not (path.parent / file["Name"]).is_file():
+                self.refuse(500, NO_MODEL)
+            else:
+                self.stream(prompt.split(), int(str(body["max_tokens"])))
 
     def stream(self, words: list[str], limit: int) -> None:
         self.send_response(200)
@@ -51,6 +67,14 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if words == ["gone"]:
             os._exit(1)
+        error = TOO_LONG if len(words) > WINDOW else FAILED if words == ["fail"] else None
+        if error is None:
+            self.words(words, limit)
+        else:
+            self.send(error)
+        self.wfile.write(b"0\r\n\r\n")
+
+    def words(self, words: list[str], limit: int) -> None:
         made = words[:limit]
         for word in made:
             while words == ["hold"]:
@@ -59,10 +83,10 @@ class Handler(BaseHTTPRequestHandler):
             self.send({"object": "text_completion", "choices": [choice(word + " ")]})
         finish = "length" if len(made) < len(words) else "stop"
         self.send({"object": "text_completion", "choices": [choice("", finish)]})
-        usage = {"prompt_tokens": len(words), "completion_tokens": len(made), "total_tokens": 0}
+        usage = {"prompt_tokens": len(words), "completion_tokens": len(made),
+                 "total_tokens": len(words) + len(made)}  # fmt: skip
         self.send({"object": "text_completion", "choices": [], "usage": usage})
         self.send("[DONE]")
-        self.wfile.write(b"0\r\n\r\n")
 
     def send(self, data: object) -> None:
         text = data if isinstance(data, str) else json.dumps(data)
@@ -71,33 +95,26 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def refuse(self, status: int, error: object) -> None:
-        self.answer(status, json.dumps({"error": error}).encode(), "application/json")
+        self.answer(status, json.dumps(error), "application/json")
 
-    def answer(self, status: int, data: bytes, kind: str) -> None:
+    def answer(self, status: int, text: str, kind: str = "text/plain") -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Content-Length", str(len(text.encode())))
         self.end_headers()
-        self.wfile.write(data)
+        self.wfile.write(text.encode())
 
 
 def choice(text: str, finish: object = None) -> dict[str, object]:
     return {"index": 0, "text": text, "finish_reason": finish}
 
 
-parser = argparse.ArgumentParser()
+parser = argparse.ArgumentParser(allow_abbrev=False)
 parser.add_argument("command", choices=["serve"])
 for flag, kind in (("data-dir", Path), ("host", str), ("keepalive", int), ("compute", str),
                    ("nctx", int), ("ngl", int)):  # fmt: skip
     parser.add_argument("--" + flag, type=kind)
+parser.add_argument("--skip-update", action="store_true")
 args = parser.parse_args()
-models = args.data_dir / "models"
-(path,) = models.glob("*/*/geniex.json")
-manifest = json.loads(path.read_text())
-NAME = manifest["Name"]
-(file,) = manifest["ModelFile"].values()
-plugin = Path(os.environ["GENIEX_PLUGIN_PATH"], manifest["PluginId"], "libgeniex_plugin.so")
-if (models / NAME / file["Name"]).stat().st_size != file["Size"] or not plugin.is_file():
-    sys.exit("no such model or plugin")
 host, _, port = args.host.rpartition(":")
 ThreadingHTTPServer((host, int(port)), Handler).serve_forever()

@@ -13,12 +13,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import httpx
 import pytest
 
+from fleet.device.server.api import SAMPLING
 from tests.transport.sshd import free_port
 
 from .conftest import ROOT, TOKEN, Echo, config
@@ -36,10 +38,13 @@ def install(folder: Path, plugin: str) -> Path:
 
 
 @contextlib.contextmanager
-def serving(folder: Path, **spec: object) -> Iterator[Echo]:
+def serving(
+    folder: Path, files: Mapping[str, bytes] = MappingProxyType({}), **spec: object
+) -> Iterator[Echo]:
     root, bundle = install(folder / "cli", "llama_cpp"), folder / "bundle"
     bundle.mkdir()
-    (bundle / "tiny.gguf").write_bytes(b"GGUF")
+    for name, content in {"tiny.gguf": b"GGUF", **files}.items():
+        (bundle / name).write_bytes(content)
     given = {
         "root": str(root), "program": "geniex", "plugin": "llama_cpp", "model": "tiny.gguf",
         "argv": ["--compute", "cpu", "--nctx", "64"], **spec,
@@ -98,12 +103,28 @@ def test_the_chat_template_is_applied_here_and_the_sampler_there(geniex: Echo) -
     assert (last["temperature"], last["top_k"]) == (-1, 5)
 
 
+def test_a_zero_of_a_request_is_none_that_geniex_reads_as_not_given(geniex: Echo) -> None:
+    """GenieX takes its own value for 0: a random seed, 0.05 for min_p, 40 for top_k."""
+    given = {"temperature": 0.5, "seed": -3, "min_p": 0.1}
+    with geniex.client() as client:
+        for fields in (dict.fromkeys(SAMPLING, 0), given):
+            answer = client.post("/v1/completions", json={"prompt": "a", **fields}).json()
+            assert answer["choices"][0]["text"] == "a "
+    zeros, other = ({key: call[key] for key in SAMPLING if key in call}
+                    for call in calls(geniex)[-2:])  # fmt: skip
+    assert zeros == {
+        "temperature": -1, "top_p": 1e-6, "top_k": -1, "min_p": 1e-9, "seed": 1,
+        "presence_penalty": 1e-9, "frequency_penalty": 1e-9, "repetition_penalty": 0,
+    }  # fmt: skip
+    assert other == given
+
+
 def test_errors_of_geniex_have_their_status(geniex: Echo) -> None:
     long = geniex.post({"prompt": "w " * 21})
     assert (long.status_code, long.json()["error"]["code"]) == (400, "context_exceeded")
     failed = geniex.post({"prompt": "fail"})
     assert (failed.status_code, failed.json()["error"]["code"]) == (500, "generation_failed")
-    assert "SDKError(-200103)" in failed.json()["error"]["message"]
+    assert "SDKError(Text generation failed)" in failed.json()["error"]["message"]
     ids = geniex.post({"prompt": [1, 2]})
     assert ids.status_code == httpx.codes.BAD_REQUEST
     logits = geniex.post({"prompt": "a", "logits": True})
@@ -132,6 +153,8 @@ def test_the_program_ends_with_the_service(geniex: Echo) -> None:
     (child,) = {
         pid for task in children.iterdir() for pid in (task / "children").read_text().split()
     }
+    argv = Path(f"/proc/{child}/cmdline").read_text().split("\0")
+    assert "--skip-update" in argv  # a board asks no host for a newer GenieX
     geniex.process.kill()
     geniex.process.wait()
     end = time.monotonic() + 30
@@ -143,5 +166,20 @@ def test_the_program_ends_with_the_service(geniex: Echo) -> None:
 def test_a_model_that_does_not_load_is_no_service(tmp_path: Path) -> None:
     with serving(tmp_path, plugin="qairt") as one:
         assert one.process.wait(60) == 11
-        assert "no such model or plugin" in one.log
+        assert "GenieX: SDKError(Invalid plugin)" in one.log
+
+
+def test_a_program_without_an_option_of_ours_is_no_service(tmp_path: Path) -> None:
+    """`geniex serve` before 0.3.15 has no --compute and --nctx."""
+    with serving(tmp_path, argv=["--unknown"]) as one:
+        assert one.process.wait(60) == 11
+        assert "unrecognized arguments: --unknown" in one.log
         assert "geniex serve does not answer" in one.log
+
+
+def test_a_manifest_in_the_bundle_stays_as_it_is(tmp_path: Path) -> None:
+    """A bundle that was copied from the cache of GenieX has one."""
+    with serving(tmp_path, files={"geniex.json": b"{}"}) as one:
+        one.ready()
+        assert one.post({"prompt": "a"}).json()["text"] == "a "
+        assert (tmp_path / "bundle" / "geniex.json").read_bytes() == b"{}"

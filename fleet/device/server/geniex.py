@@ -1,8 +1,9 @@
 """The backend geniex: `geniex serve` of Qualcomm's GenieX, as a child process on the loopback.
 
-Sources: qualcomm/GenieX cb60a5d: cli/server/handler/completion.go, cli/cmd/geniex/serve.go,
-sdk/model-manager/crates/core/src/manifest.rs, sampler_config_utils.h. The child has no token and
-logs no prompt. It gets the prompt as it is: this server applies the chat template.
+Sources: qualcomm/GenieX cb60a5d: cli/server/handler/completion.go, cli/cmd/geniex/serve.go and
+main.go, sdk/model-manager/crates/core/src/manifest.rs, sdk/include/geniex.h, sampler_config_utils.h
+and params.cpp of the plugins. The child has no token and logs no prompt. It gets the prompt as it
+is: this server applies the chat template.
 """
 
 from __future__ import annotations
@@ -23,6 +24,13 @@ from fleet.device.server.work import BackendError, Job, no_logits
 KEEP_SECONDS = 10**9  # the model stays loaded
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, prctl(2)
 _POLL_SECONDS = 0.1
+_PROMPT_TOO_LONG = -200103  # GENIEX_ERROR_LLM_GENERATION_PROMPT_TOO_LONG
+_MANIFEST = "geniex.json"
+# GenieX reads 0 as not given and takes a value of its own; these values do what 0 asks for
+_ZEROS = {
+    "temperature": -1, "top_p": 1e-6, "top_k": -1, "min_p": 1e-9, "seed": 1,
+    "presence_penalty": 1e-9, "frequency_penalty": 1e-9,
+}  # fmt: skip
 
 
 class GeniexBackend:
@@ -55,6 +63,7 @@ class GeniexBackend:
         self._child = subprocess.Popen(
             [
                 *(os.path.join(root, self._spec["program"]), "serve", "--data-dir", data),
+                "--skip-update",
                 *("--host", "127.0.0.1:%d" % self._port, "--keepalive", str(KEEP_SECONDS)),
                 *self._spec["argv"],
             ],
@@ -78,7 +87,7 @@ class GeniexBackend:
         shutil.rmtree(data, ignore_errors=True)
         folder = os.path.join(data, "models", self._name)
         os.makedirs(folder)
-        for name in os.listdir("."):
+        for name in set(os.listdir(".")) - {_MANIFEST}:  # a bundle from GenieX's cache has one
             os.symlink(os.path.abspath(name), os.path.join(folder, name))
         model = self._spec["model"]
         whole = {"Name": model, "Downloaded": True, "Size": os.path.getsize(model)}
@@ -89,7 +98,7 @@ class GeniexBackend:
             "PluginId": self._spec["plugin"],
             "ModelFile": {"N/A": whole},
         }
-        with open(os.path.join(folder, "geniex.json"), "w") as stream:
+        with open(os.path.join(folder, _MANIFEST), "w") as stream:
             json.dump(manifest, stream)
 
     @property
@@ -121,8 +130,7 @@ class GeniexBackend:
             job.take(text)
             return not job.cancelled
 
-        if sampling.get("temperature") == 0:  # GenieX reads 0 as not given, below 0 as greedy
-            sampling = {**sampling, "temperature": -1}
+        sampling = {key: value or _ZEROS.get(key, 0) for key, value in sampling.items()}
         end = self._ask({"prompt": prompt, "max_tokens": limit, **sampling}, take)
         if job.cancelled:
             end = {"finish": "cancelled", "completion_tokens": made[0]}
@@ -175,17 +183,16 @@ _COUNTS = ("prompt_tokens", "completion_tokens")
 
 
 def _refusal(status: int, raw: bytes) -> BackendError:
-    """Return the error for an error of GenieX."""
+    """Return the error for an error of GenieX: a text, and a code if it comes from its SDK."""
     try:
-        error = json.loads(raw.decode("utf-8"))["error"]
+        answer = json.loads(raw.decode("utf-8"))
+        text, code = answer["error"], answer.get("code")
     except (ValueError, KeyError, TypeError):
-        error = raw[:200].decode("utf-8", "replace")
-    given = error if isinstance(error, dict) else {"message": error}
-    if given.get("code") == "context_length_exceeded":
+        text, code = raw[:200].decode("utf-8", "replace"), None
+    if code == _PROMPT_TOO_LONG:
         text = "the prompt is longer than the context length of the model"
         return BackendError("context_exceeded", text, 400)
-    text = "GenieX: %s" % given.get("message")
-    return BackendError("generation_failed", text, 400 if status == 400 else 500)
+    return BackendError("generation_failed", "GenieX: %s" % text, 400 if status == 400 else 500)
 
 
 def _end_with_parent() -> None:
