@@ -205,15 +205,15 @@ def list_hosts(
     loaded = load_inventory(path)
     hosts = select(loaded, limit or ())
     routes = {host.name: _route(host) for host in hosts}
-    resolved = [
-        replace(host, address=route.address, user=route.user)
-        if route and not isinstance(route, InputError)
-        else host
-        for host, route in zip(hosts, routes.values(), strict=True)
-    ]
-    configs = [host.ssh_config for host in hosts if host.ssh_config and host.ssh_config.is_file()]
+    resolved, configs = list[Host](), dict[Path, None]()
+    for host, route in zip(hosts, routes.values(), strict=True):
+        if route is None or isinstance(route, InputError):
+            resolved.append(host)
+            continue
+        resolved.append(replace(host, address=route.address, user=route.user))
+        configs |= {host.ssh_config: None} if host.ssh_config else {}
     notes = [*loaded.warnings, *_placeholders(resolved)]
-    notes += [text for path in dict.fromkeys(configs) for text in lost_includes(path)]
+    notes += [text for path in configs for text in lost_includes(path)]
     notes += [str(route) for route in routes.values() if isinstance(route, InputError)]
     for warning in dict.fromkeys(notes):
         output.note(f"warning: {warning}")

@@ -34,7 +34,8 @@ _ENDINGS = ("", ".yml", ".yaml", ".json")
 _NO_INVENTORY = (".cfg", ".md", ".pyc", ".pyo", ".retry", ".orig", ".bak", ".txt", ".j2", ".sh")
 _SECTION = re.compile(r"\s*\[(?P<name>[^\]:\s]+)(?::(?P<part>\w+))?\]\s*(?:[#;].*)?")
 _PLUGIN = re.compile(r"^plugin\s*:", re.MULTILINE)
-_SSH_LINE = re.compile(r"(?i)\s*(?:host|match|include)[ \t]+\S")
+# `host ansible_host=10.0.0.1` is a line of an INI inventory.
+_SSH_LINE = re.compile(r"(?i)\s*(?:host|match|include)(?:[ \t]*=[ \t]*|[ \t]+(?!\w+=))\S")
 _HOST_LINE = re.compile(r"\s*[\w\[][\w.:%@+\[\]-]*(?:\s+[A-Za-z_]\w*\s*=.*)?\s*(?:#.*)?")
 
 
@@ -60,20 +61,19 @@ def inventory_file(path: Path) -> Path:
 
 
 def other_form(text: str, path: Path) -> Callable[[Path, str, Problems], Document] | None:
-    """Return the reader for the text of an inventory in INI or plugin form, None for YAML."""
+    """Return the reader for the text of an inventory, None for YAML."""
     if text.startswith("#!") or _PLUGIN.search(text):
         return _from_tool
-    if path.suffix in {".yml", ".yaml", ".json"}:
-        return None
-    if path.suffix == ".py":
-        return read_pyinfra
+    if path.suffix in {".yml", ".yaml", ".json", ".py"}:
+        return read_pyinfra if path.suffix == ".py" else None
     lines = [line for line in text.splitlines() if line.strip() and line.lstrip()[0] not in "#;"]
-    if lines and _SSH_LINE.match(lines[0]):
-        return read_ssh_config
     if any(_SECTION.fullmatch(line) for line in lines):
         return read_ini
-    hosts = bool(lines) and all(_HOST_LINE.fullmatch(line) for line in lines)
-    return read_ini if hosts and not any(line.rstrip().endswith(":") for line in lines) else None
+    if any(line.rstrip().endswith(":") for line in lines):
+        return None
+    if any(map(_SSH_LINE.match, lines)):
+        return read_ssh_config
+    return read_ini if lines and all(map(_HOST_LINE.fullmatch, lines)) else None
 
 
 def read_ssh_config(path: Path, _text: str, problems: Problems) -> Document:
@@ -85,7 +85,8 @@ def read_ssh_config(path: Path, _text: str, problems: Problems) -> Document:
         hosts = named_hosts(expanded(path))
     except (OSError, ValueError) as error:
         raise InventoryError(
-            f"cannot read the ssh config {path}: {reason(error)}", hint="ssh -G HOST -F FILE"
+            f"cannot read the ssh config {path}: {reason(error)}",
+            hint=f"ssh -G -F {shlex.quote(str(path))} localhost (shows ssh's own error)",
         ) from error
     if not hosts:
         _bad(problems, path, 1, "the ssh config names no single host, only patterns",
@@ -108,9 +109,10 @@ def read_pyinfra(path: Path, text: str, problems: Problems) -> Document:
     """
     try:
         body = ast.parse(text).body
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise InventoryError(
-            f"{path} is not Python: {error}", hint="give an inventory: fleet config check FILE"
+            f"{path} is not Python: {error or 'it is nested too deeply'}",
+            hint="give an inventory: fleet config check FILE",
         ) from error
     groups: dict[str, Any] = {}
     for node in body:
@@ -118,7 +120,7 @@ def read_pyinfra(path: Path, text: str, problems: Problems) -> Document:
             continue
         try:
             rows, shared = _pyinfra_rows(ast.literal_eval(node.value))
-        except ValueError:
+        except (ValueError, TypeError, MemoryError, RecursionError):
             continue
         hosts = {name: shared | data for name, data in rows if not name.startswith("@")}
         groups |= {node.targets[0].id: {"hosts": hosts}} if hosts else {}

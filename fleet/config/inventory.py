@@ -62,15 +62,21 @@ def read_inventory(path: Path) -> InventoryReading:
     return _read(_file(path))[0]
 
 
-def ssh_configs(hosts: Iterable[Host]) -> list[Path]:
-    """Return the ssh configs that hosts name, and the files that these include."""
-    files = list[Path]()
-    for path in dict.fromkeys(host.ssh_config for host in hosts if host.ssh_config):
+def ssh_configs(hosts: Iterable[Host]) -> dict[Path, tuple[str, ...]]:
+    """Return the ssh configs that hosts name, and the files that these include, with the names of
+    the hosts.
+    """
+    users, files = dict[Path, tuple[str, ...]](), dict[Path, tuple[str, ...]]()
+    for host in hosts:
+        if host.ssh_config:
+            users[host.ssh_config] = (*users.get(host.ssh_config, ()), host.name)
+    for path, names in users.items():
         try:
-            files += with_included(path)
+            read = with_included(path)
         except (OSError, ValueError):
-            files.append(path)  # the connection reports the error
-    return list(dict.fromkeys(files))
+            read = [path]  # the connection reports the error
+        files |= {file: (*files.get(file, ()), *names) for file in read}
+    return files
 
 
 def _read(path: Path) -> tuple[InventoryReading, Problems]:

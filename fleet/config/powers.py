@@ -61,7 +61,8 @@ def powers(hosts: Iterable[Host]) -> list[Power]:
         )
         for (kind, what, key), of in users.items()
     ]
-    return [*secrets, *(power for path in ssh_configs(hosts) for power in _of_config(path, hosts))]
+    configs = ssh_configs(hosts).items()
+    return [*secrets, *(power for path, names in configs for power in _of_config(path, names))]
 
 
 def _address(host: Host) -> str:
@@ -69,12 +70,11 @@ def _address(host: Host) -> str:
     return where if host.port is None else f"{where}:{host.port}"
 
 
-def _of_config(path: Path, hosts: list[Host]) -> Iterator[Power]:
+def _of_config(path: Path, names: tuple[str, ...]) -> Iterator[Power]:
     try:
         lines = path.read_text("utf-8", "replace").splitlines()
     except OSError:
         return  # the connection reports this error
-    names = tuple(host.name for host in hosts if path in ssh_configs([host]))
     for number, line in enumerate(lines, 1):
         starts = _STARTS.match(line)
         if starts and starts[2].strip('"').lower() != "none":

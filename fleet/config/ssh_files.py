@@ -15,24 +15,35 @@ _BLOCK = re.compile(r"(?i)^\s*(?:host|match)[\s=]")
 _HOST = re.compile(r"(?i)^\s*host(?:\s+|\s*=\s*)(.+?)\s*(?:#.*)?$")
 
 
-def expanded(path: Path, above: tuple[Path, ...] = ()) -> str:
+def expanded(path: Path, above: tuple[Path, ...] = (), within: str = "") -> str:
     """Return the text of an ssh config with the text of all files that it includes.
 
-    After an included file, the block of the `Include` continues. A file does not include one of
-    `above`, the files that include it. Raises OSError and ValueError for a file that cannot be
-    read.
+    An included file counts only if its `Include` does: its blocks get `within`, the conditions of
+    the blocks around the `Include`, too. After the file, the block of the `Include` continues. A
+    file does not include one of `above`, the files that include it. Raises OSError and ValueError
+    for a file that cannot be read.
     """
-    lines, block = list[str](), "Host *"
+    lines, inside, start = list[str](), within, f"Match {within}" if within else "Host *"
     for line in path.read_text("utf-8").splitlines():
-        include = _INCLUDE.match(line)
-        block = line if _BLOCK.match(line) else block
-        if include is None:
+        if _BLOCK.match(line):
+            inside = f"{within} {_conditions(line)}".strip()
+            start = f"Match {inside}" if within else line
+            lines.append(start)
+        elif include := _INCLUDE.match(line):
+            for file in _files(include[1]):
+                if file not in (*above, path):
+                    lines += [expanded(file, (*above, path), inside), start]
+        else:
             lines.append(line)
-            continue
-        for file in _files(include[1]):
-            if file not in (*above, path):
-                lines += [expanded(file, (*above, path)), block]
     return "\n".join(lines)
+
+
+def _conditions(block: str) -> str:
+    """Return the conditions of a `Host` or `Match` line for `Match`; "" for all hosts."""
+    words = shlex.split(_BLOCK.sub("", block).lstrip("= \t"), comments=True)
+    if _HOST.match(block):
+        words = ["originalhost", ",".join(words)] if words != ["*"] else []
+    return "" if [word.lower() for word in words] == ["all"] else shlex.join(words)
 
 
 def with_included(path: Path) -> list[Path]:
