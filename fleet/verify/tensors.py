@@ -446,6 +446,7 @@ def _fit(
             )
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def surprise(logits: Array, tokens: Array) -> Array:
     """Return the negative natural logarithm of the probability of each token after the first one.
 
@@ -453,6 +454,8 @@ def surprise(logits: Array, tokens: Array) -> Array:
     of a token predicts the next token. Raises ValueError and IndexError if the two do not fit.
     """
     size = tokens.shape[-1]
+    if logits.dtype.kind not in _NUMBERS:
+        raise ValueError
     rows = logits.reshape(-1, size, logits.shape[-1])[:, :-1].reshape(-1, logits.shape[-1])
     ids = tokens.reshape(-1, size)[:, 1:].ravel().astype(np.uint64)  # no id counts from the end
     costs = []
@@ -473,12 +476,12 @@ def perplexity(prepared: PreparedSamples, archive: bytes) -> float | None:
     outputs, inputs = arrays_of(archive)[0], arrays_of(prepared.archive)[0]
     places = range(len(prepared.names))
     try:
-        costs = [
-            surprise(outputs[f"{n}/{use.output}"], inputs[f"{n}/{use.tokens}"]) for n in places
-        ]
+        costs = np.concatenate(
+            [surprise(outputs[f"{n}/{use.output}"], inputs[f"{n}/{use.tokens}"]) for n in places]
+        )
     except (KeyError, ValueError, IndexError, TypeError):
         return None
-    mean = float(np.concatenate(costs).mean())
+    mean = float(costs.mean()) if costs.size else math.inf
     return math.exp(mean) if mean < math.log(sys.float_info.max) else None
 
 

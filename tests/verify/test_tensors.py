@@ -381,8 +381,9 @@ def test_no_sample_passes_beyond_the_limit_of_the_perplexity() -> None:
 @pytest.mark.parametrize(
     "logits",
     [np.zeros((1, 1, 50), np.float32), np.zeros((1, 9, 5), np.float32),
-     np.full((1, 9, 50), np.nan, np.float32), np.zeros((), np.float32)],
-    ids=["last row only", "another vocabulary", "NaN", "no axis"],
+     np.full((1, 9, 50), np.nan, np.float32), np.zeros((), np.float32),
+     np.full((1, 9, 50), np.inf), np.ones((1, 9, 50), np.complex64)],
+    ids=["last row only", "another vocabulary", "NaN", "no axis", "infinite", "complex"],
 )  # fmt: skip
 def test_outputs_that_are_no_logits_of_the_tokens_are_a_fault(logits: Any) -> None:
     prepared, archive = asked(None, [(logits, np.arange(9)[None])])
@@ -390,6 +391,13 @@ def test_outputs_that_are_no_logits_of_the_tokens_are_a_fault(logits: Any) -> No
     assert value is None
     (answer,) = judge_samples(prepared, archive, "", value).answers
     assert any("the perplexity is unknown: logits has no row" in text for text in answer.faults)
+
+
+def test_samples_of_one_token_have_no_perplexity_of_their_own() -> None:
+    single = np.zeros((1, 1, 50), np.float32), np.zeros((1, 1), int)
+    assert perplexity(*asked(None, [single])) is None
+    several = np.zeros((1, 9, 50), np.float32), np.arange(9)[None]
+    assert perplexity(*asked(None, [single, several])) == pytest.approx(50)
 
 
 def test_the_perplexity_of_a_playbook_needs_the_tokens(tmp_path: Path) -> None:
