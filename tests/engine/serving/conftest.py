@@ -60,6 +60,17 @@ class Service:
         (done,) = self.operation().deploy()
         assert done.error is None, done.error
 
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Service]:
+        """Deploy and start the service; stop it at the end."""
+        self.deploy()
+        try:
+            done = self.start()
+            assert done.error is None, done.error
+            yield self
+        finally:
+            self.serving().stop()
+
     def serving(self) -> Serving:
         return Serving(self.playbook, [self.host], self.said.append)
 
@@ -122,14 +133,8 @@ def served(
     service_board: Sshd, tmp_path_factory: pytest.TempPathFactory, qairt_store: RuntimeStore
 ) -> Iterator[Service]:
     """One service for the tests of a module; it runs when a test begins."""
-    one = service_on(service_board, tmp_path_factory.mktemp("board"), qairt_store)
-    one.deploy()
-    try:
-        done = one.start()
-        assert done.error is None, done.error
+    with service_on(service_board, tmp_path_factory.mktemp("board"), qairt_store).running() as one:
         yield one
-    finally:
-        one.serving().stop()
 
 
 @pytest.fixture

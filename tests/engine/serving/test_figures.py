@@ -34,13 +34,8 @@ def loaded(
     one = service_on(service_board, tmp_path_factory.mktemp("figures"), qairt_store)
     assert one.playbook.serve is not None
     one.playbook = replace(one.playbook, serve=replace(one.playbook.serve, queue=CLIENTS))
-    one.deploy()
-    try:
-        done = one.start()
-        assert done.error is None, done.error
+    with one.running():
         yield one
-    finally:
-        one.serving().stop()
 
 
 def rss(url: str) -> int:

@@ -48,13 +48,8 @@ def served(service_board: Sshd, tmp_path: Path, qairt_store: RuntimeStore) -> It
     install(tmp_path / "cli", "qairt")
     path = playbook(tmp_path, backend="geniex", program="cli/geniex")
     one = replace(service_on(service_board, tmp_path, qairt_store), playbook=load_playbook(path))
-    one.deploy()
-    try:
-        done = one.start()
-        assert done.error is None, done.error
+    with one.running():
         yield one
-    finally:
-        one.serving().stop()
 
 
 def test_token_tunnel_health_and_bench_are_those_of_our_own(served: Service) -> None:

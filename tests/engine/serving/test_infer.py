@@ -48,13 +48,8 @@ def inferring(
         (folder / "p.yaml").write_text(f"{text}serve: {{port: {free_port()}}}\n")
         one = service_on(service_board, folder, qairt_store)
         one.playbook = load_playbook(folder / "p.yaml")
-        one.deploy()
-        try:
-            done = one.start()
-            assert done.error is None, done.error
+        with one.running():
             yield one
-        finally:
-            one.serving().stop()
 
 
 def npy(value: np.ndarray) -> str:
