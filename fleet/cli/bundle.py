@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -73,10 +74,10 @@ def inspect(
 def _of_file(file: Path) -> tuple[Path, str | None]:
     """Return the folder of a configuration, and its name if it is Genie's. Raises InputError."""
     if file.suffix != ".json":
+        new, old = shlex.quote(f"{file.stem}-bundle"), shlex.quote(str(file))
         raise InputError(
             f"{file} is a file, and a bundle is a folder",
-            hint=f"mkdir {file.stem}-bundle && cp '{file}' {file.stem}-bundle && fleet bundle "
-            f"inspect {file.stem}-bundle",
+            hint=f"mkdir {new} && cp {old} {new} && fleet bundle inspect {new}",
         )
     return file.parent, file.name if has_genie_configs(file.parent, file.name) else None
 

@@ -293,7 +293,10 @@ def test_inspect_takes_a_configuration_by_its_path(tmp_path: Path) -> None:
         (tmp_path / name).write_text(json.dumps({"dialog": {"tokenizer": {"path": name + ".tok"}}}))
     done = fleet("bundle", "inspect", str(tmp_path / "b.json"))
     assert "b.json.tok is missing" in done.stderr
-    (tmp_path / "m.pte").write_bytes(pte(64))
-    done = fleet("bundle", "inspect", str(tmp_path / "m.pte"))
+    (tmp_path / "my m.pte").write_bytes(pte(64))
+    done = fleet("bundle", "inspect", str(tmp_path / "my m.pte"))
     assert done.returncode == 2
     assert "a bundle is a folder" in done.stderr
+    assert f"mkdir 'my m-bundle' && cp '{tmp_path}/my m.pte' 'my m-bundle'" in " ".join(
+        done.stderr.split()
+    )
