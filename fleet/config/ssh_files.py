@@ -23,27 +23,28 @@ def expanded(path: Path, above: tuple[Path, ...] = (), within: str = "") -> str:
     file does not include one of `above`, the files that include it. Raises OSError and ValueError
     for a file that cannot be read.
     """
-    lines, inside, start = list[str](), within, f"Match {within}" if within else "Host *"
+    lines, block = list[str](), "Host *"
+    start = f"Match {within}" if within else block
     for line in path.read_text("utf-8").splitlines():
         if _BLOCK.match(line):
-            inside = f"{within} {_conditions(line)}".strip()
-            start = f"Match {inside}" if within else line
+            block, start = line, f"Match {_conditions(within, line)}" if within else line
             lines.append(start)
         elif include := _INCLUDE.match(line):
             for file in _files(include[1]):
                 if file not in (*above, path):
-                    lines += [expanded(file, (*above, path), inside), start]
+                    lines += [expanded(file, (*above, path), _conditions(within, block)), start]
         else:
             lines.append(line)
     return "\n".join(lines)
 
 
-def _conditions(block: str) -> str:
-    """Return the conditions of a `Host` or `Match` line for `Match`; "" for all hosts."""
+def _conditions(within: str, block: str) -> str:
+    """Return `within` and the conditions of a `Host` or `Match` line for `Match`; "" for all."""
     words = shlex.split(_BLOCK.sub("", block).lstrip("= \t"), comments=True)
     if _HOST.match(block):
         words = ["originalhost", ",".join(words)] if words != ["*"] else []
-    return "" if [word.lower() for word in words] == ["all"] else shlex.join(words)
+    own = "" if [word.lower() for word in words] == ["all"] else shlex.join(words)
+    return f"{within} {own}".strip()
 
 
 def with_included(path: Path) -> list[Path]:
