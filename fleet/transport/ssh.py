@@ -216,8 +216,8 @@ class SshTransport(Transport):
         return "windows" if open_now and windows.BANNER in self.banner else "posix"
 
     def expect_carrier(self) -> None:
-        """Begin to open the ssh client in a thread; see `carrier`."""
-        if self._second is None:
+        """Begin to open the ssh client in a thread, if `second` names it; see `carrier`."""
+        if self._second is None and self.second:
             self._second = Opening(partial(self._carrier, Deadline(self._host.connect_timeout)))
 
     def carrier(self, deadline: Deadline) -> Carrier:

@@ -120,6 +120,15 @@ def test_a_second_carrier_fails_with_the_first_where_nobody_answers() -> None:
                 asked(Deadline(20))
 
 
+@pytest.mark.parametrize("what", ["password", "key_passphrase", "os"])
+def test_a_carrier_that_cannot_be_opened_is_not_begun(what: str, tmp_path: Path) -> None:
+    secret = SecretRef("env:NONE", tmp_path)
+    changes = {"os": "windows"} if what == "os" else {what: secret}
+    link = SshTransport(replace(Host("board", address="127.0.0.1", port=9, user="x"), **changes))
+    link.expect_carrier()
+    assert link._second is None
+
+
 def test_a_board_that_does_not_answer_is_an_error_of_who_opens() -> None:
     host = Host("gone", address="127.0.0.1", port=9, user="x")
     with begun([host], 16) as transports, pytest.raises(UnreachableError):

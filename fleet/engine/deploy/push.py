@@ -117,8 +117,6 @@ class Push:
     def _push(self, session: Session, result: DeviceResult[None]) -> None:
         """Push to one device, in one round trip if it is known and has everything."""
         late = self.sources.late()
-        if self.transfer.bulk:
-            session.transport.expect_carrier()
         known = None if self.options.verify or late else remembered(session)
         keep = self.options.keep
         look = Survey(session, known, self.manifest, keep).first() if known else None
