@@ -44,8 +44,8 @@ def given(answers: Sequence[str] | None) -> dict[str, str]:
     """
     parsed = {}
     for text in answers or ():
-        key, equals, word = text.rpartition("=") if "=@" not in text else text.partition("=")
-        if not equals or not key:
+        key, _, word = text.partition("=")
+        if not key or not word:
             raise InputError(
                 f"--answer '{text}' does not have the form ID=CAUSE or ID=@FILE",
                 hint="repeat the command with the ID that the question shows: --answer ID=CAUSE",

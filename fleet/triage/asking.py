@@ -14,7 +14,7 @@ from fleet.triage.knowledge import Known
 from fleet.triage.matcher import Matcher
 from fleet.triage.ranking import Witness
 from fleet.triage.reading import LogReading
-from fleet.triage.stages import STAGE, shown, stage_question
+from fleet.triage.stages import STAGE, causes_of, shown, stage_question
 from fleet.triage.text import lines_of
 from fleet.triage.unknown import louder
 from fleet.triage.witnesses import witnesses
@@ -24,7 +24,7 @@ from fleet.triage.witnesses import witnesses
 _SURE = 0.8
 _SAID = 0.97  # the weight of a cause that a user names
 _SHOWN = 0.8  # the weight of a line that a command printed
-_CAUSE = re.compile(r"[a-z][a-z0-9-]+")
+_WORD = re.compile(r"\S+")  # an answer of one word names a cause
 
 
 def questions(
@@ -65,7 +65,8 @@ def check_ids(answers: Mapping[str, str], known: Known) -> None:
     """Raise InputError for an ID that no question can have, or for a cause that is none."""
     from fleet.config.problems import suggestion  # noqa: PLC0415 - YAML, for a wrong word alone
 
-    stages = {STAGE + stage["id"] for stage in known.stages} | {f"{STAGE}any"}
+    stages = {STAGE + stage["id"]: causes_of(stage) for stage in known.stages}
+    stages[f"{STAGE}any"] = []
     whole = ("log", "build", "actor", *FOLDERS, *(row["id"] for row in known.steps), *stages)
     for key, answer in answers.items():
         if key not in whole:
@@ -73,10 +74,12 @@ def check_ids(answers: Mapping[str, str], known: Known) -> None:
                 f"--answer '{key}': no question has this ID",
                 hint=suggestion(key, whole) or "copy the ID from the question: ID=CAUSE",
             )
-        if key in stages and _CAUSE.fullmatch(answer) and answer not in known.causes:
+        if key in stages and _WORD.fullmatch(answer) and answer not in known.causes:
+            own = ", ".join(stages[key])
             raise InputError(
                 f"--answer '{key}={answer}': no cause has this ID",
-                hint=suggestion(answer, known.causes) or "copy the cause from the question",
+                hint=suggestion(answer, known.causes)
+                or f"copy the cause from the question{own and f'; this stage has {own}'}",
             )
 
 
@@ -101,10 +104,11 @@ def answered(
             evidences.append(Witness(known.causes[answer.strip()], _SAID, evidence, fact=True))
             continue
         lines = lines_of(answer)
+        stage = next((row for row in known.stages if key == STAGE + row["id"]), reading.stage)
         for row in witnesses(lines, known, "answer"):
             if not row.cause.general:
                 evidences.append(replace(row, evidence=Evidence("answer", row.evidence.text)))
-        for cause, pattern in shown(reading.stage, who):
+        for cause, pattern in shown(stage, who):
             shows = Matcher([pattern])
             match = next((line for line in lines if shows.match(line.text)), None)
             if match and cause in known.causes:

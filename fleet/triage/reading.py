@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from fleet.triage.knowledge import Known
-from fleet.triage.matcher import Matcher
+from fleet.triage.matcher import Matched, Matcher
 from fleet.triage.text import Line, is_quiet, process_of
 
 MAX_LINES = 200_000  # limit of the distinct lines that are read; a log repeats itself long before
@@ -228,12 +228,14 @@ class LogReading:
         build = next((row for row in self.known.stages if row["id"] == "build"), None)
         return last or (build if self.of_build else None)
 
+    @cached_property
+    def _stage_words(self) -> Matched:
+        return self.known.staged.over(self.text)
+
     def _stage_in(self, lines: Iterable[Line]) -> dict[str, Any] | None:
         """Return the first stage in the lines. The failure of a build has a stage of builds."""
-        stages = self.known.stages
-        matched = self.known.staged.over(self.text)
-        numbers = (number for line in lines for number in matched.match(line.text))
-        every = (stages[number] for number in numbers)
+        stages, words = self.known.stages, self._stage_words
+        every = (stages[number] for line in lines for number in words.match(line.text))
         return next((row for row in every if not self.of_build or row["id"] in _OF_BUILDS), None)
 
     @cached_property

@@ -43,6 +43,12 @@ def _row(stage: dict[str, Any], who: Collection[str]) -> dict[str, Any]:
     return next(row for row in rows if not row.get("who") or {*row["who"]} & {*who})
 
 
+def causes_of(stage: dict[str, Any]) -> list[str]:
+    """Return the causes that the questions of a stage can name, each once."""
+    leaves = chain.from_iterable(row["leaves"] for row in stage["questions"])
+    return [*dict.fromkeys(leaf["cause"] for leaf in leaves)]
+
+
 def shown(stage: dict[str, Any] | None, who: Collection[str]) -> Iterator[tuple[str, str]]:
     """Yield the causes of the stage's question, each with the pattern for a command's output."""
     for leaf in _row(stage, who)["leaves"] if stage else ():

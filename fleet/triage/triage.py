@@ -388,7 +388,13 @@ def triage(
     who = {system, actor.get("actor", "")} - {""}
     evidences = answered(answers or {}, reading, who)
     witnesses = [*heard(reading), *evidences]
-    specific = [witness for witness in witnesses if not witness.cause.general]
+    # A person who names a cause has looked: no other cause of the log stands before it.
+    named = {word.strip() for word in (answers or {}).values()} & known.causes.keys()
+    specific = [
+        witness
+        for witness in witnesses
+        if not witness.cause.general and (not named or witness.cause.id in named)
+    ]
     plain = stated(reading, [witness for witness in witnesses if witness.cause.general])
     scored = rank(specific, system, known=known.causes)
     names = {**beside(reading.text), **actor}

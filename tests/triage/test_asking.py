@@ -44,6 +44,42 @@ def test_an_answer_with_an_unknown_cause_is_refused() -> None:
     assert caught.value.hint == "did you mean 'abi-mismatch'?"
 
 
+@pytest.mark.parametrize("word", ["2", "yes", "AMD64", "--"])
+def test_an_answer_that_is_no_cause_lists_those_of_the_stage(word: str) -> None:
+    with pytest.raises(InputError, match="no cause has this ID") as caught:
+        given([f"stage:device={word}"])
+    assert "skel-not-found" in caught.value.hint
+    assert "windows-driver" in caught.value.hint
+
+
+def test_an_answer_has_a_word_and_may_have_an_equals_sign() -> None:
+    with pytest.raises(InputError, match="does not have the form"):
+        given(["stage:device="])
+    assert given(["RELEASE=/opt/a=b"]) == {"RELEASE": "/opt/a=b"}
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        ("package architecture (amd64) does not match system (arm64)", "cdsp-not-running"),
+        ("QNN_DEVICE_ERROR_INVALID_CONFIG\nskel build id: err: 1008", "thermal-throttling"),
+    ],
+)
+def test_a_cause_that_a_person_names_stands_first(log: str, cause: str) -> None:
+    question = next(one for one in triage(log).questions if one.leaves)
+    assert triage(log).causes[0].cause.id != cause
+    assert triage(log, answers={question.id: cause}).causes[0].cause.id == cause
+
+
+def test_the_output_answers_the_question_of_its_id() -> None:
+    """The stage can come from the layer of the first cause, without a word of it in the log."""
+    log = "package architecture (amd64) does not match system (arm64)\n"
+    question = triage(log).questions[0]
+    assert question.id == "stage:device"
+    after = triage(log, answers={question.id: "running\noffline\n"})
+    assert "cdsp-not-running" in [row.cause.id for row in after.causes]
+
+
 def test_every_question_can_be_answered() -> None:
     logs = [
         "Failed in loading stub: x\nload Skel, error: 4000\n", "Failed to create device: 14001\n",
