@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fleet.config.inventory import load_inventory, ssh_configs
+from fleet.config.powers import Power, powers
 from fleet.config.ssh_files import expanded, named_hosts, with_included
 from fleet.model.inventory import Host
 from fleet.transport.connection import route_of
@@ -106,6 +107,14 @@ def test_the_list_names_a_config_that_cannot_be_read(tmp_path: Path, config: byt
     done = fleet("config", "list", path, "--json")
     assert "cannot use the ssh config" in done.stderr
     assert [row["name"] for row in json.loads(done.stdout)] == ["a", "b"]
+
+
+def test_a_program_of_an_included_file_names_its_hosts(home: Path) -> None:
+    path = write(home, "Include conf.d/*\nHost a\n", one="Host b\n  ProxyCommand nc %h %p\n")
+    inventory = load_inventory(path)
+    assert powers(inventory.hosts) == [
+        Power("run", "nc %h %p", f"ProxyCommand in {home}/.ssh/conf.d/one:2", ("b", "a"))
+    ]
 
 
 def test_a_file_that_includes_itself_is_read_once(home: Path) -> None:
