@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from fleet.cli.doctor import given
@@ -103,6 +105,8 @@ def test_each_stage_asks_each_actor_one_question() -> None:
             assert {*causes} <= known.causes.keys()
             assert len(causes) == len(set(causes)) <= 13
             assert row["ask"].endswith("?")
+            bare = re.sub(r"\$\{[A-Z]+:\?[^}]+\}", "", row["command"])
+            assert not re.search(r"\b(DEVICE|NAME|FILE|MODEL|\w+\.apk)\b| \.\.\.", bare)
 
 
 @pytest.mark.parametrize(
