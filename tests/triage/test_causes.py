@@ -84,6 +84,14 @@ def test_every_reported_cause_has_a_file() -> None:
     assert {one.id for one in CAUSES} >= REPORTED
 
 
+@pytest.mark.parametrize("head", ["use strict;", "#include <cstdio>", "open(F, $f) or die 'x';"])
+def test_the_source_of_a_program_is_no_read_only_storage(head: str) -> None:
+    line = "QNN: failed to open the result file for writing"
+    assert triage(f"{line}\n").causes[0].cause.id == "storage-read-only"
+    causes = triage(f"{head}\n{line}\n").causes
+    assert "storage-read-only" not in [row.cause.id for row in causes]
+
+
 def test_the_page_is_made_from_the_files() -> None:
     made = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
     assert made == page(CAUSES), "run: python -m fleet.doctor.page docs/troubleshooting.md"
