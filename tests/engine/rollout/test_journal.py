@@ -18,10 +18,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fleet.engine.rollout.journal import Journal, busy
-from fleet.engine.rollout.lines import BeginLine, EndLine, StepLine, read_line
+from fleet.engine.rollout.lines import (
+    BeginLine,
+    EndLine,
+    JudgedLine,
+    PlanLine,
+    ResumeLine,
+    StepLine,
+    read_line,
+)
 from fleet.engine.rollout.waves import plan_waves
 from fleet.model.errors import FleetError, InputError
 from fleet.model.plain import to_plain
+from fleet.model.secret import SecretRef
 
 from .fakes import header, names, spec
 
@@ -45,6 +54,31 @@ def test_lines_are_json_and_for_this_user_alone(path: Path) -> None:
     assert first["waves"][0] == {"wave": "canary", "hosts": ["d001"]}
     assert (second["line"], second["host"]) == ("begin", "d001")
     assert path.stat().st_mode & 0o077 == 0
+
+
+def test_later_lines_change_what_earlier_ones_said(path: Path) -> None:
+    journal = begun(path)
+    plan = PlanLine(host="d001", release="r1", device_kind="qcs9075 v73", boot_id="b")
+    journal.write(plan)
+    journal.write(EndLine(host="d001", outcome="failed", text="no", hint="fleet doctor"))
+    for verdict in ("go", "stop"):
+        journal.write(JudgedLine(wave="canary", verdict=verdict))
+    for forced in (False, True):
+        state = Journal.read(path)
+        assert (state.releases, state.passed) == ({"qcs9075 v73": "r1"}, set())
+        assert state.devices["d001"].hint == "fleet doctor"
+        journal.write(ResumeLine(forced=forced))
+    assert Journal.read(path).releases == {}
+
+
+def test_a_secret_in_the_text_of_a_device_is_not_written(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROLLOUT_SECRET", "hunter2hunter2")
+    SecretRef("env:ROLLOUT_SECRET", path.parent).get().reveal()
+    begun(path).write(EndLine(host="d001", outcome="failed", text="sudo: hunter2hunter2"))
+    assert b"hunter2" not in path.read_bytes()
+    assert b"sudo: " in path.read_bytes()
 
 
 def test_each_line_and_its_name_are_on_the_disk_when_it_is_written(
