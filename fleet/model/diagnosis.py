@@ -117,15 +117,11 @@ class Ranked(Struct, frozen=True):
 
 
 class Leaf(Struct, frozen=True):
-    """An answer to a question: the ID of a cause, what holds if it is right, and a check of that.
-
-    `shows` is a pattern for the output of the question's command, "" for none.
-    """
+    """An answer to a question: a cause, what holds if the cause is right, and a check of that."""
 
     cause: str
     holds: str
     command: str = ""
-    shows: str = ""
     PLAIN: ClassVar[str] = "cause holds command?"
 
 
